@@ -1,0 +1,145 @@
+//! Identities: messages, partitions, nodes, and the transaction ids that producers choose.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::name::{self, NameError};
+
+/// Why a text is not an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} is not one that this server gave out")]
+pub struct IdError {
+    /// What was being identified.
+    pub kind: &'static str,
+}
+
+/// Identifies a message; a UUIDv7, made by the node that took the push.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub Uuid);
+
+impl MessageId {
+    /// Makes a new id, ordered by time within this process.
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Identifies a partition within one store.
+///
+/// Stores count partitions; clients expect a UUID. The wire form is a UUIDv8 that carries the
+/// number, so no table has to translate one into the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub i64);
+
+const PARTITION_UUID_HIGH: u64 = 0x7761_6b65_6c6e_8000;
+const PARTITION_UUID_VARIANT: u64 = 0x8000_0000_0000_0000;
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let low = PARTITION_UUID_VARIANT | self.0.unsigned_abs();
+        Uuid::from_u64_pair(PARTITION_UUID_HIGH, low).fmt(f)
+    }
+}
+
+impl FromStr for PartitionId {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let unknown = IdError { kind: "partitionId" };
+        let uuid = Uuid::parse_str(text).map_err(|_| unknown.clone())?;
+        let (high, low) = uuid.as_u64_pair();
+        let number = low & !(0b11 << 62);
+        if high != PARTITION_UUID_HIGH || low >> 62 != 0b10 {
+            return Err(unknown);
+        }
+        i64::try_from(number).map(Self).map_err(|_| unknown)
+    }
+}
+
+/// Identifies a running process among those that share a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct NodeId(pub Uuid);
+
+impl NodeId {
+    /// Makes the id of a process that starts.
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Names a push, so that repeating it gives one message. Unique per partition within the
+/// queue's dedup window. Keeps the rules of names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TransactionId(Box<str>);
+
+impl TransactionId {
+    /// Accepts a producer's own id.
+    pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
+        let text = text.as_ref();
+        name::check("transactionId", text)?;
+        Ok(Self(text.into()))
+    }
+
+    /// Makes an id for a push whose producer gave none. It is made before the first try, so that
+    /// repeating the store call is still idempotent.
+    pub fn generate() -> Self {
+        Self(Uuid::now_v7().to_string().into())
+    }
+
+    /// The id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for TransactionId {
+    type Error = NameError;
+    fn try_from(text: String) -> Result<Self, NameError> {
+        Self::new(text)
+    }
+}
+
+impl From<TransactionId> for String {
+    fn from(id: TransactionId) -> Self {
+        id.0.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partition_ids_travel_as_uuids() {
+        for number in [0, 1, 77, i64::from(u32::MAX), (1 << 62) - 1] {
+            let text = PartitionId(number).to_string();
+            assert_eq!(Uuid::parse_str(&text).expect("a UUID").get_version_num(), 8);
+            assert_eq!(text.parse(), Ok(PartitionId(number)));
+        }
+        for foreign in ["", "x", "00000000-0000-0000-0000-000000000001"] {
+            assert!(foreign.parse::<PartitionId>().is_err(), "{foreign}");
+        }
+    }
+}

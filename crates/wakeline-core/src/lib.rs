@@ -1,0 +1,23 @@
+//! The nouns and rules of Wakeline: names, ids, leases, queue options, topics and lines.
+//!
+//! # Where it sits
+//! At the bottom. Every other crate speaks in these types; this one does no I/O and knows no
+//! runtime.
+//!
+//! # Invariants
+//! * A name or id that exists is valid: validation happens once, in the constructors.
+//! * Nothing here reads a clock: times come from the database, durations from the caller.
+
+mod id;
+mod lease;
+mod line;
+mod name;
+mod options;
+mod time;
+
+pub use id::{IdError, MessageId, NodeId, PartitionId, TransactionId};
+pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};
+pub use line::{Change, QueueLine, Selector, Subscription, Topic};
+pub use name::{GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName};
+pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict};
+pub use time::Timestamp;

@@ -1,0 +1,184 @@
+//! Names that users choose: queues, partitions, groups, namespaces and tasks.
+//!
+//! # Invariants
+//! * 1 to 255 bytes of UTF-8 without control characters; anything else is refused with a reason.
+//! * Two names are equal only if their bytes are: there is no Unicode normalisation, so the NFC
+//!   and NFD spellings of a word are two names.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest name in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Why a text is not a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The text is empty.
+    #[error("{kind} must not be empty")]
+    Empty {
+        /// What was being named.
+        kind: &'static str,
+    },
+    /// The text is longer than [`NAME_BYTES_MAX`].
+    #[error("{kind} has {len} bytes, at most {NAME_BYTES_MAX} are allowed")]
+    TooLong {
+        /// What was being named.
+        kind: &'static str,
+        /// Length of the text in bytes.
+        len: usize,
+    },
+    /// The text contains NUL or another control character.
+    #[error("{kind} contains the control character U+{code:04X}")]
+    Control {
+        /// What was being named.
+        kind: &'static str,
+        /// The first offending code point.
+        code: u32,
+    },
+}
+
+/// Checks the rules that all names and transaction ids share.
+pub(crate) fn check(kind: &'static str, text: &str) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty { kind });
+    }
+    if text.len() > NAME_BYTES_MAX {
+        return Err(NameError::TooLong { kind, len: text.len() });
+    }
+    if let Some(c) = text.chars().find(|c| c.is_control()) {
+        return Err(NameError::Control { kind, code: u32::from(c) });
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(std::sync::Arc<str>);
+
+        impl $type {
+            /// Accepts a text that keeps the rules of names.
+            pub fn new(text: impl AsRef<str>) -> Result<Self, NameError> {
+                let text = text.as_ref();
+                check($kind, text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = NameError;
+            fn try_from(text: String) -> Result<Self, NameError> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(name: $type) -> Self {
+                name.0.as_ref().to_owned()
+            }
+        }
+    };
+}
+
+name!(
+    /// Names a queue.
+    QueueName, "queue"
+);
+name!(
+    /// Names a partition of a queue.
+    PartitionName, "partition"
+);
+name!(
+    /// Names a consumer group.
+    GroupName, "consumerGroup"
+);
+name!(
+    /// Names the namespace that a queue belongs to.
+    Namespace, "namespace"
+);
+name!(
+    /// Names the task that a queue belongs to.
+    TaskName, "task"
+);
+
+impl QueueName {
+    /// Namespace and task that a queue gets when nobody configured them: `orders.ship` belongs
+    /// to namespace `orders` and task `ship`; a name without a dot belongs to neither.
+    pub fn derived_scope(&self) -> (Option<Namespace>, Option<TaskName>) {
+        match self.as_str().split_once('.') {
+            Some((namespace, task)) => {
+                (Namespace::new(namespace).ok(), TaskName::new(task).ok())
+            }
+            None => (None, None),
+        }
+    }
+}
+
+impl PartitionName {
+    /// The partition of a message whose producer named none.
+    pub fn default_partition() -> Self {
+        Self("Default".into())
+    }
+}
+
+impl GroupName {
+    /// The group of consumers that named none: they share the queue between them.
+    pub const QUEUE_MODE: &'static str = "__QUEUE_MODE__";
+
+    /// The group of consumers that named none.
+    pub fn queue_mode() -> Self {
+        Self(Self::QUEUE_MODE.into())
+    }
+
+    /// True for [`GroupName::queue_mode`], which always reads from the beginning.
+    pub fn is_queue_mode(&self) -> bool {
+        self.as_str() == Self::QUEUE_MODE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_refuse_what_a_store_could_not_keep() {
+        assert_eq!(QueueName::new(""), Err(NameError::Empty { kind: "queue" }));
+        assert_eq!(
+            QueueName::new("x".repeat(256)),
+            Err(NameError::TooLong { kind: "queue", len: 256 })
+        );
+        assert_eq!(
+            PartitionName::new("a\0b"),
+            Err(NameError::Control { kind: "partition", code: 0 })
+        );
+        for odd in ["a/b", "a:b", "'; drop table x", "\u{202e}rtl", "ü", "u\u{308}", "😀"] {
+            assert_eq!(QueueName::new(odd).expect("a distinct valid name").as_str(), odd);
+        }
+        assert_ne!(QueueName::new("ü"), QueueName::new("u\u{308}"));
+    }
+
+    #[test]
+    fn a_dotted_name_tells_namespace_and_task() {
+        let scope = |name| QueueName::new(name).expect("valid").derived_scope();
+        assert_eq!(scope("plain"), (None, None));
+        let (namespace, task) = scope("orders.ship.fast");
+        assert_eq!(namespace.expect("before the dot").as_str(), "orders");
+        assert_eq!(task.expect("after the dot").as_str(), "ship.fast");
+        assert_eq!(scope(".x").0, None);
+    }
+}

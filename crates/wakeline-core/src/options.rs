@@ -1,0 +1,171 @@
+//! What a queue's owner may configure, and the rules for failed messages.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How the wait between two tries of a message grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backoff {
+    /// Doubles with every counted failure, up to `retry_delay_ms_max`.
+    #[default]
+    Exponential,
+    /// Stays `retry_delay_ms`.
+    Fixed,
+}
+
+/// What happens to later messages of a partition while an earlier one waits for its retry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MessageOrder {
+    /// They wait: a failed message holds its partition.
+    #[default]
+    Strict,
+    /// They pass; first deliveries are still in order.
+    Relaxed,
+}
+
+/// Whether a message may be settled without naming the lease it was delivered under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fencing {
+    /// Never.
+    #[default]
+    Strict,
+    /// Yes, under whatever lease is live. A consumer that lost its lease can then settle what
+    /// another one holds.
+    Lenient,
+}
+
+/// A queue's options. Omitted options lose and delay nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueOptions {
+    /// How long a delivery stays with its consumer.
+    pub lease_secs: u32,
+    /// Counted failures after which one more makes a message a dead letter.
+    pub retry_limit: u32,
+    /// Wait before the first retry of a failed message.
+    pub retry_delay_ms: u64,
+    /// Longest wait that backoff may grow to.
+    pub retry_delay_ms_max: u64,
+    /// How the wait grows.
+    pub retry_backoff: Backoff,
+    /// Whether messages beyond the limit are kept as dead letters; otherwise they are dropped,
+    /// and counted.
+    pub dead_letters: bool,
+    /// Orders queues in a pop over several of them; higher first.
+    pub priority: i32,
+    /// Messages become readable this long after their push.
+    pub delay_secs: u32,
+    /// A partition becomes readable once nothing was pushed to it for this long, or once its
+    /// oldest unread message is ten times as old.
+    pub window_secs: u32,
+    /// Order within a partition when a message fails.
+    pub ordering: MessageOrder,
+    /// Whether settling needs the lease.
+    pub fencing: Fencing,
+    /// How long a repeated transaction id is recognised.
+    pub dedup_window_secs: u32,
+}
+
+impl Default for QueueOptions {
+    fn default() -> Self {
+        Self {
+            lease_secs: 300,
+            retry_limit: 3,
+            retry_delay_ms: 0,
+            retry_delay_ms_max: 3_600_000,
+            retry_backoff: Backoff::Exponential,
+            dead_letters: true,
+            priority: 0,
+            delay_secs: 0,
+            window_secs: 0,
+            ordering: MessageOrder::Strict,
+            fencing: Fencing::Strict,
+            dedup_window_secs: 3600,
+        }
+    }
+}
+
+/// What a consumer says of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// Done.
+    Completed,
+    /// Failed: counts, waits for the retry delay, ends in the dead letters beyond the limit.
+    Failed,
+    /// Give it back: does not count, is available at once.
+    Retry,
+    /// Hopeless: a dead letter now.
+    DeadLetter,
+}
+
+/// What becomes of a message after a counted failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryDecision {
+    /// Deliver it again after this long.
+    After(Duration),
+    /// Its tries are used up.
+    Bury,
+}
+
+impl QueueOptions {
+    /// Windows after which a steady producer can no longer hold its partition back.
+    pub const WINDOW_AGE_MAX: u32 = 10;
+
+    /// What follows from the `failures`-th counted failure of a message (the first is 1).
+    pub fn after_failure(&self, failures: u32) -> RetryDecision {
+        if failures > self.retry_limit {
+            RetryDecision::Bury
+        } else {
+            RetryDecision::After(self.retry_wait(failures))
+        }
+    }
+
+    fn retry_wait(&self, failures: u32) -> Duration {
+        let doublings = match self.retry_backoff {
+            Backoff::Fixed => 0,
+            Backoff::Exponential => failures.saturating_sub(1).min(62),
+        };
+        let wait = self.retry_delay_ms.saturating_mul(1 << doublings);
+        Duration::from_millis(wait.min(self.retry_delay_ms_max.max(self.retry_delay_ms)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn omitted_options_lose_and_delay_nothing() {
+        let options = QueueOptions::default();
+        assert!(options.dead_letters);
+        assert_eq!(options.after_failure(3), RetryDecision::After(Duration::ZERO));
+        assert_eq!(options.after_failure(4), RetryDecision::Bury);
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_its_cap() {
+        let options = QueueOptions {
+            retry_delay_ms: 100,
+            retry_delay_ms_max: 350,
+            ..QueueOptions::default()
+        };
+        let waits: Vec<_> = (1..=3).map(|n| options.after_failure(n)).collect();
+        let expected = [100, 200, 350].map(|ms| RetryDecision::After(Duration::from_millis(ms)));
+        assert_eq!(waits, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn a_retry_never_waits_less_than_the_one_before(delay in 0u64..u64::MAX, n in 1u32..200) {
+            let options = QueueOptions {
+                retry_delay_ms: delay, retry_limit: u32::MAX, ..QueueOptions::default()
+            };
+            prop_assert!(options.retry_wait(n) <= options.retry_wait(n + 1));
+        }
+    }
+}

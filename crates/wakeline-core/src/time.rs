@@ -1,0 +1,35 @@
+//! A moment by the database's clock.
+
+/// Microseconds since 1970 by the database's clock. The application never makes one from its
+/// own clock to compare with it: it only shows and stores what the database said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// This moment, later by a span.
+    pub fn plus(self, span: std::time::Duration) -> Self {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(micros))
+    }
+
+    /// Time from `self` until `later`, rounded up to a whole millisecond so that a sleeper is
+    /// never early; zero if that has passed.
+    pub fn until(self, later: Self) -> std::time::Duration {
+        let micros = u64::try_from(later.0.saturating_sub(self.0)).unwrap_or(0);
+        std::time::Duration::from_millis(micros.div_ceil(1000))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn waiting_rounds_up_and_never_goes_backwards() {
+        assert_eq!(Timestamp(0).until(Timestamp(1)), Duration::from_millis(1));
+        assert_eq!(Timestamp(0).until(Timestamp(2000)), Duration::from_millis(2));
+        assert_eq!(Timestamp(5).until(Timestamp(1)), Duration::ZERO);
+        assert_eq!(Timestamp(7).plus(Duration::from_millis(1)), Timestamp(1007));
+    }
+}

@@ -1,0 +1,69 @@
+//! What can go wrong in a store, by what the caller does next.
+
+/// Any error that a driver may report.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a store call failed. Expected outcomes (a stale lease, a duplicate) are results instead.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Serialization failure, deadlock, timeout, dropped connection. The outcome may be unknown:
+    /// repeat only what is idempotent (a push by its transaction ids, a claim by its token).
+    #[error("{operation} hit a transient database failure")]
+    Transient {
+        /// The operation that failed.
+        operation: &'static str,
+        /// What the driver said.
+        #[source]
+        source: BoxError,
+    },
+    /// The database cannot be reached or is shutting down. Nothing was written.
+    #[error("{operation} found the database unavailable")]
+    Unavailable {
+        /// The operation that failed.
+        operation: &'static str,
+        /// What the driver said.
+        #[source]
+        source: BoxError,
+    },
+    /// The command itself is wrong. Do not repeat it.
+    #[error("{field} {reason}")]
+    Invalid {
+        /// The field at fault, in the words of the wire.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The disk or the database is full. Reading and settling still work.
+    #[error("{operation} found no space left")]
+    Full {
+        /// The operation that failed.
+        operation: &'static str,
+    },
+    /// A row cannot be understood. It is left where it is.
+    #[error("{what} {id} cannot be read")]
+    Corrupt {
+        /// The kind of row.
+        what: &'static str,
+        /// Which one.
+        id: String,
+        /// What is wrong with it.
+        #[source]
+        source: BoxError,
+    },
+    /// A defect or a database error that repeating will not mend.
+    #[error("{operation} failed")]
+    Fatal {
+        /// The operation that failed.
+        operation: &'static str,
+        /// What the driver said.
+        #[source]
+        source: BoxError,
+    },
+}
+
+impl StoreError {
+    /// Whether trying again later may help.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Transient { .. } | Self::Unavailable { .. })
+    }
+}

@@ -1,0 +1,36 @@
+//! The seam between the faces and their stores: small traits, commands, results, errors.
+//!
+//! # Where it sits
+//! The faces call these traits and never know which store runs; `wakeline-postgres` and
+//! `wakeline-sqlite` implement them; `wakeline-testkit` holds both to the same rules.
+//!
+//! # Invariants
+//! * One call is one durable commit or none. A store fuses concurrent calls of one kind by itself.
+//! * The database's clock decides visibility, leases and retries. Results carry durations.
+//! * A lease token that is not live can change nothing.
+//! * Every command of a fused call has its own outcome: a bad one fails alone.
+//!
+//! The rules for what a claim may take and what settling does are written down, with their
+//! reasons, in `docs/reference/queue.md`.
+
+mod admin;
+mod error;
+mod hints;
+mod queue;
+
+pub use admin::{
+    ConfigureQueue, DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, MessageState,
+    QueueAdmin, QueueDetail, StoreAdmin, StoreInfo,
+};
+pub use error::{BoxError, StoreError};
+pub use hints::{HintFeed, HintOrigin, HintSink, LinkState};
+pub use queue::{
+    ClaimRequest, Delivered, Extension, Grant, GrantedPartition, LineClaim, LineOutcome, PushItem,
+    PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply, TransactCommand,
+    TransactOutcome, TransactReply,
+};
+
+/// Everything that the server asks of a store.
+pub trait Store: QueueStore + QueueAdmin + HintFeed + StoreAdmin {}
+
+impl<T: QueueStore + QueueAdmin + HintFeed + StoreAdmin> Store for T {}

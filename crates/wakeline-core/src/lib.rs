@@ -18,6 +18,8 @@ mod time;
 pub use id::{IdError, MessageId, NodeId, PartitionId, TransactionId};
 pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};
 pub use line::{Change, QueueLine, Selector, Subscription, Topic};
-pub use name::{GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName};
+pub use name::{
+    GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName,
+};
 pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict};
 pub use time::Timestamp;

@@ -148,9 +148,8 @@ mod tests {
         let change = Change { group: GroupName::new("g").ok(), ..change() };
         let selector = Selector::Queue(change.queue.clone());
         assert!(!change.concerns(&line(selector.clone())));
-        assert!(change.concerns(&QueueLine {
-            selector,
-            group: GroupName::new("g").expect("valid")
-        }));
+        assert!(
+            change.concerns(&QueueLine { selector, group: GroupName::new("g").expect("valid") })
+        );
     }
 }

@@ -121,9 +121,7 @@ impl QueueName {
     /// to namespace `orders` and task `ship`; a name without a dot belongs to neither.
     pub fn derived_scope(&self) -> (Option<Namespace>, Option<TaskName>) {
         match self.as_str().split_once('.') {
-            Some((namespace, task)) => {
-                (Namespace::new(namespace).ok(), TaskName::new(task).ok())
-            }
+            Some((namespace, task)) => (Namespace::new(namespace).ok(), TaskName::new(task).ok()),
             None => (None, None),
         }
     }

@@ -263,6 +263,8 @@ pub trait QueueStore: Send + Sync {
     async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError>;
 
     /// Reads, without claiming, how long until each line has something: zero if it has now.
-    /// Unknown queues and groups have nothing. Also does the store's housekeeping that is due.
+    /// An unknown queue has nothing; an unknown group is read as one that begins with
+    /// [`Subscription::All`], so that a waiter whose hint was lost is found. Also does the store's
+    /// housekeeping that is due.
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError>;
 }

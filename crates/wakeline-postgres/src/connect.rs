@@ -1,0 +1,529 @@
+//! Connections to PostgreSQL: opened on demand, reopened after loss, never waited for without end.
+//!
+//! # Where it sits
+//! Everything in this crate that runs a statement does so through a [`Link`]; only the listener
+//! has a connection of its own kind, opened by the same [`Connector`].
+//!
+//! # Invariants
+//! * Every call has a deadline. A connection that misses it is dropped, socket and all: it may be
+//!   a black hole (trap 42). The server ends the statement by its own timeout a little earlier.
+//! * Statements are prepared once per connection. One whose plan went stale (trap 45) is prepared
+//!   anew and repeated, because nothing of it was executed.
+//! * `Unavailable` means that no statement was sent.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{RwLock, RwLockWriteGuard, Semaphore, SemaphorePermit};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Connection, Row, Socket, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use wakeline_store::StoreError;
+
+use crate::error::{self, Kind};
+use crate::options::{PostgresOptions, Schema};
+use crate::tls::{self, Target};
+
+/// Parameters of a statement.
+pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// A connection whose messages somebody has to read.
+pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// One SQL text of this store. Make it once and clone it: its identity is the key under which
+/// connections keep the prepared statement.
+#[derive(Debug, Clone)]
+pub(crate) struct Sql {
+    id: u64,
+    text: Arc<str>,
+}
+
+impl Sql {
+    /// Puts the schema's quoted name for `@schema@`, and its channel for `@channel@`.
+    pub(crate) fn new(schema: &Schema, template: &str) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            text: fill(schema, template).into(),
+        }
+    }
+
+    /// The text.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Puts a schema's names into a template.
+pub(crate) fn fill(schema: &Schema, template: &str) -> String {
+    template.replace("@schema@", &schema.quoted()).replace("@channel@", &schema.channel())
+}
+
+/// Opens connections.
+pub(crate) struct Connector {
+    target: Target,
+    connect_timeout: Duration,
+    statement_timeout: Duration,
+    /// Statements that set a new session up.
+    session: String,
+}
+
+impl Connector {
+    /// Reads a URL; `node` marks what its sessions notify, so that a node knows its own hints.
+    pub(crate) fn new(
+        field: &'static str,
+        url: &str,
+        options: &PostgresOptions,
+        node: &str,
+    ) -> Result<Self, StoreError> {
+        let mut target = tls::target(field, url)?;
+        let config = &mut target.config;
+        if config.get_application_name().is_none() {
+            config.application_name("wakeline");
+        }
+        config
+            .connect_timeout(options.timings.connect)
+            .keepalives(true)
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(5))
+            .keepalives_retries(3)
+            .tcp_user_timeout(Duration::from_secs(15));
+        let session = format!(
+            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
+             SET wakeline.node = '{node}'; SET client_min_messages = warning",
+            options.statement_timeout.as_millis().max(1),
+            options.statement_timeout.as_millis().max(1) * 2,
+        );
+        Ok(Self {
+            target,
+            connect_timeout: options.timings.connect,
+            statement_timeout: options.statement_timeout,
+            session,
+        })
+    }
+
+    /// Adds statements to what sets a session up.
+    pub(crate) fn with_session(mut self, statements: &str) -> Self {
+        self.session = format!("{}; {statements}", self.session);
+        self
+    }
+
+    /// Host, port and database, without secrets.
+    pub(crate) fn location(&self) -> String {
+        use tokio_postgres::config::Host;
+        let config = &self.target.config;
+        let hosts: Vec<String> = config
+            .get_hosts()
+            .iter()
+            .enumerate()
+            .map(|(index, host)| {
+                let port = config.get_ports().get(index).or(config.get_ports().first());
+                let port = port.copied().unwrap_or(5432);
+                match host {
+                    Host::Tcp(name) => format!("{name}:{port}"),
+                    #[cfg(unix)]
+                    Host::Unix(path) => format!("{}:{port}", path.display()),
+                }
+            })
+            .collect();
+        format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
+    }
+
+    /// Opens a connection whose messages the caller reads; its session is not set up yet.
+    pub(crate) async fn open_wire(
+        &self,
+        operation: &'static str,
+    ) -> Result<(Client, Wire), StoreError> {
+        // The driver's own timeout does not cover TLS and authentication.
+        let opening = self.target.config.connect(self.target.tls.clone());
+        match timeout(self.connect_timeout, opening).await {
+            Ok(Ok(pair)) => Ok(pair),
+            Ok(Err(error)) => Err(error::connect_failed(operation, error)),
+            Err(_) => Err(error::connect_failed(operation, "no connection within the deadline")),
+        }
+    }
+
+    /// The statements that set a session up.
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// How long a caller waits for an answer: longer than the server gives the statement.
+    fn deadline(&self) -> Duration {
+        self.statement_timeout + Duration::from_secs(2)
+    }
+
+    async fn open(&self, operation: &'static str) -> Result<Session, StoreError> {
+        let (client, wire) = self.open_wire(operation).await?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = wire.await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "connection lost");
+            }
+        });
+        let session = Session {
+            client,
+            driver: driver.abort_handle(),
+            statements: Mutex::new(HashMap::new()),
+        };
+        let set_up = session.client.batch_execute(&self.session);
+        match timeout(self.connect_timeout, set_up).await {
+            Ok(Ok(())) => Ok(session),
+            Ok(Err(error)) => Err(error::connect_failed(operation, error)),
+            Err(_) => {
+                session.cut();
+                Err(error::connect_failed(operation, "no session within the deadline"))
+            }
+        }
+    }
+}
+
+/// One open connection.
+struct Session {
+    client: Client,
+    driver: AbortHandle,
+    statements: Mutex<HashMap<u64, Statement>>,
+}
+
+impl Session {
+    /// Closes the socket without a farewell, which a black hole would swallow.
+    fn cut(&self) {
+        self.driver.abort();
+    }
+
+    async fn prepare(&self, sql: &Sql) -> Result<Statement, tokio_postgres::Error> {
+        if let Some(statement) = self.statements.lock().get(&sql.id) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(&sql.text).await?;
+        self.statements.lock().insert(sql.id, statement.clone());
+        Ok(statement)
+    }
+
+    async fn query(&self, sql: &Sql, params: Params<'_>) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let statement = self.prepare(sql).await?;
+        self.client.query(&statement, params).await
+    }
+
+    fn forget(&self, sql: &Sql) {
+        self.statements.lock().remove(&sql.id);
+    }
+}
+
+/// One PostgreSQL connection: opened on demand, reopened after loss. Concurrent queries are
+/// pipelined in the order of their calls; a transaction has the connection to itself.
+pub(crate) struct Link {
+    connector: Arc<Connector>,
+    session: Mutex<Option<Arc<Session>>>,
+    opening: tokio::sync::Mutex<()>,
+    /// Attempts to open that have ended. Those who waited for one share its failure.
+    attempts: AtomicU64,
+    failure: Mutex<Option<String>>,
+    /// Shared by queries, alone for a transaction.
+    turn: RwLock<()>,
+    warmup: Mutex<Vec<Sql>>,
+}
+
+impl Link {
+    /// A link that is not open yet.
+    pub(crate) fn new(connector: Arc<Connector>) -> Self {
+        Self {
+            connector,
+            session: Mutex::new(None),
+            opening: tokio::sync::Mutex::new(()),
+            attempts: AtomicU64::new(0),
+            failure: Mutex::new(None),
+            turn: RwLock::new(()),
+            warmup: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Statements without parameters and effect that fill a new connection's caches, which costs
+    /// about 1,000 buffers; better before the first request than in it.
+    pub(crate) fn warm_with(&self, statements: Vec<Sql>) {
+        *self.warmup.lock() = statements;
+    }
+
+    /// Opens the connection now, if it is not open.
+    pub(crate) async fn open(&self, operation: &'static str) -> Result<(), StoreError> {
+        self.session(operation).await.map(|_| ())
+    }
+
+    /// Runs one statement.
+    pub(crate) async fn query(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let _turn = self.turn.read().await;
+        let session = self.session(operation).await?;
+        self.run(operation, &session, sql, params).await
+    }
+
+    /// Begins a transaction; nobody else uses the connection until it ends.
+    pub(crate) async fn begin(
+        &self,
+        operation: &'static str,
+    ) -> Result<LinkTransaction<'_>, StoreError> {
+        let turn = self.turn.write().await;
+        let session = self.session(operation).await?;
+        self.within(operation, &session, session.client.batch_execute("BEGIN")).await?;
+        Ok(LinkTransaction { link: self, session, operation, open: true, _turn: turn })
+    }
+
+    /// Closes the connection after the calls that are under way.
+    pub(crate) async fn close(&self) {
+        let _turn = self.turn.write().await;
+        let Some(session) = self.session.lock().take() else { return };
+        let driver = session.driver.clone();
+        // Dropping the client lets the driver send its farewell.
+        drop(session);
+        let gone = async {
+            while !driver.is_finished() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        if timeout(Duration::from_secs(1), gone).await.is_err() {
+            driver.abort();
+        }
+    }
+
+    async fn run(
+        &self,
+        operation: &'static str,
+        session: &Session,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.within(operation, session, async {
+            match session.query(sql, params).await {
+                Err(error) if error::kind(&error) == Kind::StalePlan => {
+                    session.forget(sql);
+                    session.query(sql, params).await
+                }
+                other => other,
+            }
+        })
+        .await
+    }
+
+    /// Waits for a call until its deadline, then cuts the connection.
+    async fn within<T>(
+        &self,
+        operation: &'static str,
+        session: &Session,
+        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, StoreError> {
+        let result = match timeout(self.connector.deadline(), call).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(error::statement_failed(operation, error)),
+            Err(_) => {
+                session.cut();
+                Err(error::timed_out(operation))
+            }
+        };
+        count_call(operation, &result);
+        result
+    }
+
+    async fn session(&self, operation: &'static str) -> Result<Arc<Session>, StoreError> {
+        if let Some(session) = self.live() {
+            return Ok(session);
+        }
+        let attempts = self.attempts.load(Ordering::Acquire);
+        let _opening = self.opening.lock().await;
+        if let Some(session) = self.live() {
+            return Ok(session);
+        }
+        if self.attempts.load(Ordering::Acquire) != attempts
+            && let Some(failure) = &*self.failure.lock()
+        {
+            return Err(error::connect_failed(operation, failure.clone()));
+        }
+        let opened = self.connector.open(operation).await;
+        *self.failure.lock() = opened.as_ref().err().map(error::chain);
+        self.attempts.fetch_add(1, Ordering::Release);
+        let session = Arc::new(opened.inspect_err(|_| count_connect("failed"))?);
+        count_connect("opened");
+        self.warm(&session).await;
+        *self.session.lock() = Some(session.clone());
+        Ok(session)
+    }
+
+    fn live(&self) -> Option<Arc<Session>> {
+        let mut session = self.session.lock();
+        if session.as_ref().is_some_and(|session| {
+            session.client.is_closed() || session.driver.is_finished()
+        }) {
+            *session = None;
+        }
+        session.clone()
+    }
+
+    async fn warm(&self, session: &Session) {
+        let statements = self.warmup.lock().clone();
+        for sql in statements {
+            // A warm-up may fail, on a schema of another version say; real calls will tell.
+            if let Err(error) = self.run("warm up", session, &sql, &[]).await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "warm-up failed");
+                return;
+            }
+        }
+    }
+}
+
+/// Several statements that happen together or not at all. Dropped without [`Self::commit`] or
+/// [`Self::rollback`], it cuts the connection, so that nobody inherits an open transaction.
+pub(crate) struct LinkTransaction<'a> {
+    link: &'a Link,
+    session: Arc<Session>,
+    operation: &'static str,
+    open: bool,
+    _turn: RwLockWriteGuard<'a, ()>,
+}
+
+impl LinkTransaction<'_> {
+    /// Runs one statement.
+    pub(crate) async fn query(&self, sql: &Sql, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
+        // No repetition on a stale plan: the transaction is aborted by then. The caller repeats it.
+        let call = self.session.query(sql, params);
+        let result = self.link.within(self.operation, &self.session, call).await;
+        if result.is_err() {
+            self.session.forget(sql);
+        }
+        result
+    }
+
+    /// Makes it durable. An error leaves the outcome unknown.
+    pub(crate) async fn commit(self) -> Result<(), StoreError> {
+        self.end("COMMIT").await
+    }
+
+    /// Undoes it.
+    pub(crate) async fn rollback(self) -> Result<(), StoreError> {
+        self.end("ROLLBACK").await
+    }
+
+    async fn end(mut self, statement: &'static str) -> Result<(), StoreError> {
+        let call = self.session.client.batch_execute(statement);
+        let result = self.link.within(self.operation, &self.session, call).await;
+        self.open = result.is_err();
+        result
+    }
+}
+
+impl Drop for LinkTransaction<'_> {
+    fn drop(&mut self) {
+        if self.open {
+            self.session.cut();
+        }
+    }
+}
+
+/// Links for calls that are not fused: each call has one to itself.
+pub(crate) struct Pool {
+    idle: Mutex<Vec<Link>>,
+    permits: Semaphore,
+    size: u32,
+    patience: Duration,
+}
+
+impl Pool {
+    /// A pool of links that are not open yet.
+    pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
+        let size = size.max(1);
+        Self {
+            idle: Mutex::new((0..size).map(|_| Link::new(connector.clone())).collect()),
+            permits: Semaphore::new(size),
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+            patience: connector.deadline(),
+        }
+    }
+
+    /// Takes a link, waiting for one if all are in use.
+    pub(crate) async fn link(&self, operation: &'static str) -> Result<PooledLink<'_>, StoreError> {
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => {
+                metrics::counter!("wakeline_store_pool_waits_total").increment(1);
+                match timeout(self.patience, self.permits.acquire()).await {
+                    Ok(Ok(permit)) => permit,
+                    Ok(Err(_)) => return Err(error::connect_failed(operation, "the store is closed")),
+                    Err(_) => {
+                        return Err(error::connect_failed(operation, "all connections are in use"));
+                    }
+                }
+            }
+        };
+        let link = self.idle.lock().pop().expect("there are as many links as permits");
+        Ok(PooledLink { pool: self, link: Some(link), _permit: permit })
+    }
+
+    /// Runs one statement on a free link.
+    pub(crate) async fn query(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.link(operation).await?.query(operation, sql, params).await
+    }
+
+    /// Waits for the calls under way, then closes all links for good.
+    pub(crate) async fn close(&self) {
+        let all = self.permits.acquire_many(self.size).await;
+        self.permits.close();
+        drop(all);
+        let links = std::mem::take(&mut *self.idle.lock());
+        for link in links {
+            link.close().await;
+        }
+    }
+}
+
+/// A link on loan from a [`Pool`].
+pub(crate) struct PooledLink<'a> {
+    pool: &'a Pool,
+    link: Option<Link>,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl std::ops::Deref for PooledLink<'_> {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        self.link.as_ref().expect("only drop takes it")
+    }
+}
+
+impl Drop for PooledLink<'_> {
+    fn drop(&mut self) {
+        // Before the permit, which is a field and so is dropped afterwards.
+        if let Some(link) = self.link.take() {
+            self.pool.idle.lock().push(link);
+        }
+    }
+}
+
+fn count_call<T>(operation: &'static str, result: &Result<T, StoreError>) {
+    let outcome = match result {
+        Ok(_) => "ok",
+        Err(StoreError::Transient { .. }) => "transient",
+        Err(StoreError::Unavailable { .. }) => "unavailable",
+        Err(StoreError::Full { .. }) => "full",
+        Err(_) => "failed",
+    };
+    metrics::counter!("wakeline_store_calls_total", "op" => operation, "outcome" => outcome)
+        .increment(1);
+}
+
+fn count_connect(outcome: &'static str) {
+    metrics::counter!("wakeline_store_connections_total", "outcome" => outcome).increment(1);
+}

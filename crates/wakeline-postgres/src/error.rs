@@ -1,0 +1,163 @@
+//! What PostgreSQL's errors mean to callers: the only place that knows SQLSTATEs.
+//!
+//! # Invariants
+//! * `Unavailable` only where surely nothing was written: the connection could not be opened.
+//!   Whatever happens after a statement was sent is `Transient`: its outcome may be unknown.
+
+use tokio_postgres::error::SqlState;
+use wakeline_store::{BoxError, StoreError};
+
+/// What a call's failure asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Try the same again later.
+    Transient,
+    /// The connection never came to be; nothing was written.
+    Unavailable,
+    /// No space.
+    Full,
+    /// The values are at fault. In a fused call: run each command alone.
+    Data,
+    /// The cached statement is out of date: prepare it anew and repeat. Nothing was executed.
+    StalePlan,
+    /// Repeating will not help.
+    Fatal,
+}
+
+/// Sorts an error by its SQLSTATE.
+pub(crate) fn kind_of_state(state: &SqlState) -> Kind {
+    let code = state.code();
+    match code {
+        // Disk full, out of memory, too many connections: only the first is about data.
+        "53100" => Kind::Full,
+        "0A000" | "26000" => Kind::StalePlan,
+        // Starting up, shutting down: refused before anything ran.
+        "57P03" | "53300" | "08001" | "08004" => Kind::Unavailable,
+        // Lock not available, object in use.
+        "55P03" | "55006" => Kind::Transient,
+        _ => match &code[..2] {
+            // Connection, rollback (serialization, deadlock), resources, operator, system.
+            "08" | "40" | "53" | "57" | "58" => Kind::Transient,
+            "22" | "23" | "P0" => Kind::Data,
+            _ => Kind::Fatal,
+        },
+    }
+}
+
+/// Sorts an error of a statement that was sent.
+pub(crate) fn kind(error: &tokio_postgres::Error) -> Kind {
+    match error.code() {
+        Some(state) => match kind_of_state(state) {
+            // After a statement was sent even these leave its outcome open.
+            Kind::Unavailable => Kind::Transient,
+            other => other,
+        },
+        // Without a SQLSTATE: the driver. Closed and I/O come from the connection; the rest
+        // (a value of the wrong type, a missing column) is a defect.
+        None if is_connection_loss(error) => Kind::Transient,
+        None => Kind::Fatal,
+    }
+}
+
+/// The error of a statement, for callers.
+pub(crate) fn statement_failed(operation: &'static str, error: tokio_postgres::Error) -> StoreError {
+    match kind(&error) {
+        Kind::Full => StoreError::Full { operation },
+        Kind::Transient | Kind::Unavailable | Kind::StalePlan => {
+            StoreError::Transient { operation, source: error.into() }
+        }
+        Kind::Data | Kind::Fatal => StoreError::Fatal { operation, source: error.into() },
+    }
+}
+
+/// The error of a connection that could not be opened. Wrong credentials and unknown databases
+/// stay wrong, but they may be mended while a node runs, so they are not fatal.
+pub(crate) fn connect_failed(operation: &'static str, source: impl Into<BoxError>) -> StoreError {
+    StoreError::Unavailable { operation, source: source.into() }
+}
+
+/// The error of a call that did not end in time. Its outcome is unknown.
+pub(crate) fn timed_out(operation: &'static str) -> StoreError {
+    StoreError::Transient { operation, source: "no answer within the deadline".into() }
+}
+
+/// Whether a failed statement blames its values, so that a fused call is repeated one command at
+/// a time to find the one at fault (trap 70).
+pub(crate) fn blames_values(error: &StoreError) -> bool {
+    let StoreError::Fatal { source, .. } = error else { return false };
+    source
+        .downcast_ref::<tokio_postgres::Error>()
+        .is_some_and(|error| kind(error) == Kind::Data)
+}
+
+/// Whether the transaction was surely rolled back, so that repeating it whole is safe:
+/// serialization failure, deadlock, lock timeout.
+pub(crate) fn was_rolled_back(error: &StoreError) -> bool {
+    let StoreError::Transient { source, .. } = error else { return false };
+    source
+        .downcast_ref::<tokio_postgres::Error>()
+        .and_then(tokio_postgres::Error::code)
+        .is_some_and(|state| state.code().starts_with("40") || state.code() == "55P03")
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn chain(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+fn is_connection_loss(error: &tokio_postgres::Error) -> bool {
+    if error.is_closed() {
+        return true;
+    }
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if cause.is::<std::io::Error>() {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sqlstate_says_what_to_do_next() {
+        let table = [
+            ("40001", Kind::Transient),
+            ("40P01", Kind::Transient),
+            ("55P03", Kind::Transient),
+            ("57014", Kind::Transient),
+            ("57P01", Kind::Transient),
+            ("57P02", Kind::Transient),
+            ("57P03", Kind::Unavailable),
+            ("53100", Kind::Full),
+            ("53200", Kind::Transient),
+            ("53300", Kind::Unavailable),
+            ("08006", Kind::Transient),
+            ("08001", Kind::Unavailable),
+            ("58030", Kind::Transient),
+            ("0A000", Kind::StalePlan),
+            ("26000", Kind::StalePlan),
+            ("22021", Kind::Data),
+            ("22P05", Kind::Data),
+            ("23505", Kind::Data),
+            ("P0001", Kind::Data),
+            ("42601", Kind::Fatal),
+            ("42883", Kind::Fatal),
+            ("42501", Kind::Fatal),
+            ("XX000", Kind::Fatal),
+        ];
+        for (code, expected) in table {
+            assert_eq!(kind_of_state(&SqlState::from_code(code)), expected, "{code}");
+        }
+    }
+}

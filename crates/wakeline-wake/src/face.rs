@@ -1,0 +1,88 @@
+//! What a face (queue, later flow and hook) gives the hub: its vocabulary and its store calls.
+
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+/// A face's vocabulary, and the three store calls that the hub makes on behalf of its waiters.
+#[async_trait]
+pub trait Face: Send + Sync + 'static {
+    /// What is claimed together: a topic plus the consumer group or the filter.
+    type Line: Clone + Eq + Hash + Debug + Send + Sync + 'static;
+    /// What hints speak of.
+    type Topic: Clone + Eq + Hash + Debug + Send + Sync + 'static;
+    /// Something may have changed. Carries no data.
+    type Hint: Clone + Debug + Send + Sync + 'static;
+    /// What one waiter can take.
+    type Ask: Clone + Send + Sync + 'static;
+    /// What one waiter got.
+    type Grant: Send + 'static;
+    /// Why a store call failed.
+    type Error: Clone + Display + Debug + Send + Sync + 'static;
+
+    /// The topic whose hints may concern this line.
+    fn topic(line: &Self::Line) -> Self::Topic;
+
+    /// The topics whose lines may be concerned by this hint.
+    fn topics(hint: &Self::Hint) -> Vec<Self::Topic>;
+
+    /// Whether a waiter of this line may be able to take what the hint speaks of.
+    fn concerns(hint: &Self::Hint, line: &Self::Line) -> bool;
+
+    /// Whether the hint may concern lines of any topic (a change of a whole queue, say). Then
+    /// every line is asked by [`Face::concerns`], and [`Face::topics`] is not used.
+    fn spans_topics(hint: &Self::Hint) -> bool {
+        let _ = hint;
+        false
+    }
+
+    /// How long until there is something to claim; zero for now.
+    fn due_in(hint: &Self::Hint) -> Duration;
+
+    /// Most items that one grant for this ask can hold.
+    fn capacity(ask: &Self::Ask) -> usize;
+
+    /// How many items a grant holds.
+    fn items(grant: &Self::Grant) -> usize;
+
+    /// Name under which the waiters of this line are counted in the metrics (a queue, say);
+    /// `None` counts them for the face as a whole only.
+    fn label(line: &Self::Line) -> Option<String> {
+        let _ = line;
+        None
+    }
+
+    /// Claims for the waiters of some lines: one store call, one outcome per claim, in order.
+    async fn claim(
+        &self,
+        claims: Vec<Claim<Self::Line, Self::Ask>>,
+    ) -> Result<Vec<Claimed<Self::Grant>>, Self::Error>;
+
+    /// Reads, without claiming, how long until each line has something: zero if it has now.
+    /// The hub asks for at most 1,000 lines at a time.
+    async fn sweep(&self, lines: Vec<Self::Line>) -> Result<Vec<Option<Duration>>, Self::Error>;
+
+    /// Gives back, uncounted, what was claimed for waiters that have gone.
+    async fn release(&self, grants: Vec<Self::Grant>);
+}
+
+/// The waiters of one line that take part in a store call.
+#[derive(Debug, Clone)]
+pub struct Claim<L, A> {
+    /// What they wait for.
+    pub line: L,
+    /// What each can take, in order of arrival; at least one, at most 1,000 in a call.
+    pub asks: Vec<A>,
+}
+
+/// What a store call found in one line.
+#[derive(Debug, Clone)]
+pub struct Claimed<G> {
+    /// One per ask, in order; `None` where there was nothing left.
+    pub grants: Vec<Option<G>>,
+    /// If an ask went without: how long until the next item of the line becomes available,
+    /// possibly early, never late; `None` if nothing is in sight.
+    pub next_due: Option<Duration>,
+}

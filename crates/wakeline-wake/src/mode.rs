@@ -1,0 +1,150 @@
+//! The four ways of turning hints into claims.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::config::{ConfigError, millis};
+
+/// How waiters are woken. In configuration: `"poll"`, `"broadcast"`, `"compete"`, `"fused"`, or
+/// a table `{ poll = { interval_ms = 100, batch = 10, adaptive = true } }`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WakeMode {
+    /// Uses no hints: each waiter claims for itself at a steady pace.
+    Poll(PollMode),
+    /// Every waiter that a hint concerns claims for itself.
+    Broadcast,
+    /// One waiter per hint claims for itself, and wakes the next one if it found work.
+    Compete,
+    /// One claim serves all waiters of a line.
+    #[default]
+    Fused,
+}
+
+/// Settings of [`WakeMode::Poll`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PollMode {
+    /// Time between two claims of one waiter. 100 ms.
+    #[serde(rename = "interval_ms", with = "millis")]
+    pub interval: Duration,
+    /// A grant of this many items counts as a full batch, even if the waiter could take more;
+    /// also what a face asks for if its caller named no number. 10.
+    pub batch: u32,
+    /// Whether the pace follows the load: half the interval after a full batch, growing to five
+    /// intervals while a line stays empty. True.
+    pub adaptive: bool,
+}
+
+impl Default for PollMode {
+    fn default() -> Self {
+        Self { interval: Duration::from_millis(100), batch: 10, adaptive: true }
+    }
+}
+
+impl WakeMode {
+    /// The name of the mode, as in configuration and metrics.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Poll(_) => "poll",
+            Self::Broadcast => "broadcast",
+            Self::Compete => "compete",
+            Self::Fused => "fused",
+        }
+    }
+
+    /// Whether hints wake anybody; without, neither a listener nor a sweep is of use.
+    pub fn uses_hints(&self) -> bool {
+        !matches!(self, Self::Poll(_))
+    }
+
+    /// Says which setting cannot work, if one cannot.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        match self {
+            Self::Poll(poll) if poll.interval < Duration::from_millis(1) => {
+                Err(ConfigError::new("poll.interval_ms", "must be at least 1"))
+            }
+            Self::Poll(poll) if poll.batch == 0 => {
+                Err(ConfigError::new("poll.batch", "must be at least 1"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for WakeMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for WakeMode {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        match name {
+            "poll" => Ok(Self::Poll(PollMode::default())),
+            "broadcast" => Ok(Self::Broadcast),
+            "compete" => Ok(Self::Compete),
+            "fused" => Ok(Self::Fused),
+            _ => Err(ConfigError::new("wake_mode", "is one of poll, broadcast, compete, fused")),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Wire {
+    Name(String),
+    Table(Table),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    poll: PollMode,
+}
+
+impl Serialize for WakeMode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Poll(poll) if *poll != PollMode::default() => {
+                Wire::Table(Table { poll: *poll }).serialize(serializer)
+            }
+            _ => serializer.serialize_str(self.name()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WakeMode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Wire::deserialize(deserializer)? {
+            Wire::Name(name) => name.parse().map_err(serde::de::Error::custom),
+            Wire::Table(table) => Ok(Self::Poll(table.poll)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mode_is_read_back_from_its_name() {
+        for name in ["poll", "broadcast", "compete", "fused"] {
+            let mode: WakeMode = name.parse().expect("a mode");
+            assert_eq!(mode.to_string(), name);
+            assert_eq!(mode.uses_hints(), name != "poll");
+        }
+        assert!("Fused".parse::<WakeMode>().is_err());
+    }
+
+    #[test]
+    fn a_poll_that_would_spin_is_refused() {
+        let mode = WakeMode::Poll(PollMode { interval: Duration::ZERO, ..PollMode::default() });
+        assert_eq!(mode.validate().expect_err("zero").field, "poll.interval_ms");
+        assert_eq!(WakeMode::default().validate(), Ok(()));
+    }
+}

@@ -1,1 +1,25 @@
-//! http
+//! The HTTP face: routes that parse, call and render.
+//!
+//! # Where it sits
+//! Above the queue service, below the binary. The only crate that knows JSON wire types, HTTP
+//! statuses and OpenAPI.
+//!
+//! # Invariants
+//! * A request is validated once, here; what goes down is typed.
+//! * Domain errors become statuses in one file, `error.rs`.
+//! * Every route is in the OpenAPI document and has an access policy.
+
+mod access;
+mod docs;
+mod error;
+mod input;
+mod render;
+mod routes;
+mod server;
+mod state;
+mod wire;
+
+pub use error::{ApiError, Problem};
+pub use routes::{app, openapi};
+pub use server::{Server, ServerOptions};
+pub use state::{AppState, HttpSettings, install_metrics};

@@ -1,0 +1,169 @@
+//! Domain errors as HTTP answers. The only place that chooses statuses for failures.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+use wakeline_core::{IdError, NameError};
+use wakeline_queue::QueueError;
+use wakeline_store::StoreError;
+
+/// What went wrong.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Problem {
+    /// In words.
+    pub error: String,
+    /// A stable code; see the reference of errors.
+    pub code: &'static str,
+}
+
+/// A failed request.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    retry_after_secs: Option<u64>,
+}
+
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), retry_after_secs: None }
+    }
+
+    fn retry_after(mut self, secs: u64) -> Self {
+        self.retry_after_secs = Some(secs.max(1));
+        self
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        let message = "this server needs an API key: send it as `Authorization: Bearer KEY`";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "this route does not take that method";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    }
+
+    pub(crate) fn stale_lease(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "stale_lease", message)
+    }
+
+    pub(crate) fn payload_too_large(limit: usize) -> Self {
+        let message = format!("the request body is larger than {limit} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+    }
+
+    pub(crate) fn unsupported_media_type(found: &str) -> Self {
+        let message = format!("content-type must be application/json, not {found}");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+    }
+
+    pub(crate) fn body_timeout() -> Self {
+        let message = "the request body did not arrive in time";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message)
+    }
+
+    pub(crate) fn draining() -> Self {
+        let message = "this node is shutting down";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message).retry_after(1)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message).retry_after(1)
+    }
+
+    /// The same failure, saying where in the request it is.
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+}
+
+impl From<NameError> for ApiError {
+    fn from(error: NameError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<IdError> for ApiError {
+    fn from(error: IdError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<&StoreError> for ApiError {
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::Transient { .. } | StoreError::Unavailable { .. } => {
+                tracing::warn!(error = %chain(error), "store unavailable");
+                Self::unavailable(error.to_string())
+            }
+            StoreError::Invalid { .. } => Self::invalid(error.to_string()),
+            StoreError::Full { .. } => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "store_full", error.to_string())
+                    .retry_after(10)
+            }
+            StoreError::Corrupt { .. } | StoreError::Fatal { .. } => {
+                tracing::error!(error = %chain(error), "store failure");
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
+            }
+        }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<QueueError> for ApiError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::TooManyWaiters { retry_after } => {
+                let message = "too many consumers are waiting on this node";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiters", message)
+                    .retry_after(retry_after.as_secs())
+            }
+            QueueError::Store(error) => Self::from(error.as_ref()),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = Json(Problem { error: self.message, code: self.code });
+        let mut response = (self.status, body).into_response();
+        let headers = response.headers_mut();
+        if let Some(secs) = self.retry_after_secs {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// An error with all its causes, for the log; clients get the outermost only.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,41 @@
+//! Small pieces of answers that several routes share.
+
+use serde_json::value::RawValue;
+use wakeline_core::Timestamp;
+use wakeline_store::StoreError;
+
+/// A moment as ISO 8601 in UTC with microseconds.
+pub(crate) fn time(moment: Timestamp) -> String {
+    match jiff::Timestamp::from_microsecond(moment.0) {
+        Ok(moment) => format!("{moment:.6}"),
+        Err(_) => moment.0.to_string(),
+    }
+}
+
+/// A stored payload as JSON. It was JSON when it came in, so anything else is damage.
+pub(crate) fn payload<'a>(
+    bytes: &'a [u8],
+    id: &dyn std::fmt::Display,
+) -> Result<&'a RawValue, StoreError> {
+    serde_json::from_slice(bytes).map_err(|error| StoreError::Corrupt {
+        what: "payload of message",
+        id: id.to_string(),
+        source: error.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_utc_with_microseconds() {
+        assert_eq!(time(Timestamp(1_700_000_000_000_001)), "2023-11-14T22:13:20.000001Z");
+    }
+
+    #[test]
+    fn a_damaged_payload_is_named_not_dropped() {
+        let error = payload(b"{broken", &"m-1").expect_err("not JSON");
+        assert_eq!(error.to_string(), "payload of message m-1 cannot be read");
+    }
+}

@@ -1,0 +1,82 @@
+//! `POST /api/v1/configure` and `/api/v1/resources/queues/{queue}`
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+use wakeline_core::{Namespace, QueueName, TaskName};
+use wakeline_store::ConfigureQueue;
+
+use crate::error::{ApiError, Problem};
+use crate::input::{Body, Parted};
+use crate::state::AppState;
+use crate::wire::configure::{ConfigureAnswer, ConfigureBody};
+
+/// Make a queue, or replace its options.
+#[utoipa::path(
+    post, path = "/api/v1/configure", tag = "queues", request_body = ConfigureBody,
+    responses(
+        (status = 200, description = "The queue as it stands now", body = ConfigureAnswer),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+    )
+)]
+pub(crate) async fn configure(
+    State(state): State<AppState>,
+    body: Body,
+) -> Result<Json<ConfigureAnswer>, ApiError> {
+    let body: ConfigureBody = body.parse()?;
+    let queue = body.queue.ok_or_else(|| ApiError::invalid("queue is required"))?;
+    // Clients send an empty text for a namespace or task that is not set.
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let command = ConfigureQueue {
+        queue: QueueName::new(queue)?,
+        namespace: given(body.namespace).map(Namespace::new).transpose()?,
+        task: given(body.task).map(TaskName::new).transpose()?,
+        options: body.options.unwrap_or_default().check()?,
+    };
+    Ok(Json(state.queue().configure(command).await?.into()))
+}
+
+/// A queue and its options.
+#[utoipa::path(
+    get, path = "/api/v1/resources/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path, description = "The queue")),
+    responses(
+        (status = 200, description = "The queue as it stands", body = ConfigureAnswer),
+        (status = 404, description = "There is no such queue", body = Problem),
+    )
+)]
+pub(crate) async fn queue(
+    State(state): State<AppState>,
+    Parted(queue): Parted<String>,
+) -> Result<Json<ConfigureAnswer>, ApiError> {
+    let queue = QueueName::new(queue)?;
+    match state.queue().store().queue(&queue).await? {
+        Some(detail) => Ok(Json(detail.into())),
+        None => Err(ApiError::not_found("Queue not found")),
+    }
+}
+
+/// A queue that is gone.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct QueueDeletedAnswer {
+    queue: String,
+    deleted: bool,
+    /// Whether it was there before.
+    existed: bool,
+}
+
+/// Remove a queue with its messages, groups and dead letters.
+#[utoipa::path(
+    delete, path = "/api/v1/resources/queues/{queue}", tag = "queues",
+    params(("queue" = String, Path, description = "The queue")),
+    responses((status = 200, description = "It is gone", body = QueueDeletedAnswer))
+)]
+pub(crate) async fn delete_queue(
+    State(state): State<AppState>,
+    Parted(queue): Parted<String>,
+) -> Result<Json<QueueDeletedAnswer>, ApiError> {
+    let queue = QueueName::new(queue)?;
+    let existed = state.queue().delete_queue(queue.clone()).await?;
+    Ok(Json(QueueDeletedAnswer { queue: queue.into(), deleted: true, existed }))
+}

@@ -1,0 +1,117 @@
+//! Probes, metrics and the documentation.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+
+use wakeline_wake::Link;
+
+use crate::docs;
+use crate::error::ApiError;
+use crate::state::AppState;
+use crate::wire::health::{HealthAnswer, WakeHealth};
+
+/// How this node is, in detail. 503 if it cannot serve.
+#[utoipa::path(
+    get, path = "/health", tag = "operation",
+    responses(
+        (status = 200, description = "It serves", body = HealthAnswer),
+        (status = 503, description = "It does not", body = HealthAnswer),
+    )
+)]
+pub(crate) async fn health(State(state): State<AppState>) -> Response {
+    let reachable = state.queue().store().ping().await.is_ok();
+    let (status, word) = match (reachable, state.is_draining()) {
+        (true, false) => (StatusCode::OK, "healthy"),
+        (_, true) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
+    };
+    let wake = state.queue().wake_snapshot();
+    let answer = HealthAnswer {
+        status: word,
+        database: if reachable { "connected" } else { "unavailable" },
+        server: "wakeline",
+        version: env!("CARGO_PKG_VERSION"),
+        store: state.queue().store().info().kind,
+        wake: WakeHealth {
+            mode: wake.mode.to_string(),
+            waiters: wake.waiters,
+            lines: wake.lines,
+            link: link_word(&wake.link),
+            degraded: wake.degraded.map(|degraded| degraded.reason.to_string()),
+        },
+    };
+    (status, Json(answer)).into_response()
+}
+
+/// Whether the process runs.
+#[utoipa::path(
+    get, path = "/healthz", tag = "operation",
+    responses((status = 200, description = "It runs", body = String))
+)]
+pub(crate) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// Whether this node takes requests: the store answers and it is not shutting down.
+#[utoipa::path(
+    get, path = "/readyz", tag = "operation",
+    responses(
+        (status = 200, description = "It does", body = String),
+        (status = 503, description = "It does not", body = crate::error::Problem),
+    )
+)]
+pub(crate) async fn readyz(State(state): State<AppState>) -> Result<&'static str, ApiError> {
+    if state.is_draining() {
+        return Err(ApiError::draining());
+    }
+    state.queue().store().ping().await?;
+    Ok("ready\n")
+}
+
+/// Metrics in the text format of Prometheus.
+#[utoipa::path(
+    get, path = "/metrics", tag = "operation",
+    responses((status = 200, description = "The metrics", body = String))
+)]
+pub(crate) async fn metrics(State(state): State<AppState>) -> Response {
+    let kind = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
+    ([kind], state.render_metrics()).into_response()
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "operation",
+    responses((status = 200, description = "The OpenAPI document"))
+)]
+pub(crate) async fn openapi_document() -> Response {
+    Json(super::openapi()).into_response()
+}
+
+/// This document as a page.
+#[utoipa::path(
+    get, path = "/docs", tag = "operation",
+    responses((status = 200, description = "The page", body = String))
+)]
+pub(crate) async fn docs() -> Response {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'";
+    ([(header::CONTENT_SECURITY_POLICY, policy)], Html(docs::page())).into_response()
+}
+
+/// Leads to the documentation.
+#[utoipa::path(
+    get, path = "/", tag = "operation",
+    responses((status = 303, description = "To the documentation"))
+)]
+pub(crate) async fn root() -> Redirect {
+    Redirect::to("/docs")
+}
+
+fn link_word(link: &Link) -> String {
+    match link {
+        Link::Up => "up".to_owned(),
+        Link::Down { reason } => format!("down: {reason}"),
+        Link::Off { reason } => format!("off: {reason}"),
+    }
+}

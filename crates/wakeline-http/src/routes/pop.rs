@@ -1,0 +1,168 @@
+//! `GET /api/v1/pop…`: by queue, by queue and partition, by namespace and task.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use wakeline_core::{
+    LeaseId, Namespace, PartitionName, QueueLine, QueueName, Selector, Subscription, TaskName,
+};
+use wakeline_queue::{Pop, Popped};
+
+use crate::error::{ApiError, Problem};
+use crate::input::{self, Params, Parted};
+use crate::state::AppState;
+use crate::wire::ack::group_name;
+use crate::wire::pop::PopAnswer;
+
+/// Pop from any partition of one queue.
+///
+/// With `wait=true` the request is parked until there is something, without polling. 204 if
+/// there is nothing, also for a queue that does not exist yet.
+#[utoipa::path(
+    get, path = "/api/v1/pop/queue/{queue}", tag = "queue",
+    params(
+        ("queue" = String, Path, description = "The queue"),
+        ("batch" = Option<u32>, Query, description = "Most messages (1)"),
+        ("partitions" = Option<u32>, Query, description = "Most partitions, up to 100 (1)"),
+        ("wait" = Option<bool>, Query, description = "Wait until there is something (false)"),
+        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
+        ("consumerGroup" = Option<String>, Query, description = "On whose behalf"),
+        ("autoAck" = Option<bool>, Query, description = "Settle at once: at most once (false)"),
+        ("subscriptionMode" = Option<String>, Query, description = "Where a new group begins: all or new"),
+        ("subscriptionFrom" = Option<String>, Query, description = "Where a new group begins: a time, or now"),
+    ),
+    responses(
+        (status = 200, description = "Messages", body = PopAnswer<'_>),
+        (status = 204, description = "Nothing"),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 503, description = "Too many waiters, or the store cannot be reached", body = Problem),
+    )
+)]
+pub(crate) async fn pop_queue(
+    State(state): State<AppState>,
+    Parted(queue): Parted<String>,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let selector = Selector::Queue(QueueName::new(queue)?);
+    pop(state, selector, params).await
+}
+
+/// Pop from one partition of one queue.
+#[utoipa::path(
+    get, path = "/api/v1/pop/queue/{queue}/partition/{partition}", tag = "queue",
+    params(
+        ("queue" = String, Path, description = "The queue"),
+        ("partition" = String, Path, description = "The partition"),
+        ("batch" = Option<u32>, Query, description = "Most messages (1)"),
+        ("wait" = Option<bool>, Query, description = "Wait until there is something (false)"),
+        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
+        ("consumerGroup" = Option<String>, Query, description = "On whose behalf"),
+        ("autoAck" = Option<bool>, Query, description = "Settle at once: at most once (false)"),
+        ("subscriptionMode" = Option<String>, Query, description = "Where a new group begins: all or new"),
+        ("subscriptionFrom" = Option<String>, Query, description = "Where a new group begins: a time, or now"),
+    ),
+    responses(
+        (status = 200, description = "Messages", body = PopAnswer<'_>),
+        (status = 204, description = "Nothing"),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 503, description = "Too many waiters, or the store cannot be reached", body = Problem),
+    )
+)]
+pub(crate) async fn pop_partition(
+    State(state): State<AppState>,
+    Parted((queue, partition)): Parted<(String, String)>,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let queue = QueueName::new(queue)?;
+    let selector = Selector::Partition(queue, PartitionName::new(partition)?);
+    pop(state, selector, params).await
+}
+
+/// Pop from any queue of a namespace, of a task, of both, or of all.
+#[utoipa::path(
+    get, path = "/api/v1/pop", tag = "queue",
+    params(
+        ("namespace" = Option<String>, Query, description = "Only queues of this namespace"),
+        ("task" = Option<String>, Query, description = "Only queues of this task"),
+        ("batch" = Option<u32>, Query, description = "Most messages (1)"),
+        ("partitions" = Option<u32>, Query, description = "Most partitions, up to 100 (1)"),
+        ("wait" = Option<bool>, Query, description = "Wait until there is something (false)"),
+        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
+        ("consumerGroup" = Option<String>, Query, description = "On whose behalf"),
+        ("autoAck" = Option<bool>, Query, description = "Settle at once: at most once (false)"),
+        ("subscriptionMode" = Option<String>, Query, description = "Where a new group begins: all or new"),
+        ("subscriptionFrom" = Option<String>, Query, description = "Where a new group begins: a time, or now"),
+    ),
+    responses(
+        (status = 200, description = "Messages", body = PopAnswer<'_>),
+        (status = 204, description = "Nothing"),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 503, description = "Too many waiters, or the store cannot be reached", body = Problem),
+    )
+)]
+pub(crate) async fn pop_filtered(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<Response, ApiError> {
+    // Clients send an empty text for a filter that they do not use.
+    let given = |name| params.text(name).filter(|text| !text.is_empty());
+    let selector = Selector::Filter {
+        namespace: given("namespace").map(Namespace::new).transpose()?,
+        task: given("task").map(TaskName::new).transpose()?,
+    };
+    pop(state, selector, params).await
+}
+
+async fn pop(state: AppState, selector: Selector, params: Params) -> Result<Response, ApiError> {
+    let pop = check(&state, selector, &params)?;
+    let group = pop.line.group.clone();
+    match state.queue().pop(pop).await? {
+        Popped::Granted(grant) => {
+            let lease = grant.lease.as_ref().map(ToString::to_string).unwrap_or_default();
+            Ok(Json(PopAnswer::new(&grant, &group, &lease)?).into_response())
+        }
+        Popped::Empty => Ok(StatusCode::NO_CONTENT.into_response()),
+        Popped::Drained => {
+            let close = (header::CONNECTION, HeaderValue::from_static("close"));
+            Ok((StatusCode::NO_CONTENT, [close]).into_response())
+        }
+    }
+}
+
+fn check(state: &AppState, selector: Selector, params: &Params) -> Result<Pop, ApiError> {
+    let settings = state.settings();
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let batch_max = u64::from(settings.batch_len_max);
+    let batch = params.number("batch", settings.default_batch_len.into(), 1..=batch_max)?;
+    let partitions = params.number("partitions", 1, 1..=LeaseId::CURSORS_MAX as u64)?;
+    let timeout = millis(settings.default_timeout);
+    let timeout = params.number("timeout", timeout, 0..=millis(settings.wait_max))?;
+    let group = group_name(params.text("consumerGroup"))?;
+    let one_partition = matches!(selector, Selector::Partition(..));
+    Ok(Pop {
+        line: QueueLine { selector, group },
+        subscription: subscription(params)?,
+        batch_len_max: u32::try_from(batch).unwrap_or(u32::MAX),
+        partitions_len_max: if one_partition { 1 } else { partitions as u32 },
+        auto_ack: params.flag("autoAck")?,
+        wait: params.flag("wait")?.then(|| Duration::from_millis(timeout)),
+    })
+}
+
+fn subscription(params: &Params) -> Result<Subscription, ApiError> {
+    match params.text("subscriptionFrom") {
+        None | Some("") => {}
+        Some("now") => return Ok(Subscription::New),
+        Some(text) => return Ok(Subscription::From(input::timestamp("subscriptionFrom", text)?)),
+    }
+    match params.text("subscriptionMode") {
+        None | Some("" | "all" | "from_beginning") => Ok(Subscription::All),
+        Some("new" | "new-only") => Ok(Subscription::New),
+        Some(other) => {
+            Err(ApiError::invalid(format!("subscriptionMode must be all or new, not {other:?}")))
+        }
+    }
+}

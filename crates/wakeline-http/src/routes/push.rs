@@ -1,0 +1,58 @@
+//! `POST /api/v1/push`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use crate::error::{ApiError, Problem};
+use crate::input::Body;
+use crate::state::AppState;
+use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushResult};
+
+/// Push messages.
+///
+/// Answers when all of them are durable. Queues and partitions are made by the first push.
+#[utoipa::path(
+    post, path = "/api/v1/push", tag = "queue", request_body = PushBody<'_>,
+    responses(
+        (status = 201, description = "Stored", body = Vec<PushResult>),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 413, description = "The body is too large", body = Problem),
+        (status = 415, description = "The body is not JSON", body = Problem),
+        (status = 503, description = "The store cannot be reached; try again", body = Problem),
+        (status = 507, description = "No space is left", body = Problem),
+    )
+)]
+pub(crate) async fn push(
+    State(state): State<AppState>,
+    body: Body,
+) -> Result<(StatusCode, Json<Vec<PushResult>>), ApiError> {
+    let parsed: PushBody<'_> = body.parse()?;
+    let items = parsed.items.ok_or_else(|| ApiError::invalid("items array is required"))?;
+    let items = into_items(items, &body, &state)?;
+    if items.is_empty() {
+        return Ok((StatusCode::CREATED, Json(Vec::new())));
+    }
+    let echoes: Vec<PushEcho> = items.iter().map(PushEcho::from).collect();
+    let outcomes = state.queue().push(items).await?;
+    let results = echoes.iter().zip(&outcomes).enumerate();
+    let results = results.map(|(index, (echo, outcome))| PushResult::new(index, echo, outcome));
+    Ok((StatusCode::CREATED, Json(results.collect())))
+}
+
+/// Validates the messages of a push. The error says which one is wrong.
+pub(crate) fn into_items(
+    items: Vec<PushItemBody<'_>>,
+    body: &Body,
+    state: &AppState,
+) -> Result<Vec<wakeline_store::PushItem>, ApiError> {
+    let most = state.settings().batch_len_max as usize;
+    if items.len() > most {
+        let len = items.len();
+        return Err(ApiError::invalid(format!("items has {len} messages, at most {most} fit")));
+    }
+    let check = |(index, item): (usize, PushItemBody<'_>)| {
+        item.into_item(&body.0).map_err(|error| error.at(&format!("items[{index}]")))
+    };
+    items.into_iter().enumerate().map(check).collect()
+}

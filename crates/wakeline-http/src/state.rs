@@ -1,0 +1,107 @@
+//! What every route shares.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use wakeline_queue::QueueService;
+
+/// Limits and defaults of the HTTP face.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// How long a waiting pop waits if it does not say.
+    pub default_timeout: Duration,
+    /// How many messages a pop takes if it does not say.
+    pub default_batch_len: u32,
+    /// Longest wait that a pop may ask for.
+    pub wait_max: Duration,
+    /// Most messages that a pop may ask for, and that a push or ack may carry.
+    pub batch_len_max: u32,
+    /// Longest request body.
+    pub body_bytes_max: usize,
+    /// Time in which a request body must have arrived.
+    pub body_timeout: Duration,
+    /// The key that requests must bear; `None` leaves the server open.
+    pub api_key: Option<String>,
+}
+
+impl Default for HttpSettings {
+    fn default() -> Self {
+        Self {
+            default_timeout: Duration::from_secs(30),
+            default_batch_len: 1,
+            wait_max: Duration::from_secs(300),
+            batch_len_max: 10_000,
+            body_bytes_max: 16 * 1024 * 1024,
+            body_timeout: Duration::from_secs(30),
+            api_key: None,
+        }
+    }
+}
+
+/// What every route shares. Cheap to clone.
+#[derive(Clone)]
+pub struct AppState {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: QueueService,
+    settings: HttpSettings,
+    metrics: Option<PrometheusHandle>,
+    draining: AtomicBool,
+}
+
+impl AppState {
+    /// State over a queue service. Without a metrics handle `/metrics` is empty.
+    pub fn new(
+        queue: QueueService,
+        settings: HttpSettings,
+        metrics: Option<PrometheusHandle>,
+    ) -> Self {
+        let draining = AtomicBool::new(false);
+        Self { shared: Arc::new(Shared { queue, settings, metrics, draining }) }
+    }
+
+    /// The queue's operations.
+    pub fn queue(&self) -> &QueueService {
+        &self.shared.queue
+    }
+
+    /// Limits and defaults.
+    pub fn settings(&self) -> &HttpSettings {
+        &self.shared.settings
+    }
+
+    /// Says that this node is going away, and answers all parked pops.
+    pub fn drain(&self) {
+        self.shared.draining.store(true, Ordering::SeqCst);
+        self.shared.queue.drain();
+    }
+
+    /// Whether this node is going away.
+    pub fn is_draining(&self) -> bool {
+        self.shared.draining.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn render_metrics(&self) -> String {
+        self.shared.metrics.as_ref().map(PrometheusHandle::render).unwrap_or_default()
+    }
+}
+
+/// Bucket bounds for latencies, in seconds.
+const SECONDS_BUCKETS: [f64; 14] =
+    [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0];
+
+/// Bucket bounds for counts of things handled together.
+const COUNT_BUCKETS: [f64; 10] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 1000.0];
+
+/// Installs the process-wide recorder behind `/metrics`. `None` if another one was there before.
+pub fn install_metrics() -> Option<PrometheusHandle> {
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)
+        .and_then(|builder| builder.set_buckets(&COUNT_BUCKETS))
+        .expect("the bucket lists are not empty");
+    builder.install_recorder().ok()
+}

@@ -1,0 +1,222 @@
+//! Settling messages and holding on to leases.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use wakeline_core::{
+    GroupName, LeaseId, LeaseToken, PartitionId, Timestamp, TransactionId, Verdict,
+};
+use wakeline_store::{Extension, SettleItem, SettleOutcome};
+
+use crate::error::ApiError;
+use crate::render;
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum AckStatus {
+    /// Done.
+    #[default]
+    Completed,
+    /// The same as `completed`.
+    Success,
+    /// Failed: counts, and is tried again up to the queue's limit.
+    Failed,
+    /// Give it back: does not count, is available at once.
+    Retry,
+    /// Hopeless: a dead letter now.
+    Dlq,
+}
+
+impl From<AckStatus> for Verdict {
+    fn from(status: AckStatus) -> Self {
+        match status {
+            AckStatus::Completed | AckStatus::Success => Self::Completed,
+            AckStatus::Failed => Self::Failed,
+            AckStatus::Retry => Self::Retry,
+            AckStatus::Dlq => Self::DeadLetter,
+        }
+    }
+}
+
+/// One message to settle.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AckBody {
+    /// The name of its push.
+    pub(crate) transaction_id: Option<String>,
+    /// The id of its partition.
+    pub(crate) partition_id: Option<String>,
+    /// What became of it; `completed` if omitted.
+    pub(crate) status: Option<AckStatus>,
+    /// Why, for failed messages.
+    pub(crate) error: Option<String>,
+    /// On whose behalf it was popped.
+    pub(crate) consumer_group: Option<String>,
+    /// The lease it was popped under.
+    pub(crate) lease_id: Option<String>,
+}
+
+/// Several messages to settle.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AckBatchBody {
+    /// The messages, in any order.
+    pub(crate) acknowledgments: Option<Vec<AckBody>>,
+    /// On whose behalf they were popped.
+    pub(crate) consumer_group: Option<String>,
+}
+
+/// A validated settlement: a command, or an outcome that needs no store to be known.
+pub(crate) enum Settlement {
+    Ask(SettleItem),
+    Known(SettleOutcome),
+}
+
+impl AckBody {
+    /// Checks one acknowledgment. `group` is used if it names none.
+    pub(crate) fn check(
+        &self,
+        group: Option<&str>,
+        required: &[LeaseId],
+    ) -> Result<Settlement, ApiError> {
+        let transaction_id = self.transaction_id.as_deref();
+        let transaction_id =
+            transaction_id.ok_or_else(|| ApiError::invalid("transactionId is required"))?;
+        let partition = self.partition_id.as_deref().ok_or_else(|| {
+            ApiError::invalid("partitionId is required to ensure message uniqueness")
+        })?;
+        // An id that this server never gave out names no message: an outcome, not a bad request.
+        let Ok(partition) = partition.parse::<PartitionId>() else {
+            return Ok(Settlement::Known(SettleOutcome::NotFound));
+        };
+        let token = match self.lease_id.as_deref() {
+            None | Some("") => covering(required, partition),
+            Some(text) => match text.parse::<LeaseId>() {
+                Ok(lease) => Some(lease.token),
+                Err(_) => return Ok(Settlement::Known(SettleOutcome::StaleLease)),
+            },
+        };
+        Ok(Settlement::Ask(SettleItem {
+            partition,
+            group: group_name(self.consumer_group.as_deref().or(group))?,
+            token,
+            transaction_id: TransactionId::new(transaction_id)?,
+            verdict: self.status.unwrap_or_default().into(),
+            error: self.error.clone(),
+        }))
+    }
+}
+
+/// The lease among those that a transaction requires which covers a partition.
+fn covering(required: &[LeaseId], partition: PartitionId) -> Option<LeaseToken> {
+    let covers = |lease: &&LeaseId| lease.cursors.iter().any(|c| c.partition == partition);
+    required.iter().find(covers).map(|lease| lease.token)
+}
+
+/// A consumer group, or the one of consumers that name none.
+pub(crate) fn group_name(name: Option<&str>) -> Result<GroupName, ApiError> {
+    Ok(match name {
+        Some(name) => GroupName::new(name)?,
+        None => GroupName::queue_mode(),
+    })
+}
+
+/// What became of one settlement.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AckResult {
+    /// Its place in the request.
+    index: usize,
+    /// The name of the message's push.
+    transaction_id: String,
+    /// Whether it was recorded.
+    success: bool,
+    /// Why not.
+    error: Option<&'static str>,
+    /// The queue.
+    queue_name: Option<String>,
+    /// The partition.
+    partition_name: Option<String>,
+    /// Whether this ended the lease of the partition.
+    lease_released: bool,
+    /// Whether the message is a dead letter now.
+    dlq: bool,
+}
+
+impl AckResult {
+    pub(crate) fn new(index: usize, transaction_id: &str, outcome: &SettleOutcome) -> Self {
+        let mut result = Self {
+            index,
+            transaction_id: transaction_id.to_owned(),
+            success: false,
+            error: refusal(outcome),
+            queue_name: None,
+            partition_name: None,
+            lease_released: false,
+            dlq: false,
+        };
+        if let SettleOutcome::Settled { queue, partition, lease_ended, dead_lettered } = outcome {
+            result.success = true;
+            result.queue_name = Some(queue.to_string());
+            result.partition_name = Some(partition.to_string());
+            result.lease_released = *lease_ended;
+            result.dlq = *dead_lettered;
+        }
+        result
+    }
+}
+
+/// Why a settlement was not recorded, in the words that clients know.
+pub(crate) fn refusal(outcome: &SettleOutcome) -> Option<&'static str> {
+    match outcome {
+        SettleOutcome::Settled { .. } => None,
+        SettleOutcome::StaleLease => Some("Invalid or expired lease"),
+        SettleOutcome::NotFound => Some("Message not found"),
+        SettleOutcome::LeaseRequired => {
+            Some("Lease required: send the leaseId that the message was popped under")
+        }
+    }
+}
+
+/// How long to hold on to a lease.
+#[derive(Default, Deserialize, ToSchema)]
+pub(crate) struct ExtendBody {
+    /// Seconds from now; 60 if omitted.
+    pub(crate) seconds: Option<u32>,
+}
+
+/// How a lease stands after its extension. Several names for one time: clients of several
+/// versions look for it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExtendAnswer {
+    lease_id: String,
+    /// Whether it is held on in at least one partition.
+    success: bool,
+    /// How many partitions are held on.
+    renewed: usize,
+    /// Partitions that were no longer held.
+    lost: Vec<String>,
+    /// When it ends now.
+    new_expires_at: Option<String>,
+    /// When it ends now.
+    expires_at: Option<String>,
+    /// When it ends now.
+    #[serde(rename = "lease_expires_at")]
+    lease_expires_at: Option<String>,
+}
+
+impl ExtendAnswer {
+    pub(crate) fn new(lease: &LeaseId, extension: &Extension) -> Self {
+        let expires_at = extension.expires_at.map(|moment: Timestamp| render::time(moment));
+        Self {
+            lease_id: lease.to_string(),
+            success: !extension.held.is_empty(),
+            renewed: extension.held.len(),
+            lost: extension.lost.iter().map(ToString::to_string).collect(),
+            new_expires_at: expires_at.clone(),
+            expires_at: expires_at.clone(),
+            lease_expires_at: expires_at,
+        }
+    }
+}

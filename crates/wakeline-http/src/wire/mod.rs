@@ -1,0 +1,12 @@
+//! The JSON that clients send and get, with the field names of the published Queen clients.
+//!
+//! Requests are parsed with borrowed payloads, so that a message is never copied on its way in.
+
+pub(crate) mod ack;
+pub(crate) mod configure;
+pub(crate) mod groups;
+pub(crate) mod health;
+pub(crate) mod messages;
+pub(crate) mod pop;
+pub(crate) mod push;
+pub(crate) mod transaction;

@@ -1,0 +1,249 @@
+//! The queue's operations, each one store call followed by its hints.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{
+    Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription, Timestamp,
+};
+use wakeline_store::{
+    ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, LinkState, PushItem,
+    PushOutcome, QueueDetail, SettleItem, SettleOutcome, Store, StoreError, TransactCommand,
+    TransactOutcome,
+};
+use wakeline_wake::{
+    HintSource, Hub, HubOptions, Link, LongPollConfig, Patience, Snapshot, TakeError, Taken,
+    WakeMode,
+};
+
+use crate::error::QueueError;
+use crate::face::{Ask, QueueFace};
+
+/// How the queue face runs on this node.
+#[derive(Debug, Clone, Default)]
+pub struct QueueServiceOptions {
+    /// How waiting consumers learn of work.
+    pub mode: WakeMode,
+    /// The settings of long polling.
+    pub long_poll: LongPollConfig,
+}
+
+/// One pop.
+#[derive(Debug, Clone)]
+pub struct Pop {
+    /// What to read, for whom.
+    pub line: QueueLine,
+    /// Where the group begins, if this is its first poll.
+    pub subscription: Subscription,
+    /// Most messages.
+    pub batch_len_max: u32,
+    /// Most partitions.
+    pub partitions_len_max: u32,
+    /// Settle at once instead of leasing.
+    pub auto_ack: bool,
+    /// How long to wait for something; `None` does not wait.
+    pub wait: Option<Duration>,
+}
+
+/// How a pop ended.
+#[derive(Debug)]
+pub enum Popped {
+    /// With messages.
+    Granted(Grant),
+    /// With nothing, in time.
+    Empty,
+    /// With nothing, because this node is going away.
+    Drained,
+}
+
+/// The queue's operations. Cheap to clone.
+#[derive(Clone)]
+pub struct QueueService {
+    store: Arc<dyn Store>,
+    hub: Hub<QueueFace>,
+    stretch_max: Duration,
+}
+
+impl QueueService {
+    /// Starts the hub. Call [`QueueService::listen`] to hear of other processes.
+    pub fn start(store: Arc<dyn Store>, options: QueueServiceOptions) -> Self {
+        let stretch_max = options.long_poll.max_wait_time;
+        let face = Arc::new(QueueFace::new(Arc::clone(&store)));
+        let hub = Hub::start(
+            face,
+            HubOptions { label: "queue", mode: options.mode, long_poll: options.long_poll },
+        );
+        Self { store, hub, stretch_max }
+    }
+
+    /// Feeds hints of other processes to this one's waiters until `shutdown`.
+    pub async fn listen(&self, shutdown: CancellationToken) {
+        let sink = Arc::new(HubSink { hub: self.hub.clone() });
+        self.store.feed(sink, shutdown).await;
+    }
+
+    /// The store, for reading.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Waiters, claims and state of the wake layer.
+    pub fn wake_snapshot(&self) -> Snapshot {
+        self.hub.snapshot()
+    }
+
+    /// Answers all parked pops, and lets no new one park.
+    pub fn drain(&self) {
+        self.hub.drain();
+    }
+
+    /// Stores messages durably.
+    pub async fn push(&self, items: Vec<PushItem>) -> Result<Vec<PushOutcome>, QueueError> {
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move {
+            let reply = store.push(items).await?;
+            Ok((reply.outcomes, reply.changes))
+        })
+        .await
+    }
+
+    /// Takes messages, waiting for them if asked to.
+    pub async fn pop(&self, pop: Pop) -> Result<Popped, QueueError> {
+        let ask = Ask {
+            request: ClaimRequest {
+                token: LeaseToken::generate(),
+                batch_len_max: pop.batch_len_max,
+                partitions_len_max: pop.partitions_len_max,
+                auto_ack: pop.auto_ack,
+            },
+            subscription: pop.subscription,
+        };
+        let Some(wait) = pop.wait else {
+            return self.take(pop.line, ask, Patience::Now).await;
+        };
+        // The hub caps one wait by `max_wait_time`; the caller's own time may be longer. A wait
+        // that ended before its cap has its reasons (long polling is off), and is not repeated.
+        let deadline = Instant::now() + wait;
+        loop {
+            let started = Instant::now();
+            let stretch = deadline.saturating_duration_since(started).min(self.stretch_max);
+            let popped = self.take(pop.line.clone(), ask.clone(), Patience::Wait(stretch)).await?;
+            let now = Instant::now();
+            let over = now >= deadline || now.duration_since(started) < stretch;
+            if over || !matches!(popped, Popped::Empty) {
+                return Ok(popped);
+            }
+        }
+    }
+
+    /// Settles messages, in any order.
+    pub async fn settle(&self, items: Vec<SettleItem>) -> Result<Vec<SettleOutcome>, QueueError> {
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move {
+            let reply = store.settle(items).await?;
+            Ok((reply.outcomes, reply.changes))
+        })
+        .await
+    }
+
+    /// Pushes and settles, all or nothing.
+    pub async fn transact(&self, command: TransactCommand) -> Result<TransactOutcome, QueueError> {
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move {
+            let reply = store.transact(command).await?;
+            Ok((reply.outcome, reply.changes))
+        })
+        .await
+    }
+
+    /// Holds on to a lease.
+    pub async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, QueueError> {
+        Ok(self.store.extend(lease, span).await?)
+    }
+
+    /// Makes or changes a queue.
+    pub async fn configure(&self, command: ConfigureQueue) -> Result<QueueDetail, QueueError> {
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move { store.configure(command).await }).await
+    }
+
+    /// Removes a queue. True if it existed.
+    pub async fn delete_queue(&self, queue: QueueName) -> Result<bool, QueueError> {
+        Ok(self.store.delete_queue(&queue).await?)
+    }
+
+    /// Moves a group to a moment. Returns the number of cursors moved.
+    pub async fn resubscribe(&self, group: GroupName, from: Timestamp) -> Result<u64, QueueError> {
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move { store.resubscribe(&group, from).await }).await
+    }
+
+    async fn take(
+        &self,
+        line: QueueLine,
+        ask: Ask,
+        patience: Patience,
+    ) -> Result<Popped, QueueError> {
+        match self.hub.take(line, ask, patience).await {
+            Ok(Taken::Granted(grant)) => Ok(Popped::Granted(grant)),
+            Ok(Taken::Empty) => Ok(Popped::Empty),
+            Ok(Taken::Drained) => Ok(Popped::Drained),
+            Err(TakeError::TooMany { retry_after }) => {
+                Err(QueueError::TooManyWaiters { retry_after })
+            }
+            Err(TakeError::Claim(error)) => Err(QueueError::Store(error)),
+        }
+    }
+
+    /// Runs a store call and gives its hints, in a task of its own: a caller that goes away must
+    /// not take the hints of a commit with it.
+    async fn to_the_end<T, Call>(&self, call: Call) -> Result<T, QueueError>
+    where
+        T: Send + 'static,
+        Call: Future<Output = Result<(T, Vec<Change>), StoreError>> + Send + 'static,
+    {
+        let hub = self.hub.clone();
+        let task = tokio::spawn(async move {
+            let (value, changes) = call.await?;
+            hub.hint(&changes, HintSource::InProcess);
+            Ok(value)
+        });
+        match task.await {
+            Ok(result) => result,
+            Err(failed) => Err(QueueError::from(StoreError::Transient {
+                operation: "store call",
+                source: failed.into(),
+            })),
+        }
+    }
+}
+
+/// Passes a store's hints on to the hub.
+struct HubSink {
+    hub: Hub<QueueFace>,
+}
+
+impl HintSink for HubSink {
+    fn changed(&self, changes: &[Change], origin: HintOrigin) {
+        let source = match origin {
+            HintOrigin::InProcess => HintSource::InProcess,
+            HintOrigin::Notify => HintSource::Notify,
+        };
+        self.hub.hint(changes, source);
+    }
+
+    fn everything(&self) {
+        self.hub.everything();
+    }
+
+    fn link(&self, state: LinkState) {
+        self.hub.link(match state {
+            LinkState::Up => Link::Up,
+            LinkState::Down { reason } => Link::Down { reason },
+            LinkState::Off { reason } => Link::Off { reason },
+        });
+    }
+}

@@ -1,1 +1,11 @@
-//! testkit
+//! What every store is held to: an oracle, the rules by name, random sequences, histories, faults.
+//!
+//! # Where it sits
+//! Beside the stores. Their tests instantiate what is written here; nothing of it is part of the
+//! server.
+//!
+//! # Invariants
+//! * Time passes only by the store's test clock, which stands still until a test advances it.
+
+pub mod conformance;
+pub mod oracle;

@@ -1,0 +1,208 @@
+//! Configuration and inspection.
+
+use std::time::Duration;
+
+use wakeline_core::{
+    Change, GroupName, PartitionId, PartitionName, QueueName, Selector, Subscription, Timestamp,
+    TransactionId,
+};
+use wakeline_store::{
+    ConfigureQueue, DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, MessageState,
+    QueueDetail,
+};
+
+use super::claim::{CursorKey, delivered};
+use super::state::{Cursor, Group, Message, Partition, Queue, State};
+
+impl State {
+    pub(super) fn configure(
+        &mut self,
+        command: ConfigureQueue,
+        now: Timestamp,
+    ) -> (QueueDetail, Vec<Change>) {
+        let name = &command.queue;
+        if !self.queues.contains_key(name) {
+            let (namespace, task) = name.derived_scope();
+            let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
+            self.make_queue(name, scope, now);
+        }
+        let queue = self.queues.get_mut(name).expect("it was just made");
+        queue.namespace = command.namespace.or(queue.namespace.take());
+        queue.task = command.task.or(queue.task.take());
+        queue.options = command.options;
+        let change = queue.change(name, Duration::ZERO);
+        (self.queue(name).expect("it was just made"), vec![change])
+    }
+
+    pub(super) fn queue(&self, name: &QueueName) -> Option<QueueDetail> {
+        let queue = self.queues.get(name)?;
+        Some(QueueDetail {
+            id: queue.id,
+            queue: name.clone(),
+            namespace: queue.namespace.clone(),
+            task: queue.task.clone(),
+            options: queue.options.clone(),
+            default_partition: queue.partitions[&PartitionName::default_partition()].id,
+        })
+    }
+
+    pub(super) fn delete_queue(&mut self, name: &QueueName) -> bool {
+        self.dead_letters.retain(|letter| letter.queue != *name);
+        self.remembered.retain(|other| other.selector != Selector::Queue(name.clone()));
+        self.queues.remove(name).is_some()
+    }
+
+    pub(super) fn groups(&self, only: Option<&GroupName>, now: Timestamp) -> Vec<GroupDetail> {
+        let mut details = Vec::new();
+        for (queue_name, queue) in &self.queues {
+            for (name, group) in &queue.groups {
+                if only.is_none_or(|only| only == name) {
+                    details.push(group_detail(queue_name, queue, (name, group), now));
+                }
+            }
+        }
+        details.sort_by(|a, b| (&a.group, &a.queue).cmp(&(&b.group, &b.queue)));
+        details
+    }
+
+    pub(super) fn delete_group(&mut self, name: &GroupName, only: Option<&QueueName>) -> u64 {
+        self.remembered.retain(|other| {
+            let concerned = match (only, &other.selector) {
+                (None, _) => true,
+                (Some(only), Selector::Queue(queue)) => queue == only,
+                (Some(_), _) => false,
+            };
+            other.group != *name || !concerned
+        });
+        let mut gone = 0;
+        for (queue_name, queue) in &mut self.queues {
+            if only.is_none_or(|only| only == queue_name) {
+                let group = queue.groups.remove(name);
+                gone += group.map_or(0, |group| group.cursors.len() as u64);
+            }
+        }
+        gone
+    }
+
+    pub(super) fn resubscribe(
+        &mut self,
+        name: &GroupName,
+        from: Timestamp,
+        now: Timestamp,
+    ) -> (u64, Vec<Change>) {
+        let mut moved = 0;
+        let mut keys = Vec::new();
+        for (queue_name, queue) in &mut self.queues {
+            let Some(group) = queue.groups.get_mut(name) else { continue };
+            group.subscription = Subscription::From(from);
+            for (partition, cursor) in &mut group.cursors {
+                *cursor = Cursor::at(queue.partitions[partition].first_since(from), now);
+                moved += 1;
+                keys.push(CursorKey {
+                    queue: queue_name.clone(),
+                    partition: partition.clone(),
+                    group: name.clone(),
+                });
+            }
+        }
+        let changes = keys.iter().filter_map(|key| self.left_behind(key, now)).collect();
+        (moved, changes)
+    }
+
+    pub(super) fn dead_letters(&self, filter: &DeadLetterFilter) -> Vec<DeadLetter> {
+        (self.dead_letters.iter().rev())
+            .filter(|letter| {
+                filter.queue.as_ref().is_none_or(|queue| *queue == letter.queue)
+                    && filter.group.as_ref().is_none_or(|group| *group == letter.group)
+                    && filter.partition.as_ref().is_none_or(|name| *name == letter.partition)
+            })
+            .skip(filter.offset as usize)
+            .take(filter.limit as usize)
+            .cloned()
+            .collect()
+    }
+
+    pub(super) fn message(
+        &self,
+        id: PartitionId,
+        transaction_id: &TransactionId,
+        now: Timestamp,
+    ) -> Option<MessageDetail> {
+        let (queue_name, queue) = (self.queues.iter())
+            .find(|(_, queue)| queue.partitions.values().any(|partition| partition.id == id))?;
+        let (name, partition) = queue.partitions.iter().find(|(_, p)| p.id == id)?;
+        let named = |message: &Message| message.transaction_id == *transaction_id;
+        let offset = i64::try_from(partition.log.iter().rposition(named)?).ok()?;
+        let failures = (queue.groups.get(&GroupName::queue_mode()))
+            .map_or(0, |group| failures(&group.cursors[name], offset));
+        let groups = (queue.groups.iter())
+            .map(|(group_name, group)| {
+                let state = message_state(&group.cursors[name], offset, now).unwrap_or_else(|| {
+                    let message = partition.message(offset);
+                    self.settled_state(group_name, message)
+                });
+                (group_name.clone(), state)
+            })
+            .collect();
+        Some(MessageDetail {
+            queue: queue_name.clone(),
+            partition: name.clone(),
+            message: delivered(partition, offset, failures),
+            groups,
+        })
+    }
+
+    fn settled_state(&self, group: &GroupName, message: &Message) -> MessageState {
+        let dead = |letter: &DeadLetter| letter.id == message.id && letter.group == *group;
+        match self.dead_letters.iter().any(dead) {
+            true => MessageState::DeadLetter,
+            false => MessageState::Completed,
+        }
+    }
+}
+
+fn group_detail(
+    queue_name: &QueueName,
+    queue: &Queue,
+    (name, group): (&GroupName, &Group),
+    now: Timestamp,
+) -> GroupDetail {
+    let lags: Vec<u64> = (group.cursors.iter())
+        .map(|(partition, cursor)| lag(&queue.partitions[partition], cursor))
+        .collect();
+    let live = |cursor: &&Cursor| cursor.lease.as_ref().is_some_and(|lease| lease.until > now);
+    GroupDetail {
+        queue: queue_name.clone(),
+        group: name.clone(),
+        subscription: group.subscription,
+        created_at: group.created_at,
+        partitions: lags.len() as u64,
+        partitions_behind: lags.iter().filter(|lag| **lag > 0).count() as u64,
+        lag: lags.iter().sum(),
+        leases: group.cursors.values().filter(live).count() as u64,
+    }
+}
+
+fn lag(partition: &Partition, cursor: &Cursor) -> u64 {
+    let unread = u64::try_from(partition.len() - cursor.next).expect("a cursor ends at its log");
+    let unsettled = cursor.lease.as_ref().map_or(0, |lease| lease.unsettled.len());
+    unread + (cursor.parked.len() + unsettled) as u64
+}
+
+fn failures(cursor: &Cursor, offset: i64) -> u32 {
+    let held = cursor.lease.as_ref().and_then(|lease| lease.unsettled.get(&offset));
+    let parked = cursor.parked.get(&offset);
+    held.map(|held| held.failures).or(parked.map(|parked| parked.failures)).unwrap_or(0)
+}
+
+/// Where a message stands that is not done with; `None` if it is.
+fn message_state(cursor: &Cursor, offset: i64, now: Timestamp) -> Option<MessageState> {
+    let lease = cursor.lease.as_ref().filter(|lease| lease.unsettled.contains_key(&offset));
+    match lease {
+        Some(lease) if lease.until > now => Some(MessageState::Processing),
+        Some(_) => Some(MessageState::Pending),
+        None if offset >= cursor.next => Some(MessageState::Pending),
+        None if cursor.parked.contains_key(&offset) => Some(MessageState::Pending),
+        None => None,
+    }
+}

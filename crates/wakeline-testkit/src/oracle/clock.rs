@@ -1,0 +1,50 @@
+//! The clock that the oracle's rules go by.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use wakeline_core::Timestamp;
+
+/// Where a test clock begins: 2026-01-01 00:00:00 UTC.
+pub const TEST_EPOCH: Timestamp = Timestamp(1_767_225_600_000_000);
+
+/// A clock that only a test moves, or the machine's.
+#[derive(Debug)]
+pub(super) enum Clock {
+    /// Stands still until it is advanced.
+    Test(Mutex<Timestamp>),
+    /// Runs by itself, and never backwards; advancing it adds an offset.
+    Real { offset: Mutex<Duration>, last: Mutex<Timestamp> },
+}
+
+impl Clock {
+    pub(super) fn test() -> Self {
+        Self::Test(Mutex::new(TEST_EPOCH))
+    }
+
+    pub(super) fn real() -> Self {
+        Self::Real { offset: Mutex::new(Duration::ZERO), last: Mutex::new(Timestamp(0)) }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        match self {
+            Self::Test(now) => *now.lock(),
+            Self::Real { offset, last } => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let mut last = last.lock();
+                *last = (*last).max(Timestamp(0).plus(since).plus(*offset.lock()));
+                *last
+            }
+        }
+    }
+
+    pub(super) fn advance(&self, by: Duration) {
+        match self {
+            Self::Test(now) => {
+                let mut now = now.lock();
+                *now = now.plus(by);
+            }
+            Self::Real { offset, .. } => *offset.lock() += by,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A store in memory that follows `docs/reference/queue.md` word by word.
+//!
+//! # Where it sits
+//! Random sequences run on it and on a real store side by side; tests of the server may run on
+//! it instead of a database. It is written to be read next to the rules, not to be fast.
+//!
+//! # Invariants
+//! * One lock around everything: each call happens at one moment of the clock.
+//! * Nothing is remembered but what the rules speak of.
+
+mod admin;
+mod claim;
+mod clock;
+mod settle;
+mod state;
+mod take;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{
+    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, Subscription, Timestamp,
+    TransactionId,
+};
+use wakeline_store::{
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
+    LineClaim, LineOutcome, LinkState, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
+    QueueStore, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply,
+};
+
+pub use clock::TEST_EPOCH;
+
+use clock::Clock;
+use state::State;
+
+/// The oracle.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store whose clock stands at [`TEST_EPOCH`] until it is advanced.
+    pub fn new() -> Self {
+        Self { clock: Clock::test(), state: Mutex::default() }
+    }
+
+    /// An empty store that goes by the machine's clock, for use under a server.
+    pub fn with_real_clock() -> Self {
+        Self { clock: Clock::real(), state: Mutex::default() }
+    }
+
+    /// The time by the store's clock.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Moves the clock on.
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    fn not_in_the_future(&self, field: &'static str, from: Timestamp) -> Result<(), StoreError> {
+        if from > self.now() {
+            let reason = "must not lie in the future".to_owned();
+            return Err(StoreError::Invalid { field, reason });
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl QueueStore for MemoryStore {
+    async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.push(items, self.now()))
+    }
+
+    async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.transact(command, self.now()))
+    }
+
+    async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
+        let mut state = self.state.lock();
+        for line in &lines {
+            if let Subscription::From(from) = line.subscription {
+                self.not_in_the_future("subscriptionFrom", from)?;
+            }
+        }
+        Ok(state.claim(lines, self.now()))
+    }
+
+    async fn settle(&self, items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.settle(&items, self.now()))
+    }
+
+    async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.extend(&lease, span, self.now()))
+    }
+
+    async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.release(&leases, self.now()))
+    }
+
+    async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        let state = self.state.lock();
+        Ok(lines.iter().map(|line| state.sweep(line, self.now())).collect())
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for MemoryStore {
+    async fn configure(
+        &self,
+        command: ConfigureQueue,
+    ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.configure(command, self.now()))
+    }
+
+    async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
+        Ok(self.state.lock().queue(queue))
+    }
+
+    async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
+        Ok(self.state.lock().delete_queue(queue))
+    }
+
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        let state = self.state.lock();
+        Ok(state.groups(group, self.now()))
+    }
+
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<u64, StoreError> {
+        Ok(self.state.lock().delete_group(group, queue))
+    }
+
+    async fn resubscribe(
+        &self,
+        group: &GroupName,
+        from: Timestamp,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        let mut state = self.state.lock();
+        self.not_in_the_future("subscriptionTimestamp", from)?;
+        Ok(state.resubscribe(group, from, self.now()))
+    }
+
+    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
+        Ok(self.state.lock().dead_letters(&filter))
+    }
+
+    async fn message(
+        &self,
+        partition: PartitionId,
+        transaction_id: &TransactionId,
+    ) -> Result<Option<MessageDetail>, StoreError> {
+        let state = self.state.lock();
+        Ok(state.message(partition, transaction_id, self.now()))
+    }
+}
+
+#[async_trait]
+impl HintFeed for MemoryStore {
+    async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        sink.link(LinkState::Up);
+        sink.everything();
+        shutdown.cancelled().await;
+    }
+}
+
+#[async_trait]
+impl StoreAdmin for MemoryStore {
+    fn info(&self) -> StoreInfo {
+        StoreInfo { kind: "memory", location: "this process".to_owned() }
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn close(&self) {}
+}

@@ -1,0 +1,297 @@
+//! What the oracle remembers, and how queues, partitions, groups and messages come to be.
+//!
+//! # Invariants
+//! * Every group of a queue has a cursor for every partition of the queue.
+//! * Ids are never used twice, so what was deleted can not be mistaken for what came after it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use uuid::Uuid;
+use wakeline_core::{
+    Change, GroupId, GroupName, LeaseToken, MessageId, Namespace, PartitionId, PartitionName,
+    QueueName, QueueOptions, Selector, Subscription, TaskName, Timestamp, TransactionId,
+};
+use wakeline_store::{DeadLetter, PushItem, PushOutcome, PushReply};
+
+/// Everything that the oracle remembers. Cloned to try a transaction.
+#[derive(Debug, Clone, Default)]
+pub(super) struct State {
+    pub(super) queues: BTreeMap<QueueName, Queue>,
+    pub(super) dead_letters: Vec<DeadLetter>,
+    /// Subscriptions to queues that do not exist yet.
+    pub(super) remembered: Vec<Remembered>,
+    ids: i64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Remembered {
+    pub(super) selector: Selector,
+    pub(super) group: GroupName,
+    pub(super) subscription: Subscription,
+    pub(super) at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Queue {
+    pub(super) id: i64,
+    pub(super) namespace: Option<Namespace>,
+    pub(super) task: Option<TaskName>,
+    pub(super) options: QueueOptions,
+    pub(super) partitions: BTreeMap<PartitionName, Partition>,
+    pub(super) groups: BTreeMap<GroupName, Group>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Partition {
+    pub(super) id: PartitionId,
+    /// The message with offset n is the n-th.
+    pub(super) log: Vec<Message>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) id: MessageId,
+    pub(super) transaction_id: TransactionId,
+    pub(super) trace_id: Option<Uuid>,
+    pub(super) payload: Bytes,
+    pub(super) producer: Option<String>,
+    pub(super) created_at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) id: GroupId,
+    pub(super) subscription: Subscription,
+    pub(super) created_at: Timestamp,
+    pub(super) cursors: BTreeMap<PartitionName, Cursor>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Cursor {
+    /// The first offset that was never leased.
+    pub(super) next: i64,
+    pub(super) lease: Option<Lease>,
+    /// What waits to be delivered again, by offset.
+    pub(super) parked: BTreeMap<i64, Parked>,
+    /// When it was last served or freed: others that were due before go first.
+    pub(super) freed_at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Lease {
+    pub(super) token: LeaseToken,
+    pub(super) until: Timestamp,
+    pub(super) unsettled: BTreeMap<i64, Held>,
+}
+
+/// A message under a lease.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) failures: u32,
+    pub(super) error: Option<String>,
+    pub(super) alone: bool,
+    /// Taken from the log, not from what was parked.
+    pub(super) from_log: bool,
+}
+
+/// A message that waits to be delivered again.
+#[derive(Debug, Clone)]
+pub(super) struct Parked {
+    pub(super) failures: u32,
+    pub(super) due_at: Timestamp,
+    pub(super) error: Option<String>,
+    pub(super) alone: bool,
+}
+
+impl Held {
+    pub(super) fn parked(self, due_at: Timestamp) -> Parked {
+        Parked { failures: self.failures, due_at, error: self.error, alone: self.alone }
+    }
+}
+
+impl Cursor {
+    pub(super) fn at(next: i64, now: Timestamp) -> Self {
+        Self { next, lease: None, parked: BTreeMap::new(), freed_at: now }
+    }
+
+    pub(super) fn live_lease(&mut self, now: Timestamp) -> Option<&mut Lease> {
+        self.lease.as_mut().filter(|lease| lease.until > now)
+    }
+}
+
+impl Partition {
+    pub(super) fn len(&self) -> i64 {
+        i64::try_from(self.log.len()).expect("a log in memory is short")
+    }
+
+    pub(super) fn message(&self, offset: i64) -> &Message {
+        let index = usize::try_from(offset).expect("offsets count from 0");
+        &self.log[index]
+    }
+
+    /// The first offset whose message was pushed at or after a moment.
+    pub(super) fn first_since(&self, from: Timestamp) -> i64 {
+        let before = self.log.iter().take_while(|message| message.created_at < from).count();
+        i64::try_from(before).expect("a log in memory is short")
+    }
+
+    fn beginning(&self, subscription: Subscription) -> i64 {
+        match subscription {
+            Subscription::All => 0,
+            Subscription::New => self.len(),
+            Subscription::From(from) => self.first_since(from),
+        }
+    }
+}
+
+impl Queue {
+    /// A hint for everyone who may be waiting for this queue.
+    pub(super) fn change(&self, name: &QueueName, due_in: Duration) -> Change {
+        Change {
+            queue: name.clone(),
+            partition: None,
+            namespace: self.namespace.clone(),
+            task: self.task.clone(),
+            group: None,
+            due_in,
+        }
+    }
+
+    pub(super) fn matches(&self, name: &QueueName, selector: &Selector) -> bool {
+        match selector {
+            Selector::Queue(queue) | Selector::Partition(queue, _) => queue == name,
+            Selector::Filter { namespace, task } => {
+                (namespace.is_none() || *namespace == self.namespace)
+                    && (task.is_none() || *task == self.task)
+            }
+        }
+    }
+}
+
+impl State {
+    pub(super) fn next_id(&mut self) -> i64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// Makes a queue, its partition `Default`, and the groups that were waiting for it.
+    pub(super) fn ensure_queue(&mut self, name: &QueueName, now: Timestamp) {
+        if self.queues.contains_key(name) {
+            return;
+        }
+        let (namespace, task) = name.derived_scope();
+        self.make_queue(name, (namespace, task), now);
+    }
+
+    pub(super) fn make_queue(
+        &mut self,
+        name: &QueueName,
+        (namespace, task): (Option<Namespace>, Option<TaskName>),
+        now: Timestamp,
+    ) {
+        let queue = Queue {
+            id: self.next_id(),
+            namespace,
+            task,
+            options: QueueOptions::default(),
+            partitions: BTreeMap::new(),
+            groups: BTreeMap::new(),
+        };
+        let remembered: Vec<_> = (self.remembered.iter())
+            .filter(|remembered| queue.matches(name, &remembered.selector))
+            .cloned()
+            .collect();
+        self.queues.insert(name.clone(), queue);
+        self.remembered.retain(|remembered| match &remembered.selector {
+            Selector::Queue(queue) | Selector::Partition(queue, _) => queue != name,
+            Selector::Filter { .. } => true,
+        });
+        self.ensure_partition(name, &PartitionName::default_partition(), now);
+        for Remembered { group, subscription, at, .. } in remembered {
+            self.ensure_group(name, &group, subscription, at);
+        }
+    }
+
+    pub(super) fn ensure_partition(
+        &mut self,
+        queue: &QueueName,
+        name: &PartitionName,
+        now: Timestamp,
+    ) {
+        let id = PartitionId(self.next_id());
+        let queue = self.queues.get_mut(queue).expect("the queue was made before");
+        if queue.partitions.contains_key(name) {
+            return;
+        }
+        queue.partitions.insert(name.clone(), Partition { id, log: Vec::new() });
+        for group in queue.groups.values_mut() {
+            group.cursors.insert(name.clone(), Cursor::at(0, now));
+        }
+    }
+
+    /// Begins a group in a queue, unless it has begun there.
+    pub(super) fn ensure_group(
+        &mut self,
+        queue: &QueueName,
+        name: &GroupName,
+        subscription: Subscription,
+        now: Timestamp,
+    ) {
+        let id = GroupId(i32::try_from(self.next_id()).expect("tests make few groups"));
+        let queue = self.queues.get_mut(queue).expect("the queue was made before");
+        if queue.groups.contains_key(name) {
+            return;
+        }
+        let subscription = if name.is_queue_mode() { Subscription::All } else { subscription };
+        let cursors = (queue.partitions.iter())
+            .map(|(name, partition)| {
+                // Its freed_at lies before everything, so that only the messages decide when
+                // the partition became due.
+                let cursor = Cursor::at(partition.beginning(subscription), Timestamp(0));
+                (name.clone(), cursor)
+            })
+            .collect();
+        queue.groups.insert(name.clone(), Group { id, subscription, created_at: now, cursors });
+    }
+
+    pub(super) fn push(&mut self, items: Vec<PushItem>, now: Timestamp) -> PushReply {
+        let mut reply = PushReply::default();
+        for item in items {
+            self.ensure_queue(&item.queue, now);
+            self.ensure_partition(&item.queue, &item.partition, now);
+            let (outcome, change) = self.push_one(item, now);
+            reply.outcomes.push(outcome);
+            reply.changes.extend(change.filter(|change| !reply.changes.contains(change)));
+        }
+        reply
+    }
+
+    fn push_one(&mut self, item: PushItem, now: Timestamp) -> (PushOutcome, Option<Change>) {
+        let queue = self.queues.get_mut(&item.queue).expect("made before the push");
+        let options = &queue.options;
+        let window = Duration::from_secs(options.dedup_window_secs.into());
+        let wait = Duration::from_secs(options.delay_secs.max(options.window_secs).into());
+        let partition = queue.partitions.get_mut(&item.partition).expect("made before the push");
+        let first = partition.log.iter().find(|message| {
+            message.transaction_id == item.transaction_id && message.created_at.plus(window) >= now
+        });
+        if let Some(first) = first {
+            return (PushOutcome::Duplicate { id: first.id, partition: partition.id }, None);
+        }
+        let last = partition.log.last().map_or(now, |message| message.created_at);
+        partition.log.push(Message {
+            id: item.id,
+            transaction_id: item.transaction_id,
+            trace_id: item.trace_id,
+            payload: item.payload,
+            producer: item.producer,
+            created_at: now.max(last),
+        });
+        let outcome = PushOutcome::Queued { id: item.id, partition: partition.id };
+        let change =
+            Change { partition: Some(item.partition.clone()), ..queue.change(&item.queue, wait) };
+        (outcome, Some(change))
+    }
+}

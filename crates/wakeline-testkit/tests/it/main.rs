@@ -1,0 +1,3 @@
+//! The oracle is held to the rules that it is the measure of, which checks the suite too.
+
+mod conformance;

@@ -1,1 +1,93 @@
-fn main() {}
+//! Project automation: `cargo xtask check | test | bench`.
+//!
+//! # Where it sits
+//! Beside the product: it depends on none of its crates, so that it still builds and can say
+//! what is wrong when they do not.
+//!
+//! # Invariants
+//! * No environment variable has to be set by hand.
+//! * Whatever was started is stopped and whatever was made is removed, however the run ends
+//!   (see [`guard`]).
+//! * Exit code 0: all is well; 1: something failed; 2: something must be installed first, or the
+//!   command line was wrong.
+#![allow(clippy::print_stdout, reason = "a command line program speaks on standard output")]
+
+mod bench;
+mod check;
+mod guard;
+mod layers;
+mod links;
+mod postgres;
+mod provision;
+mod readme;
+mod run;
+mod source;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Project automation for Wakeline
+
+Usage: cargo xtask <command>
+
+Commands:
+  check [part]...      Formatting, lints, sizes, layers, links and generated files.
+                       Parts: fmt clippy tidy layers links openapi schema (default: all)
+  test [--long] [nextest arguments]
+                       Starts a PostgreSQL, then runs the checks, all tests, the doc tests and
+                       the README's commands. With nextest arguments (`-p wakeline-sqlite`, a
+                       name, `-E ...`): only those tests, with the same PostgreSQL
+  bench queue|wake [arguments]
+                       Starts a PostgreSQL and runs a benchmark, in release mode
+
+`cargo xtask <command> --help` says more.
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["check", rest @ ..] => check::main(rest),
+        ["test", rest @ ..] => test::main(rest),
+        ["bench", rest @ ..] => bench::main(rest),
+        [guard::COMMAND] => guard::main(),
+        [] | ["help" | "--help" | "-h", ..] => {
+            print!("{HELP}");
+            Ok(Ended::Well)
+        }
+        [other, ..] => Ok(Ended::misused(format!("there is no command {other:?}"))),
+    };
+    match outcome {
+        Ok(Ended::Well) => ExitCode::SUCCESS,
+        Ok(Ended::Failed) => ExitCode::from(1),
+        Ok(Ended::NotReady) => ExitCode::from(2),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// How a command ended, once what is to be said about it has been said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// As it should.
+    Well,
+    /// A check or a test failed.
+    Failed,
+    /// Something must be installed first, or the command line is wrong.
+    NotReady,
+}
+
+impl Ended {
+    fn misused(what: String) -> Self {
+        eprintln!("xtask: {what}; see `cargo xtask --help`");
+        Self::NotReady
+    }
+
+    fn from_success(success: bool) -> Self {
+        if success { Self::Well } else { Self::Failed }
+    }
+}

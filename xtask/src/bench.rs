@@ -1,0 +1,55 @@
+//! `cargo xtask bench`: the benchmarks, with a PostgreSQL of their own.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::guard::Guard;
+use crate::postgres::Postgres;
+use crate::provision::{self, Need};
+use crate::{Ended, run, source};
+
+const HELP: &str = "\
+Runs a benchmark in release mode, with a PostgreSQL of its own
+
+Usage: cargo xtask bench queue|wake [arguments]
+
+  queue    push, and pop with ack, over HTTP on both stores, beside bare handlers in the same run
+  wake     idle statements, statements per event and pick-up latency of the wake modes
+
+Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
+";
+
+/// The command.
+pub(crate) fn main(args: &[&str]) -> Result<Ended> {
+    match args {
+        ["queue" | "wake", ..] => (),
+        [] | ["--help" | "-h", ..] => {
+            print!("{HELP}");
+            return Ok(Ended::Well);
+        }
+        [other, ..] => return Ok(Ended::misused(format!("there is no benchmark {other:?}"))),
+    }
+    let root = source::root();
+    let mut guard = Guard::start()?;
+    let Some(bin) = provision::ensure(&mut guard, Need::Postgres)? else {
+        return Ok(Ended::NotReady);
+    };
+    let build = ["build", "--release", "--locked", "-p", "wakeline-cli", "-p", "wakeline-bench"];
+    if !guard.run(run::cargo(&root).args(build))? {
+        return Ok(Ended::Failed);
+    }
+    let postgres = Postgres::start(&mut guard, bin)?;
+    let output = target_folder(&root)?.join("release");
+    let mut bench = std::process::Command::new(output.join("wakeline-bench"));
+    postgres.lend(&mut bench).args(args).env("WAKELINE_BENCH_SERVER", output.join("wakeline"));
+    Ok(Ended::from_success(guard.run(&mut bench)?))
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder(root: &std::path::Path) -> Result<std::path::PathBuf> {
+    let arguments = ["metadata", "--format-version=1", "--no-deps", "--locked"];
+    let json = run::output(run::cargo(root).args(arguments))?;
+    let metadata: Value = serde_json::from_str(&json).context("reading cargo's metadata")?;
+    let folder = metadata["target_directory"].as_str().context("metadata without a target")?;
+    Ok(folder.into())
+}

@@ -1,0 +1,242 @@
+//! Documents name only what exists.
+//!
+//! # Where it sits
+//! `cargo xtask check links`: relative links and their anchors in all Markdown files, the files
+//! and crates of ARCHITECTURE's code map, and documents named in Rust comments.
+//!
+//! # Invariants
+//! * What is quoted as code is not a link.
+//! * A link may not leave the tree: it would work on one machine only.
+
+mod markdown;
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::layers;
+use crate::source::{self, Finding, Source};
+use markdown::Document;
+
+/// Checks the documents of the tree.
+pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
+    let sources = source::files(root, "md")?;
+    let mut findings = broken_links(&sources, &|path| root.join(path).exists());
+    let folders: Vec<String> = layers::members(root)?.into_iter().map(|c| c.folder).collect();
+    match sources.iter().find(|source| source.path == "ARCHITECTURE.md") {
+        Some(source) => {
+            findings.extend(code_map(source, &folders, &|path| root.join(path).exists()));
+        }
+        None => findings.push(finding("ARCHITECTURE.md", 1, "is missing".to_owned())),
+    }
+    for source in source::files(root, "rs")? {
+        findings.extend(documents_in_code(&source, &|path| root.join(path).exists()));
+    }
+    Ok(findings)
+}
+
+type Exists<'a> = &'a dyn Fn(&Path) -> bool;
+
+fn finding(path: &str, line: usize, text: String) -> Finding {
+    Finding { place: format!("{path}:{line}"), rule: "links", text }
+}
+
+fn broken_links(sources: &[Source], exists: Exists<'_>) -> Vec<Finding> {
+    let documents: BTreeMap<PathBuf, Document> = sources
+        .iter()
+        .map(|source| (PathBuf::from(&source.path), Document::parse(&source.text)))
+        .collect();
+    let mut findings = Vec::new();
+    for source in sources {
+        let document = &documents[Path::new(&source.path)];
+        for link in &document.links {
+            if let Some(problem) = problem(&source.path, &link.target, &documents, exists) {
+                findings.push(finding(&source.path, link.line, problem));
+            }
+        }
+    }
+    findings
+}
+
+/// What is wrong with a link, if anything.
+fn problem(
+    from: &str,
+    target: &str,
+    documents: &BTreeMap<PathBuf, Document>,
+    exists: Exists<'_>,
+) -> Option<String> {
+    if target.contains("://") || target.starts_with("mailto:") {
+        return None;
+    }
+    let (path, anchor) = match target.split_once('#') {
+        Some((path, anchor)) => (path, Some(anchor)),
+        None => (target, None),
+    };
+    let Some(path) = resolve(from, path) else {
+        return Some(format!("{target} leaves the tree"));
+    };
+    if !exists(&path) {
+        return Some(format!("{target} does not exist"));
+    }
+    let anchor = anchor?;
+    match documents.get(&path) {
+        Some(document) if document.anchors.contains(anchor) => None,
+        Some(_) => Some(format!("{target}: there is no heading #{anchor}")),
+        None => Some(format!("{target}: only documents have anchors")),
+    }
+}
+
+/// The path from the root, or `None` if it lies outside.
+fn resolve(from: &str, path: &str) -> Option<PathBuf> {
+    if path.is_empty() {
+        return Some(PathBuf::from(from));
+    }
+    let mut resolved = Path::new(from).parent()?.to_path_buf();
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(name) => resolved.push(name),
+            Component::CurDir => (),
+            Component::ParentDir => resolved.pop().then_some(())?,
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(resolved)
+}
+
+/// The section "Code map" names every crate, and only what exists.
+fn code_map(source: &Source, folders: &[String], exists: Exists<'_>) -> Vec<Finding> {
+    let document = Document::parse(&source.text);
+    let Some(section) = document.section("Code map") else {
+        return vec![finding(&source.path, 1, "has no section \"Code map\"".to_owned())];
+    };
+    let named: Vec<_> = document
+        .code
+        .iter()
+        .filter(|code| section.contains(&code.line) && is_path(&code.target))
+        .collect();
+    let mut findings: Vec<Finding> = named
+        .iter()
+        .filter(|code| !exists(Path::new(code.target.trim_end_matches('/'))))
+        .map(|code| finding(&source.path, code.line, format!("{} does not exist", code.target)))
+        .collect();
+    for folder in folders {
+        if !named.iter().any(|code| code.target.trim_end_matches('/') == folder) {
+            let text = format!("the code map leaves out {folder}");
+            findings.push(finding(&source.path, section.start, text));
+        }
+    }
+    findings
+}
+
+fn is_path(text: &str) -> bool {
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+    let file = [".md", ".rs", ".sql", ".toml", ".json", ".txt"].iter().any(|e| text.ends_with(e));
+    plain && !text.starts_with('/') && (text.contains('/') || file || text == "xtask")
+}
+
+/// Documents that comments send a reader to: `docs/...md`.
+fn documents_in_code(source: &Source, exists: Exists<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (line, number) in source.text.lines().zip(1..) {
+        let comment = line.trim_start().starts_with("//");
+        for word in line.split(|c: char| c.is_whitespace() || "`()[]<>\",;".contains(c)) {
+            let path = word.trim_end_matches(['.', ':']);
+            let path = path.split('#').next().unwrap_or(path);
+            let document = path.starts_with("docs/") && path.ends_with(".md");
+            if comment && document && !exists(Path::new(path)) {
+                findings.push(finding(&source.path, number, format!("{path} does not exist")));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILES: [&str; 4] = ["README.md", "docs/a.md", "docs/b.md", "crates/x"];
+
+    fn exists(path: &Path) -> bool {
+        FILES.iter().any(|file| Path::new(file) == path)
+    }
+
+    fn check_link(link: &str) -> Vec<String> {
+        let source = |path: &str, text: &str| Source { path: path.into(), text: text.into() };
+        let sources = [
+            source("docs/a.md", &format!("# Top\n\n{link}\n")),
+            source("docs/b.md", "# One two\n\n## It's `code`, too!\n\n## One two\n"),
+        ];
+        broken_links(&sources, &exists).into_iter().map(|finding| finding.to_string()).collect()
+    }
+
+    #[test]
+    fn links_that_lead_somewhere_pass() {
+        for link in [
+            "[x](b.md)",
+            "[x](../README.md)",
+            "[x](#top)",
+            "[x](b.md#its-code-too)",
+            "[x](b.md#one-two-1)",
+            "[x](<b.md> \"title\")",
+            "![x](../crates/x)",
+            "[x](https://example.org/gone.md)",
+            "`[x](gone.md)`",
+            "```\n[x](gone.md)\n```",
+            "[x]: b.md",
+        ] {
+            assert_eq!(check_link(link), Vec::<String>::new(), "{link}");
+        }
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_fail_with_file_and_line() {
+        for (link, problem) in [
+            ("[x](gone.md)", "gone.md does not exist"),
+            ("[a](b.md) and [x](gone.md)", "gone.md does not exist"),
+            ("![x](gone.png)", "gone.png does not exist"),
+            ("[x]: gone.md", "gone.md does not exist"),
+            ("[x](#bottom)", "#bottom: there is no heading #bottom"),
+            ("[x](b.md#one-two-2)", "b.md#one-two-2: there is no heading #one-two-2"),
+            ("[x](../../b.md)", "../../b.md leaves the tree"),
+            ("[x](/README.md)", "/README.md leaves the tree"),
+            ("[x](../crates/x#y)", "../crates/x#y: only documents have anchors"),
+            ("| a | [x](gone.md) |", "gone.md does not exist"),
+        ] {
+            assert_eq!(check_link(link), [format!("docs/a.md:3: [links] {problem}")], "{link}");
+        }
+    }
+
+    fn check_map(map: &str) -> Vec<String> {
+        let text = format!("# A\n\n## Code map\n{map}\n\n## After\n`crates/gone`\n");
+        let source = Source { path: "ARCHITECTURE.md".into(), text };
+        let findings = code_map(&source, &["crates/x".to_owned()], &exists);
+        findings.into_iter().map(|finding| finding.text).collect()
+    }
+
+    #[test]
+    fn the_code_map_names_all_crates_and_nothing_else() {
+        assert_eq!(check_map("* `crates/x`: a crate, `docs/a.md`"), Vec::<String>::new());
+        assert_eq!(check_map("* `crates/x/`: `Hub::wait`"), Vec::<String>::new());
+        assert_eq!(check_map("* `crates/x`, `docs/gone.md`"), ["docs/gone.md does not exist"]);
+        assert_eq!(check_map("* `docs/a.md`"), ["the code map leaves out crates/x"]);
+    }
+
+    #[test]
+    fn a_missing_code_map_fails() {
+        let source = Source { path: "ARCHITECTURE.md".into(), text: "# A\n".into() };
+        assert_eq!(code_map(&source, &[], &exists).len(), 1);
+    }
+
+    #[test]
+    fn documents_named_in_comments_exist() {
+        let check = |text: &str| {
+            let source = Source { path: "a.rs".into(), text: text.into() };
+            documents_in_code(&source, &exists).len()
+        };
+        assert_eq!(check("//! See `docs/a.md`."), 0);
+        assert_eq!(check("/// See docs/gone.md, please."), 1);
+        assert_eq!(check("let path = \"docs/gone.md\";"), 0);
+    }
+}

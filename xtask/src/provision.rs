@@ -1,0 +1,234 @@
+//! Finds what the tests need, and installs it where that is allowed.
+//!
+//! # Where it sits
+//! First step of `cargo xtask test` and `bench`.
+//!
+//! # Invariants
+//! * Without root nothing but cargo's own programs is installed: the one line to run is printed
+//!   instead.
+//! * Installing PostgreSQL does not leave a server running: the tests start their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::guard::Guard;
+use crate::run;
+
+/// The oldest PostgreSQL that is supported.
+const POSTGRES_MAJOR_MIN: u32 = 15;
+
+const PACKAGES: [&str; 1] = ["postgresql"];
+/// A version that is known to build with the workspace's `rust-version`.
+const NEXTEST: &str = "cargo-nextest@0.9.143";
+const NO_CLUSTER: &str = "/etc/postgresql-common/createcluster.d/wakeline-tests.conf";
+
+/// What a command cannot do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// PostgreSQL's programs.
+    Postgres,
+    /// PostgreSQL's programs and the test runner.
+    PostgresAndNextest,
+}
+
+/// What is there, and what may be done about the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Host {
+    postgres: bool,
+    nextest: bool,
+    root: bool,
+    apt: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Plan {
+    /// Install these, possibly nothing.
+    Install { packages: bool, nextest: bool },
+    /// Tell the user what to run first.
+    Tell(String),
+}
+
+fn plan(host: Host) -> Plan {
+    if host.postgres || (host.root && host.apt) {
+        return Plan::Install { packages: !host.postgres, nextest: !host.nextest };
+    }
+    Plan::Tell(if host.apt {
+        format!("sudo apt-get update && sudo apt-get install -y {}", PACKAGES.join(" "))
+    } else {
+        format!(
+            "install PostgreSQL {POSTGRES_MAJOR_MIN} or later with its contrib modules, and put \
+             initdb, pg_ctl and postgres on the PATH"
+        )
+    })
+}
+
+/// Returns the folder of PostgreSQL's programs once all needs are met; `None` if the user must
+/// install something first, who has then been told what.
+pub(crate) fn ensure(guard: &mut Guard, need: Need) -> Result<Option<PathBuf>> {
+    let found = find_postgres()?;
+    let nextest = || run::succeeds(Command::new("cargo").args(["nextest", "--version"]));
+    let host = Host {
+        postgres: found.is_some(),
+        nextest: need == Need::Postgres || nextest(),
+        root: is_root()?,
+        apt: run::exists("apt-get"),
+    };
+    match plan(host) {
+        Plan::Tell(line) => {
+            eprintln!("xtask: PostgreSQL's server programs are missing; run this first:");
+            eprintln!("{line}");
+            return Ok(None);
+        }
+        Plan::Install { packages, nextest } => {
+            if packages {
+                install_packages(guard)?;
+            }
+            if nextest {
+                install_nextest(guard)?;
+            }
+        }
+    }
+    match found {
+        Some(folder) => Ok(Some(folder)),
+        None => find_postgres()?.map(Some).with_context(|| {
+            format!("no PostgreSQL {POSTGRES_MAJOR_MIN} or later after installing")
+        }),
+    }
+}
+
+/// Whether this runs as root.
+pub(crate) fn is_root() -> Result<bool> {
+    Ok(run::output(Command::new("id").arg("-u"))?.trim() == "0")
+}
+
+fn install_packages(guard: &mut Guard) -> Result<()> {
+    eprintln!("xtask: installing {}", PACKAGES.join(" "));
+    let _no_cluster = NoCluster::make()?;
+    let mut apt_get = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+        guard.run(&mut command)
+    };
+    if !apt_get(&["update", "-q"])? {
+        bail!("`apt-get update` failed");
+    }
+    if !apt_get(&[&["install", "-q", "-y", "--no-install-recommends"], &PACKAGES[..]].concat())? {
+        bail!("`apt-get install -y {}` failed", PACKAGES.join(" "));
+    }
+    Ok(())
+}
+
+fn install_nextest(guard: &mut Guard) -> Result<()> {
+    eprintln!("xtask: installing {NEXTEST}");
+    if !guard.run(Command::new("cargo").args(["install", "--locked", NEXTEST]))? {
+        bail!("`cargo install --locked {NEXTEST}` failed");
+    }
+    Ok(())
+}
+
+/// While this lives, Debian's package makes no database cluster of its own.
+struct NoCluster;
+
+impl NoCluster {
+    fn make() -> Result<Self> {
+        let path = Path::new(NO_CLUSTER);
+        fs::create_dir_all(path.parent().expect("an absolute path"))?;
+        fs::write(path, "create_main_cluster = false\n")
+            .with_context(|| format!("writing {NO_CLUSTER}"))?;
+        Ok(Self)
+    }
+}
+
+impl Drop for NoCluster {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(NO_CLUSTER) {
+            eprintln!("xtask: removing {NO_CLUSTER}: {error}");
+        }
+    }
+}
+
+/// The newest PostgreSQL on this machine that is new enough.
+fn find_postgres() -> Result<Option<PathBuf>> {
+    let mut folders = run::search_path();
+    if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
+        folders.extend(versions.flatten().map(|version| version.path().join("bin")));
+    }
+    if run::exists("pg_config") {
+        folders.push(run::output(Command::new("pg_config").arg("--bindir"))?.trim().into());
+    }
+    Ok(newest(folders.into_iter().filter_map(|folder| installation(&folder))))
+}
+
+fn newest(found: impl Iterator<Item = (u32, PathBuf)>) -> Option<PathBuf> {
+    found
+        .filter(|(major, _)| *major >= POSTGRES_MAJOR_MIN)
+        .max_by_key(|(major, _)| *major)
+        .map(|(_, folder)| folder)
+}
+
+/// The version and the true folder of a PostgreSQL whose server programs are reached through
+/// `folder`, perhaps by links.
+fn installation(folder: &Path) -> Option<(u32, PathBuf)> {
+    let server = folder.join("postgres").canonicalize().ok()?;
+    let folder = server.parent()?.to_path_buf();
+    if !["initdb", "pg_ctl"].iter().all(|program| folder.join(program).is_file()) {
+        return None;
+    }
+    let version = Command::new(&server).arg("--version").output().ok()?;
+    Some((major(&String::from_utf8_lossy(&version.stdout))?, folder))
+}
+
+/// `postgres (PostgreSQL) 15.3 (Debian ..)` is 15; a beta counts as its release.
+fn major(version: &str) -> Option<u32> {
+    let number = version.split("(PostgreSQL)").nth(1)?.trim_start();
+    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BARE: Host = Host { postgres: false, nextest: false, root: false, apt: true };
+
+    #[test]
+    fn root_installs_what_is_missing_and_nothing_else() {
+        let host = Host { root: true, ..BARE };
+        assert_eq!(plan(host), Plan::Install { packages: true, nextest: true });
+        let host = Host { postgres: true, nextest: true, ..host };
+        assert_eq!(plan(host), Plan::Install { packages: false, nextest: false });
+    }
+
+    #[test]
+    fn others_are_told_one_line_to_run() {
+        let Plan::Tell(line) = plan(BARE) else { panic!("installed without being allowed to") };
+        assert_eq!(line, "sudo apt-get update && sudo apt-get install -y postgresql");
+        assert!(matches!(plan(Host { apt: false, ..BARE }), Plan::Tell(_)));
+        assert!(matches!(plan(Host { apt: false, root: true, ..BARE }), Plan::Tell(_)));
+    }
+
+    #[test]
+    fn the_test_runner_is_installed_without_root() {
+        let host = Host { postgres: true, ..BARE };
+        assert_eq!(plan(host), Plan::Install { packages: false, nextest: true });
+    }
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(major("postgres (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)\n"), Some(15));
+        assert_eq!(major("postgres (PostgreSQL) 19beta1\n"), Some(19));
+        assert_eq!(major("psql 15"), None);
+    }
+
+    #[test]
+    fn the_newest_that_is_new_enough_is_taken() {
+        let found = |majors: &[u32]| {
+            newest(majors.iter().map(|major| (*major, PathBuf::from(major.to_string()))))
+        };
+        assert_eq!(found(&[14]), None);
+        assert_eq!(found(&[14, 15, 17, 16]), Some(PathBuf::from("17")));
+    }
+}

@@ -49,10 +49,7 @@ impl Sql {
     /// Puts the schema's quoted name for `@schema@`, and its channel for `@channel@`.
     pub(crate) fn new(schema: &Schema, template: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            text: fill(schema, template).into(),
-        }
+        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), text: fill(schema, template).into() }
     }
 
     /// The text.
@@ -206,7 +203,11 @@ impl Session {
         Ok(statement)
     }
 
-    async fn query(&self, sql: &Sql, params: Params<'_>) -> Result<Vec<Row>, tokio_postgres::Error> {
+    async fn query(
+        &self,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.prepare(sql).await?;
         self.client.query(&statement, params).await
     }
@@ -359,9 +360,10 @@ impl Link {
 
     fn live(&self) -> Option<Arc<Session>> {
         let mut session = self.session.lock();
-        if session.as_ref().is_some_and(|session| {
-            session.client.is_closed() || session.driver.is_finished()
-        }) {
+        if session
+            .as_ref()
+            .is_some_and(|session| session.client.is_closed() || session.driver.is_finished())
+        {
             *session = None;
         }
         session.clone()
@@ -391,7 +393,11 @@ pub(crate) struct LinkTransaction<'a> {
 
 impl LinkTransaction<'_> {
     /// Runs one statement.
-    pub(crate) async fn query(&self, sql: &Sql, params: Params<'_>) -> Result<Vec<Row>, StoreError> {
+    pub(crate) async fn query(
+        &self,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
         // No repetition on a stale plan: the transaction is aborted by then. The caller repeats it.
         let call = self.session.query(sql, params);
         let result = self.link.within(self.operation, &self.session, call).await;
@@ -399,6 +405,12 @@ impl LinkTransaction<'_> {
             self.session.forget(sql);
         }
         result
+    }
+
+    /// Runs a text of several statements without parameters.
+    pub(crate) async fn script(&self, text: &str) -> Result<(), StoreError> {
+        let call = self.session.client.batch_execute(text);
+        self.link.within(self.operation, &self.session, call).await
     }
 
     /// Makes it durable. An error leaves the outcome unknown.
@@ -455,7 +467,9 @@ impl Pool {
                 metrics::counter!("wakeline_store_pool_waits_total").increment(1);
                 match timeout(self.patience, self.permits.acquire()).await {
                     Ok(Ok(permit)) => permit,
-                    Ok(Err(_)) => return Err(error::connect_failed(operation, "the store is closed")),
+                    Ok(Err(_)) => {
+                        return Err(error::connect_failed(operation, "the store is closed"));
+                    }
                     Err(_) => {
                         return Err(error::connect_failed(operation, "all connections are in use"));
                     }

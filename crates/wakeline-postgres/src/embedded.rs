@@ -25,4 +25,11 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
 /// Functions, in any order: one per file, of the file's name.
 pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "clock",
+    "node_join",
+    "node_leave",
+    "node_reap",
 ];
+
+/// Takes the place of the function `clock` in schemas made for tests.
+pub(crate) const TEST_CLOCK: &SqlFile =
+    &SqlFile { name: "clock", text: include_str!("../sql/test/clock.sql") };

@@ -60,7 +60,10 @@ pub(crate) fn kind(error: &tokio_postgres::Error) -> Kind {
 }
 
 /// The error of a statement, for callers.
-pub(crate) fn statement_failed(operation: &'static str, error: tokio_postgres::Error) -> StoreError {
+pub(crate) fn statement_failed(
+    operation: &'static str,
+    error: tokio_postgres::Error,
+) -> StoreError {
     match kind(&error) {
         Kind::Full => StoreError::Full { operation },
         Kind::Transient | Kind::Unavailable | Kind::StalePlan => {
@@ -85,9 +88,7 @@ pub(crate) fn timed_out(operation: &'static str) -> StoreError {
 /// a time to find the one at fault (trap 70).
 pub(crate) fn blames_values(error: &StoreError) -> bool {
     let StoreError::Fatal { source, .. } = error else { return false };
-    source
-        .downcast_ref::<tokio_postgres::Error>()
-        .is_some_and(|error| kind(error) == Kind::Data)
+    source.downcast_ref::<tokio_postgres::Error>().is_some_and(|error| kind(error) == Kind::Data)
 }
 
 /// Whether the transaction was surely rolled back, so that repeating it whole is safe:

@@ -14,19 +14,25 @@ mod connect;
 mod embedded;
 mod error;
 mod fuse;
+mod listener;
+mod migrate;
 mod notifier;
 mod options;
+mod payload;
 mod queue;
 mod tls;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use wakeline_core::NodeId;
 use wakeline_store::{StoreAdmin, StoreError, StoreInfo};
 
 use crate::connect::{Connector, Link, Pool, Sql};
-use crate::notifier::Notifier;
+pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
+use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;
 pub use crate::options::{NotifyMode, PostgresOptions, Timings};
 
@@ -72,6 +78,11 @@ pub(crate) struct Shared {
     pub(crate) node: NodeId,
     pub(crate) links: Links,
     pub(crate) notifier: Notifier,
+    pub(crate) listen_connector: Connector,
+    /// Ends the listener when the store is closed.
+    pub(crate) closed: CancellationToken,
+    /// Counts listeners that run.
+    pub(crate) feeds: TaskTracker,
     location: String,
     ping: Sql,
 }
@@ -99,12 +110,28 @@ impl PostgresStore {
             return Err(StoreError::Invalid { field: "pg_pool_max", reason });
         }
         let node = NodeId::generate();
-        let connector = Arc::new(Connector::new("url", &options.url, &options, &node.to_string())?);
+        let open = |field, url: &str| Connector::new(field, url, &options, &node.to_string());
+        let connector = Arc::new(open("url", &options.url)?);
+        let listen_connector = match &options.listen_url {
+            Some(url) => open("listen_url", url)?,
+            None => open("url", &options.url)?,
+        };
+        let quick = open("url", &options.url)?.with_session("SET synchronous_commit = off");
+        Self::prepare_schema(&options).await?;
+        let parts = NotifierParts {
+            mode: options.notify,
+            node,
+            timings: options.timings.clone(),
+            link: Link::new(Arc::new(quick)),
+        };
         let shared = Arc::new(Shared {
             links: Links::new(&connector, options.pool_max),
-            notifier: Notifier {},
+            notifier: Notifier::start(parts, &schema),
+            listen_connector,
+            closed: CancellationToken::new(),
+            feeds: TaskTracker::new(),
             location: format!("{} schema {}", connector.location(), schema.name()),
-            ping: Sql::new(&schema, "SELECT 1"),
+            ping: Sql::new(&schema, include_str!("../sql/queries/ping.sql")),
             node,
             schema,
             options,
@@ -113,6 +140,41 @@ impl PostgresStore {
         let store = Self { shared, queue };
         store.ping().await?;
         Ok(store)
+    }
+
+    /// Looks before it migrates: a node that may not change the schema can use a current one.
+    async fn prepare_schema(options: &PostgresOptions) -> Result<(), StoreError> {
+        let status = migrate_status(options).await?;
+        if status.is_current() {
+            return Ok(());
+        }
+        if options.migrate {
+            let report = migrate_up(options).await?;
+            tracing::info!(?report, "schema brought up to date");
+            return Ok(());
+        }
+        let reason = format!("{:?} is not up to date: run `wakeline migrate up`", options.schema);
+        Err(StoreError::Invalid { field: "schema", reason })
+    }
+
+    /// Moves the clock of a schema that was made with `test_clock` forward.
+    #[doc(hidden)]
+    pub async fn advance_clock(&self, span: std::time::Duration) -> Result<(), StoreError> {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        let advance = self.shared.sql(include_str!("../sql/test/advance.sql"));
+        self.shared.links.general.query("advance clock", &advance, &[&micros]).await.map(|_| ())
+    }
+
+    /// How many notifications this store has sent to other nodes.
+    #[doc(hidden)]
+    pub fn notifies_sent(&self) -> u64 {
+        self.shared.notifier.sent()
+    }
+
+    /// Tells other nodes of changes, as a commit would.
+    #[doc(hidden)]
+    pub fn tell(&self, changes: &[wakeline_core::Change]) {
+        self.shared.notifier.tell(changes);
     }
 }
 
@@ -127,7 +189,13 @@ impl StoreAdmin for PostgresStore {
     }
 
     async fn close(&self) {
+        self.shared.closed.cancel();
+        self.shared.feeds.close();
+        let patience = self.shared.options.timings.listener_patience;
+        // A feed that nobody polls any more cannot end; it must not hold up the others.
+        let _ = tokio::time::timeout(patience, self.shared.feeds.wait()).await;
         self.queue.close().await;
+        self.shared.notifier.close().await;
         self.shared.links.close().await;
     }
 }

@@ -1,22 +1,387 @@
 //! Tells other nodes what this one committed, off the write path.
+//!
+//! # Where it sits
+//! The queue calls [`Notifier::tell`] after each commit; the listener reports who else is there.
+//!
+//! # Invariants
+//! * Nobody waits for a hint to be sent, and no write fails because one could not be.
+//! * At once when it was quiet, together with what follows within a few milliseconds when it is
+//!   busy (leading and trailing edge).
+//! * A node that has joined is never missed. While the listener is up and knows of no other node,
+//!   nothing is sent, but it is remembered that something was not; the first hello is then
+//!   answered with "everything". In every other case the sending statement itself looks for other
+//!   nodes, after the commit that it speaks of: a row that it does not see belongs to a node that
+//!   joined later, and whose first claims see the commit. So hello need not wait for calls in
+//!   flight: they tell only after their commit, and by then the new node is known.
 
-use wakeline_core::Change;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+use wakeline_core::{Change, NodeId};
+use wakeline_store::StoreError;
+
+use crate::connect::{Link, Sql};
+use crate::options::{NotifyMode, Schema, Timings};
+use crate::payload::Payload;
+
+/// More waiting changes than this are told as "everything".
+const PENDING_MAX: usize = 2000;
+
+/// More remembered lease hints than this are forgotten, which only costs hints.
+const LEASES_MAX: usize = 10_000;
+
+/// What a [`Notifier`] is made of.
+pub(crate) struct NotifierParts {
+    pub(crate) mode: NotifyMode,
+    pub(crate) node: NodeId,
+    pub(crate) timings: Timings,
+    /// A link of its own, with `synchronous_commit` off.
+    pub(crate) link: Link,
+}
 
 /// Tells other nodes what this one committed.
-pub(crate) struct Notifier {}
+pub(crate) struct Notifier {
+    board: Arc<Board>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
 
 impl Notifier {
+    /// Starts the task that sends. It ends when the notifier is closed or dropped.
+    pub(crate) fn start(parts: NotifierParts, schema: &Schema) -> Self {
+        let board = Arc::new(Board {
+            send: Sql::new(schema, include_str!("../sql/queries/notify_send.sql")),
+            echo: Sql::new(schema, include_str!("../sql/queries/notify_echo.sql")),
+            reap: Sql::new(schema, include_str!("../sql/queries/node_reap.sql")),
+            parts,
+            state: Mutex::new(State::default()),
+            bell: Notify::new(),
+            sent: AtomicU64::new(0),
+        });
+        let tasks = TaskTracker::new();
+        let stop = CancellationToken::new();
+        if board.parts.mode != NotifyMode::Off {
+            tasks.spawn(board.clone().run(stop.clone()));
+        }
+        Self { board, tasks, stop }
+    }
+
     /// These may have become available. Never blocks. Call it after the commit.
     pub(crate) fn tell(&self, changes: &[Change]) {
-        let _ = changes;
+        // With triggers the writing transaction has notified already.
+        if self.board.parts.mode == NotifyMode::AfterCommit && !changes.is_empty() {
+            self.board.add(changes.iter().cloned());
+        }
     }
 
-    /// Leases were granted; `due_in` is their end. At most one hint per topic and half lease
-    /// (MODELS A19), so it may be called for every claim.
+    /// Leases were granted; `due_in` is their end. Without it the death of this node would be
+    /// noticed by the others' sweeps only. At most one hint per topic and half lease (MODELS A19):
+    /// who is woken by it and finds nothing learns of later leases from its claim.
     pub(crate) fn tell_leases(&self, changes: &[Change]) {
-        let _ = changes;
+        if self.board.parts.mode == NotifyMode::Off || changes.is_empty() {
+            return;
+        }
+        let news = self.board.state.lock().leases.news(changes);
+        if !news.is_empty() {
+            self.board.add(news.into_iter());
+        }
     }
 
-    /// Looks for dead nodes if that is due. Never blocks; called by the sweep.
-    pub(crate) fn sweep(&self) {}
+    /// Looks for dead nodes if that is due and others are known. Never blocks; part of the sweep.
+    pub(crate) fn sweep(&self) {
+        let mut state = self.board.state.lock();
+        let due = state.reaped.is_none_or(|last| last.elapsed() >= self.board.parts.timings.reap);
+        if due && state.roster.as_ref().is_some_and(|roster| !roster.is_empty()) {
+            state.reaped = Some(Instant::now());
+            state.wants_reap = true;
+            self.board.bell.notify_one();
+        }
+    }
+
+    /// Sends a text to all listeners, this node's too.
+    pub(crate) async fn echo(&self, payload: &Payload) -> Result<(), StoreError> {
+        let text = payload.encode();
+        self.board.parts.link.query("notify echo", &self.board.echo, &[&text]).await.map(|_| ())
+    }
+
+    /// The listener is up and these are the other nodes.
+    pub(crate) fn peers_known(&self, peers: HashSet<NodeId>) {
+        let mut state = self.board.state.lock();
+        state.roster = Some(peers);
+        self.board.answer_hello(&mut state);
+    }
+
+    /// The listener is down: anybody may have joined.
+    pub(crate) fn peers_unknown(&self) {
+        self.board.state.lock().roster = None;
+    }
+
+    /// A node has joined.
+    pub(crate) fn peer_joined(&self, node: NodeId) {
+        let mut state = self.board.state.lock();
+        if let Some(roster) = &mut state.roster {
+            roster.insert(node);
+        }
+        self.board.answer_hello(&mut state);
+    }
+
+    /// A node has left.
+    pub(crate) fn peer_left(&self, node: NodeId) {
+        if let Some(roster) = &mut self.board.state.lock().roster {
+            roster.remove(&node);
+        }
+    }
+
+    /// How many notifications were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.board.sent.load(Ordering::Relaxed)
+    }
+
+    /// Sends what waits, and ends the task and its connection.
+    pub(crate) async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.board.parts.link.close().await;
+    }
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// What waits to be sent, and the task that sends it.
+struct Board {
+    parts: NotifierParts,
+    state: Mutex<State>,
+    bell: Notify,
+    sent: AtomicU64,
+    send: Sql,
+    echo: Sql,
+    reap: Sql,
+}
+
+#[derive(Default)]
+struct State {
+    /// Changes with `due_in` zero, and when they are due.
+    pending: HashMap<Change, Instant>,
+    everything: bool,
+    /// The other nodes; `None` while the listener is not up.
+    roster: Option<HashSet<NodeId>>,
+    /// Something was not sent because nobody listened.
+    skipped: bool,
+    leases: LeaseHints,
+    reaped: Option<Instant>,
+    wants_reap: bool,
+}
+
+impl State {
+    fn is_quiet(&self) -> bool {
+        self.pending.is_empty() && !self.everything
+    }
+}
+
+impl Board {
+    fn add(&self, changes: impl Iterator<Item = Change>) {
+        let mut state = self.state.lock();
+        if state.roster.as_ref().is_some_and(HashSet::is_empty) {
+            state.skipped = true;
+            return;
+        }
+        if !state.everything {
+            let now = Instant::now();
+            for change in changes {
+                // A due time too far away to be reckoned with needs no hint.
+                let Some(due) = now.checked_add(change.due_in) else { continue };
+                let key = Change { due_in: Duration::ZERO, ..change };
+                state.pending.entry(key).and_modify(|at| *at = due.min(*at)).or_insert(due);
+            }
+        }
+        if state.pending.len() > PENDING_MAX {
+            state.pending.clear();
+            state.everything = true;
+        }
+        drop(state);
+        self.bell.notify_one();
+    }
+
+    /// Tells everyone there is now what nobody was there to hear.
+    fn answer_hello(&self, state: &mut State) {
+        let heard = state.roster.as_ref().is_none_or(|roster| !roster.is_empty());
+        if heard && std::mem::take(&mut state.skipped) {
+            state.everything = true;
+            self.bell.notify_one();
+        }
+    }
+
+    async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let mut backoff = self.parts.timings.reconnect_min;
+        loop {
+            let stopping = tokio::select! {
+                biased;
+                () = self.bell.notified() => false,
+                () = stop.cancelled() => true,
+            };
+            if std::mem::take(&mut self.state.lock().wants_reap) {
+                self.reap().await;
+            }
+            let sent = self.flush().await;
+            if stopping {
+                return;
+            }
+            let pause = match sent {
+                Ok(false) => continue,
+                Ok(true) => {
+                    backoff = self.parts.timings.reconnect_min;
+                    self.parts.timings.coalesce
+                }
+                Err(error) => {
+                    metrics::counter!("wakeline_notify_failures_total").increment(1);
+                    tracing::debug!(error = &error as &dyn std::error::Error, "notify failed");
+                    self.bell.notify_one();
+                    let pause = backoff;
+                    backoff = (backoff * 2).min(self.parts.timings.reconnect_max);
+                    pause
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+
+    /// Sends what waits; false if nothing did. After a failure it waits on.
+    async fn flush(&self) -> Result<bool, StoreError> {
+        let (changes, everything) = {
+            let mut state = self.state.lock();
+            if state.is_quiet() {
+                return Ok(false);
+            }
+            (std::mem::take(&mut state.pending), std::mem::take(&mut state.everything))
+        };
+        let text = if everything {
+            Payload::Everything { n: self.parts.node.0 }.encode()
+        } else {
+            let now = Instant::now();
+            let due = |(key, at): (&Change, &Instant)| Change {
+                due_in: at.saturating_duration_since(now),
+                ..key.clone()
+            };
+            Payload::of_changes(self.parts.node, changes.iter().map(due).collect())
+        };
+        match self.parts.link.query("notify", &self.send, &[&text, &self.parts.node.0]).await {
+            Ok(rows) => {
+                self.sent.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                metrics::counter!("wakeline_notifies_sent_total").increment(rows.len() as u64);
+                Ok(true)
+            }
+            Err(error) => {
+                let mut state = self.state.lock();
+                state.everything |= everything;
+                for (key, at) in changes {
+                    state.pending.entry(key).and_modify(|due| *due = at.min(*due)).or_insert(at);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Has dead nodes removed, and forgets those that were known before and are gone. A node that
+    /// says hello meanwhile is not among these.
+    async fn reap(&self) {
+        let Some(before) = self.state.lock().roster.clone() else { return };
+        match self.parts.link.query("reap nodes", &self.reap, &[]).await {
+            Ok(rows) => {
+                let alive: HashSet<NodeId> =
+                    rows.iter().map(|row| NodeId(row.get::<_, Uuid>("node_id"))).collect();
+                if let Some(roster) = &mut self.state.lock().roster {
+                    roster.retain(|node| alive.contains(node) || !before.contains(node));
+                }
+            }
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "reap failed");
+            }
+        }
+    }
+}
+
+/// Which lease ends the other nodes were told of.
+#[derive(Default)]
+struct LeaseHints {
+    told: HashMap<Change, Told>,
+}
+
+struct Told {
+    at: Instant,
+    due: Instant,
+}
+
+impl LeaseHints {
+    /// What the others do not know yet: an earlier end, or any end once half a lease has passed.
+    fn news(&mut self, changes: &[Change]) -> Vec<Change> {
+        let now = Instant::now();
+        if self.told.len() > LEASES_MAX {
+            self.told.clear();
+        }
+        let mut news = Vec::new();
+        for change in changes {
+            let Some(due) = now.checked_add(change.due_in) else { continue };
+            let key = Change { due_in: Duration::ZERO, partition: None, ..change.clone() };
+            let known = self.told.get(&key).is_some_and(|told| {
+                told.due > now && told.due <= due && told.at + change.due_in / 2 > now
+            });
+            if !known {
+                self.told.insert(key.clone(), Told { at: now, due });
+                news.push(Change { due_in: change.due_in, ..key });
+            }
+        }
+        news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeline_core::{PartitionName, QueueName};
+
+    fn lease(partition: &str, secs: u64) -> Change {
+        Change {
+            queue: QueueName::new("q").expect("valid"),
+            partition: PartitionName::new(partition).ok(),
+            namespace: None,
+            task: None,
+            group: None,
+            due_in: Duration::from_secs(secs),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_ends_are_told_once_per_half_lease() {
+        let mut hints = LeaseHints::default();
+        assert_eq!(hints.news(&[lease("a", 10)]).len(), 1);
+        assert_eq!(hints.news(&[lease("a", 10), lease("b", 12)]).len(), 0);
+        tokio::time::advance(Duration::from_secs(4)).await;
+        assert_eq!(hints.news(&[lease("a", 10)]).len(), 0);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(hints.news(&[lease("a", 10)]).len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_earlier_lease_end_is_always_told() {
+        let mut hints = LeaseHints::default();
+        assert_eq!(hints.news(&[lease("a", 100)]).len(), 1);
+        assert_eq!(hints.news(&[lease("b", 10)]).len(), 1);
+        assert_eq!(hints.news(&[lease("b", 20)]).len(), 0);
+    }
 }

@@ -150,7 +150,8 @@ mod tests {
         for name in ["wakeline", "Team-7_x", "_a", &"s".repeat(63)] {
             assert_eq!(Schema::new(name).expect("valid").quoted(), format!("\"{name}\""));
         }
-        for name in ["", "a\"b", "a'b", "a b", "a.b", "ä", "pg_x", "PG_X", "a$b", &"s".repeat(64)] {
+        for name in ["", "a\"b", "a'b", "a b", "a.b", "ä", "pg_x", "PG_X", "a$b", &"s".repeat(64)]
+        {
             assert!(Schema::new(name).is_err(), "{name}");
         }
     }

@@ -93,8 +93,8 @@ fn decode_percent(text: &str) -> String {
 
 fn client_config(verify: bool, root_file: Option<&str>) -> Result<ClientConfig, BoxError> {
     let provider = Arc::new(ring::default_provider());
-    let builder =
-        ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?;
     if !verify {
         let anyone = Arc::new(AcceptAnyone(provider));
         return Ok(builder
@@ -164,7 +164,8 @@ mod tests {
     fn ssl_parameters_are_taken_out_of_both_forms() {
         let (url, mode) = take_parameter("postgres://u@h/d?a=1&sslmode=require&b=2", "sslmode");
         assert_eq!((url.as_str(), mode.as_deref()), ("postgres://u@h/d?a=1&b=2", Some("require")));
-        let (url, file) = take_parameter("postgres://u@h/d?sslrootcert=%2Fa%2Fb.pem", "sslrootcert");
+        let (url, file) =
+            take_parameter("postgres://u@h/d?sslrootcert=%2Fa%2Fb.pem", "sslrootcert");
         assert_eq!((url.as_str(), file.as_deref()), ("postgres://u@h/d", Some("/a/b.pem")));
         let (url, mode) = take_parameter("host=h sslmode=disable user=u", "sslmode");
         assert_eq!((url.as_str(), mode.as_deref()), ("host=h user=u", Some("disable")));

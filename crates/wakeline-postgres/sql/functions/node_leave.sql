@@ -1,0 +1,10 @@
+-- Takes a node out of the running ones and tells the others.
+-- Called by: HintListener, when it is shut down. A node that dies instead is found by node_reap.
+
+CREATE OR REPLACE FUNCTION @schema@.node_leave(p_node uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM @schema@.nodes WHERE node_id = p_node;
+    PERFORM pg_notify('@channel@', jsonb_build_object('k', 'bye', 'n', p_node)::text);
+END
+$$;

@@ -1,0 +1,177 @@
+//! What travels in a NOTIFY: compact JSON, the same from Rust and from the triggers.
+//!
+//! # Invariants
+//! * Never longer than [`PAYLOAD_BYTES_MAX`], well under PostgreSQL's 8,000: what does not fit is
+//!   said more broadly, at last as "everything".
+//! * What cannot be understood means "everything": a node of another version may have sent it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use wakeline_core::{Change, GroupName, Namespace, NodeId, PartitionName, QueueName, TaskName};
+
+/// Longest payload.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 7000;
+
+/// One notification.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "k", rename_all = "lowercase")]
+pub(crate) enum Payload {
+    /// These may have become available. From a trigger on a foreign session, without a node.
+    Changed {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        n: Option<Uuid>,
+        c: Vec<Wire>,
+    },
+    /// Anything may have changed.
+    Everything { n: Uuid },
+    /// A node has joined.
+    Hello { n: Uuid },
+    /// A node has left.
+    Bye { n: Uuid },
+    /// A listener hears itself.
+    Echo { n: Uuid, x: Uuid },
+}
+
+impl Payload {
+    /// The node that sent it, if it is known.
+    pub(crate) fn sender(&self) -> Option<NodeId> {
+        match self {
+            Self::Changed { n, .. } => n.map(NodeId),
+            Self::Everything { n } | Self::Hello { n } | Self::Bye { n } | Self::Echo { n, .. } => {
+                Some(NodeId(*n))
+            }
+        }
+    }
+
+    /// The text of it.
+    pub(crate) fn encode(&self) -> String {
+        serde_json::to_string(self).expect("texts, numbers and UUIDs always have a JSON form")
+    }
+
+    /// Reads a text; `None` if it is of no known form.
+    pub(crate) fn decode(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The shortest way to tell of some changes that fits: each, else each queue, else everything.
+    pub(crate) fn of_changes(node: NodeId, changes: Vec<Change>) -> String {
+        let exact = Self::Changed { n: Some(node.0), c: changes.iter().map(Wire::from).collect() };
+        let text = exact.encode();
+        if text.len() <= PAYLOAD_BYTES_MAX {
+            return text;
+        }
+        let mut broad: HashMap<Change, Duration> = HashMap::new();
+        for change in changes {
+            let due = change.due_in;
+            let key = Change { partition: None, due_in: Duration::ZERO, ..change };
+            broad.entry(key).and_modify(|first| *first = due.min(*first)).or_insert(due);
+        }
+        let c = broad.into_iter().map(|(key, due_in)| Wire::from(&Change { due_in, ..key }));
+        let text = Self::Changed { n: Some(node.0), c: c.collect() }.encode();
+        if text.len() <= PAYLOAD_BYTES_MAX {
+            return text;
+        }
+        Self::Everything { n: node.0 }.encode()
+    }
+}
+
+/// A [`Change`] in few bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wire {
+    q: QueueName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    p: Option<PartitionName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    s: Option<Namespace>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    t: Option<TaskName>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    g: Option<GroupName>,
+    /// Milliseconds until it is due.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    d: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl From<&Change> for Wire {
+    fn from(change: &Change) -> Self {
+        Self {
+            q: change.queue.clone(),
+            p: change.partition.clone(),
+            s: change.namespace.clone(),
+            t: change.task.clone(),
+            g: change.group.clone(),
+            d: u64::try_from(change.due_in.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl From<Wire> for Change {
+    fn from(wire: Wire) -> Self {
+        Self {
+            queue: wire.q,
+            partition: wire.p,
+            namespace: wire.s,
+            task: wire.t,
+            group: wire.g,
+            due_in: Duration::from_millis(wire.d),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(queue: &str, partition: &str, due_ms: u64) -> Change {
+        Change {
+            queue: QueueName::new(queue).expect("valid"),
+            partition: PartitionName::new(partition).ok(),
+            namespace: None,
+            task: TaskName::new("t").ok(),
+            group: None,
+            due_in: Duration::from_millis(due_ms),
+        }
+    }
+
+    fn told(changes: Vec<Change>) -> Payload {
+        let text = Payload::of_changes(NodeId::generate(), changes);
+        assert!(text.len() <= PAYLOAD_BYTES_MAX);
+        Payload::decode(&text).expect("our own form")
+    }
+
+    #[test]
+    fn changes_arrive_as_they_were_sent() {
+        let sent = vec![change("q", "p \"' \u{1F980}", 0), change("r", "s", 1500)];
+        let Payload::Changed { c, .. } = told(sent.clone()) else { panic!("changes") };
+        assert_eq!(c.into_iter().map(Change::from).collect::<Vec<_>>(), sent);
+    }
+
+    #[test]
+    fn many_partitions_are_told_as_their_queue() {
+        let sent = (0..1000).map(|n| change("q", &format!("p{n}"), 5000 - n)).collect();
+        let Payload::Changed { c, .. } = told(sent) else { panic!("changes") };
+        let [broad] = c.as_slice() else { panic!("one queue") };
+        assert_eq!((broad.p.as_ref(), broad.d), (None, 4001));
+    }
+
+    #[test]
+    fn many_queues_are_told_as_everything() {
+        let sent = (0..1000).map(|n| change(&format!("queue{n}"), "p", 0)).collect();
+        assert!(matches!(told(sent), Payload::Everything { .. }));
+    }
+
+    #[test]
+    fn garbled_texts_are_not_misread() {
+        for text in ["", "x", "{}", "{\"k\":\"news\"}", "{\"k\":\"changed\",\"c\":[{\"q\":\"\"}]}"]
+        {
+            assert_eq!(Payload::decode(text), None, "{text}");
+        }
+    }
+}

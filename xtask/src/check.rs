@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::guard::Guard;
 use crate::source::{self, Finding};
-use crate::{Ended, layers, links, run, tidy};
+use crate::{Ended, layers, links, names, run, tidy};
 
 const HELP: &str = "\
 Checks the tree
@@ -24,6 +24,7 @@ Parts, all of them by default:
            Exceptions are listed in xtask/tidy.json; they may shrink, never grow
   layers   dependencies point down only
   links    documents name only what exists
+  names    settings, metrics and error codes are documented, and no others are
   openapi  docs/reference/openapi.json is what `wakeline openapi` prints
   schema   crates/wakeline-sqlite/sql/schema.txt is what the migrations make (PostgreSQL's is
            compared in `cargo xtask test`)
@@ -38,6 +39,7 @@ pub(crate) enum Part {
     Tidy,
     Layers,
     Links,
+    Names,
     Clippy,
     Openapi,
     Schema,
@@ -45,11 +47,12 @@ pub(crate) enum Part {
 
 impl Part {
     /// All of them, the quick ones first.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Fmt,
         Self::Tidy,
         Self::Layers,
         Self::Links,
+        Self::Names,
         Self::Clippy,
         Self::Openapi,
         Self::Schema,
@@ -61,6 +64,7 @@ impl Part {
             Self::Tidy => "tidy",
             Self::Layers => "layers",
             Self::Links => "links",
+            Self::Names => "names",
             Self::Clippy => "clippy",
             Self::Openapi => "openapi",
             Self::Schema => "schema",
@@ -85,6 +89,7 @@ impl Part {
             Self::Tidy => Ok(report(&tidy::check(root)?)),
             Self::Layers => Ok(report(&layers::check(root)?)),
             Self::Links => Ok(report(&links::check(root)?)),
+            Self::Names => Ok(report(&names::check(root)?)),
             Self::Openapi => openapi(guard, root),
             Self::Schema => schema(guard, root),
         }

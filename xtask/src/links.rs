@@ -113,7 +113,8 @@ fn code_map(source: &Source, folders: &[String], exists: Exists<'_>) -> Vec<Find
     let named: Vec<_> = document
         .code
         .iter()
-        .filter(|code| section.contains(&code.line) && is_path(&code.target))
+        .filter(|code| section.contains(&code.line))
+        .filter(|code| is_path(&code.target) || folders.contains(&code.target))
         .collect();
     let mut findings: Vec<Finding> = named
         .iter()
@@ -132,10 +133,10 @@ fn code_map(source: &Source, folders: &[String], exists: Exists<'_>) -> Vec<Find
 fn is_path(text: &str) -> bool {
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
     let file = [".md", ".rs", ".sql", ".toml", ".json", ".txt"].iter().any(|e| text.ends_with(e));
-    plain && !text.starts_with('/') && (text.contains('/') || file || text == "xtask")
+    plain && !text.starts_with('/') && (text.contains('/') || file)
 }
 
-/// Documents that comments send a reader to: `docs/...md`.
+/// Documents that comments send a reader to, by their path from the root.
 fn documents_in_code(source: &Source, exists: Exists<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (line, number) in source.text.lines().zip(1..) {

@@ -17,6 +17,7 @@ mod check;
 mod guard;
 mod layers;
 mod links;
+mod names;
 mod postgres;
 mod provision;
 mod readme;
@@ -34,7 +35,8 @@ Usage: cargo xtask <command>
 
 Commands:
   check [part]...      Formatting, lints, sizes, layers, links and generated files.
-                       Parts: fmt clippy tidy layers links openapi schema (default: all)
+                       Parts: fmt clippy tidy layers links names openapi schema
+                       (default: all)
   test [--long] [nextest arguments]
                        Starts a PostgreSQL, then runs the checks, all tests, the doc tests and
                        the README's commands. With nextest arguments (`-p wakeline-sqlite`, a

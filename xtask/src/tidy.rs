@@ -83,7 +83,7 @@ impl Rule {
         match self {
             Self::Function => format!("the function has {size} lines, 70 at most"),
             Self::File => format!("the file has {size} lines without its tests, 400 at most"),
-            Self::Line => format!("{size} lines are wider than {} columns", Self::COLUMNS_MAX),
+            Self::Line => format!("lines wider than {} columns: {size}", Self::COLUMNS_MAX),
             Self::Params => format!("{size} parameters, 4 at most; take a struct"),
             Self::Trait => format!("a store trait of {size} methods, 10 at most"),
             Self::Unwrap => {

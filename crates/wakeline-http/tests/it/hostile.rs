@@ -1,0 +1,131 @@
+//! Bad input: the status is right, the error names what is wrong, nothing is stored.
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use wakeline_http::HttpSettings;
+
+use crate::support::Node;
+
+#[tokio::test]
+async fn numbers_out_of_range_name_their_parameter() {
+    let node = Node::start().await;
+    let bad = ["-1", "0x1", "9223372036854775808", "1e400", "", "1.5", "NaN", "%00"];
+    for name in ["batch", "partitions", "timeout"] {
+        for value in bad {
+            let answer = node.get(&format!("/api/v1/pop/queue/q?{name}={value}")).await;
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{name}={value}");
+            assert!(answer.error().starts_with(name), "{}", answer.error());
+        }
+    }
+    for path in ["batch=0", "batch=10001", "partitions=0", "partitions=101", "timeout=300001"] {
+        let answer = node.get(&format!("/api/v1/pop/queue/q?{path}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+    }
+    for path in [
+        "wait=maybe",
+        "autoAck=2",
+        "subscriptionMode=odd",
+        "subscriptionFrom=soon",
+        "consumerGroup=",
+    ] {
+        let name = path.split('=').next().expect("a name");
+        let answer = node.get(&format!("/api/v1/pop/queue/q?{path}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+        assert!(answer.error().starts_with(name), "{}", answer.error());
+    }
+}
+
+#[tokio::test]
+async fn odd_names_are_distinct_or_refused() {
+    let node = Node::start().await;
+    let long = "x".repeat(256);
+    for (name, named) in [("", "queue"), (long.as_str(), "256"), ("a\u{0}b", "U+0000")] {
+        let body = serde_json::json!({"items": [{"queue": name}]}).to_string();
+        let answer = node.post("/api/v1/push", body).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{name:?}");
+        assert!(answer.error().starts_with("items[0]"), "{}", answer.error());
+        assert!(answer.error().contains(named), "{}", answer.error());
+    }
+    let names = ["a/b", "a%2Fb", "'; drop table x", "\u{202e}x", "ü", "u\u{308}", "😀", "a:b", "a"];
+    for name in names {
+        node.push(name, &["only"]).await;
+    }
+    for name in names {
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let popped = node.get(&format!("/api/v1/pop/queue/{encoded}")).await;
+        assert_eq!(popped.status, StatusCode::OK, "{name}");
+        assert_eq!(popped.json()["queue"], name);
+    }
+    assert_eq!(node.get("/api/v1/pop/queue/%FF").await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(node.get("/api/v1/pop/queue/a%00b").await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn bodies_that_are_not_what_they_should_be() {
+    let node = Node::start().await;
+    let deep = format!(r#"{{"items":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+    for (body, named) in [
+        ("", "Empty request body"),
+        ("{", "line 1 column"),
+        ("[]", "Invalid JSON"),
+        ("{}", "items array is required"),
+        (r#"{"items":{}}"#, "items"),
+        (r#"{"items":[{}]}"#, "items[0]"),
+        (r#"{"items":[{"queue":5}]}"#, "items[0].queue"),
+        (r#"{"items":[{"queue":"q","partition":5}]}"#, "items[0].partition"),
+        (r#"{"items":[{"queue":"q","traceId":"x"}]}"#, "items[0].traceId"),
+        (r#"{"items":[{"queue":"q","queue":"r"}]}"#, "duplicate field"),
+        (r#"{"items":[{"queue":"\ud800"}]}"#, "items[0].queue"),
+        (r#"{"items":[{"queue":"q","payload":1e}]}"#, "line 1 column"),
+        (deep.as_str(), "items"),
+    ] {
+        let answer = node.post("/api/v1/push", body).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{named}");
+        assert!(answer.error().contains(named), "{named}: {}", answer.error());
+    }
+    assert_eq!(node.get("/api/v1/pop").await.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn payloads_come_back_byte_for_byte() {
+    let node = Node::start().await;
+    let payload =
+        r#"{"s":"\ud800 \u0000 ü","n":1e400,"big":123456789012345678901234567890,"a": [ ]}"#;
+    let body = format!(r#"{{"items":[{{"queue":"q","payload":{payload}}}]}}"#);
+    assert_eq!(node.post("/api/v1/push", body).await.status, StatusCode::CREATED);
+    let popped = node.get("/api/v1/pop/queue/q").await;
+    let text = String::from_utf8(popped.body).expect("UTF-8");
+    assert!(text.contains(payload), "{text}");
+}
+
+#[tokio::test]
+async fn wrong_types_and_sizes_have_their_own_statuses() {
+    let settings = HttpSettings { body_bytes_max: 1000, ..HttpSettings::default() };
+    let node = Node::with(settings).await;
+    let answer = node.post("/api/v1/push", "x".repeat(1001)).await;
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert!(answer.error().contains("1000"));
+    let form = Request::post("/api/v1/push")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(Body::from("{}"))
+        .expect("a request");
+    assert_eq!(node.send(form).await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let lost = node.get("/api/v1/nowhere").await;
+    assert_eq!(
+        (lost.status, lost.json()["code"].as_str()),
+        (StatusCode::NOT_FOUND, Some("not_found"))
+    );
+    let method = node.call("PATCH", "/api/v1/push", "").await;
+    assert_eq!(method.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(method.json()["code"], "method_not_allowed");
+}
+
+#[tokio::test]
+async fn too_many_messages_in_one_request_are_refused() {
+    let settings = HttpSettings { batch_len_max: 2, ..HttpSettings::default() };
+    let node = Node::with(settings).await;
+    let body = r#"{"items":[{"queue":"q"},{"queue":"q"},{"queue":"q"}]}"#;
+    let answer = node.post("/api/v1/push", body).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    assert!(answer.error().contains("at most 2"));
+}

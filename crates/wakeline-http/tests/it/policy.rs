@@ -1,0 +1,82 @@
+//! Every route is documented, has a policy, and answers.
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use wakeline_http::{HttpSettings, openapi};
+
+use crate::support::Node;
+
+/// Method and path, with something in place of each parameter, of every documented route.
+fn routes() -> Vec<(String, String, String)> {
+    let document = serde_json::to_value(openapi()).expect("JSON");
+    let mut routes = Vec::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let parts = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
+        let concrete = parts.collect::<Vec<_>>().join("/");
+        for method in methods.as_object().expect("methods").keys() {
+            routes.push((method.to_uppercase(), path.clone(), concrete.clone()));
+        }
+    }
+    routes
+}
+
+#[tokio::test]
+async fn without_the_key_only_probes_and_documentation_answer() {
+    let settings = HttpSettings { api_key: Some("s3cret".into()), ..HttpSettings::default() };
+    let node = Node::with(settings).await;
+    let open = ["/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"];
+    let all = routes();
+    assert!(all.len() > 20, "the walk sees all routes");
+    for (method, path, concrete) in all {
+        for header in [None, Some("Bearer wrong"), Some("s3cret"), Some("Bearer s3cret")] {
+            let mut request = Request::builder().method(method.as_str()).uri(&concrete);
+            if let Some(header) = header {
+                request = request.header("authorization", header);
+            }
+            let answer = node.send(request.body(Body::empty()).expect("a request")).await;
+            let denied = answer.status == StatusCode::UNAUTHORIZED;
+            let expected = header != Some("Bearer s3cret") && !open.contains(&path.as_str());
+            assert_eq!(denied, expected, "{method} {path} with {header:?}: {}", answer.status);
+            if denied {
+                assert_eq!(answer.headers["www-authenticate"], "Bearer");
+            }
+        }
+    }
+    assert_eq!(node.get("/api/v1/nowhere").await.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn the_documentation_is_where_newcomers_look() {
+    let node = Node::start().await;
+    let root = node.get("/").await;
+    assert_eq!(root.headers["location"], "/docs");
+    let page = node.get("/docs").await;
+    assert!(String::from_utf8(page.body).expect("UTF-8").contains("/api/v1/push"));
+    assert_eq!(node.get("/openapi.json").await.json()["info"]["title"], "Wakeline");
+    assert_eq!(node.get("/healthz").await.status, StatusCode::OK);
+    assert_eq!(node.get("/readyz").await.status, StatusCode::OK);
+    let health = node.get("/health").await.json();
+    assert_eq!(health["status"], "healthy");
+    assert_eq!(health["database"], "connected");
+    assert_eq!(health["wake"]["mode"], "fused");
+}
+
+#[tokio::test]
+async fn a_draining_node_answers_parked_pops_and_says_so() {
+    let node = Node::start().await;
+    let app = node.app.clone();
+    let pop = tokio::spawn(async move {
+        crate::support::Answer::of(app, "/api/v1/pop/queue/q?wait=true").await
+    });
+    node.parked(1).await;
+    node.state.drain();
+    let answer = pop.await.expect("no panic");
+    assert_eq!(answer.status, StatusCode::NO_CONTENT);
+    assert_eq!(answer.headers["connection"], "close");
+    let ready = node.get("/readyz").await;
+    assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(ready.json()["code"], "draining");
+    assert!(ready.headers.contains_key("retry-after"));
+    assert_eq!(node.get("/health").await.json()["status"], "draining");
+    node.push("q", &["still taken"]).await;
+}

@@ -1,0 +1,257 @@
+//! The wire shapes that the published clients send and read.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::Node;
+
+#[tokio::test]
+async fn a_pushed_message_is_popped_and_settled() {
+    let node = Node::start().await;
+    let pushed = node.push("q", &["a", "b"]).await;
+    assert_eq!(pushed[0]["status"], "queued");
+    assert_eq!(pushed[1]["index"], 1);
+    assert_eq!(pushed[0]["transaction_id"], "a");
+    assert_eq!(pushed[0]["queueName"], "q");
+
+    let popped = node.get("/api/v1/pop/queue/q?batch=5").await;
+    assert_eq!(popped.status, StatusCode::OK);
+    let popped = popped.json();
+    assert_eq!(popped["success"], true);
+    assert_eq!(popped["partition"], "Default");
+    assert_eq!(popped["partitionsClaimed"], 1);
+    let messages = popped["messages"].as_array().expect("messages");
+    assert_eq!(messages.len(), 2);
+    assert_eq!(messages[0]["data"], json!({"id": "a"}));
+    assert_eq!(messages[0]["id"], pushed[0]["message_id"]);
+    assert_eq!(messages[0]["leaseId"], popped["leaseId"]);
+    assert_eq!(messages[0]["attempt"], 1);
+    assert!(messages[0]["createdAt"].as_str().expect("a time").ends_with('Z'));
+
+    let ack = |message: &Value| {
+        json!({
+            "transactionId": message["transactionId"], "partitionId": message["partitionId"],
+            "leaseId": message["leaseId"], "status": "completed", "error": null,
+            "consumerGroup": null,
+        })
+    };
+    let answer = node.post("/api/v1/ack", ack(&messages[1]).to_string()).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.json()[0]["success"], true);
+    assert_eq!(answer.json()[0]["leaseReleased"], false);
+    let answer = node.post("/api/v1/ack", ack(&messages[0]).to_string()).await;
+    assert_eq!(answer.json()[0]["leaseReleased"], true);
+    let again = node.post("/api/v1/ack", ack(&messages[0]).to_string()).await;
+    assert_eq!(again.status, StatusCode::CONFLICT);
+    assert_eq!(again.json()["code"], "stale_lease");
+    assert_eq!(node.get("/api/v1/pop/queue/q").await.status, StatusCode::NO_CONTENT);
+}
+
+#[tokio::test]
+async fn a_repeated_push_answers_with_the_first_message() {
+    let node = Node::start().await;
+    let first = node.push("q", &["same"]).await;
+    let second = node.push("q", &["same", "new"]).await;
+    assert_eq!(second[0]["status"], "duplicate");
+    assert_eq!(second[0]["message_id"], first[0]["message_id"]);
+    assert_eq!(second[1]["status"], "queued");
+}
+
+#[tokio::test]
+async fn a_parked_pop_is_answered_by_a_push() {
+    let node = Node::start().await;
+    let paths = [
+        "/api/v1/pop/queue/n.t?wait=true",
+        "/api/v1/pop/queue/n.t/partition/Default?wait=true&consumerGroup=one",
+        "/api/v1/pop?namespace=n&wait=true&consumerGroup=two",
+        "/api/v1/pop?task=t&wait=true&consumerGroup=three",
+        "/api/v1/pop?namespace=n&task=t&wait=true&consumerGroup=four",
+        "/api/v1/pop?wait=true&consumerGroup=five",
+    ];
+    let pops = paths.map(|path| {
+        let (app, path) = (node.app.clone(), path.to_owned());
+        tokio::spawn(async move {
+            let node = crate::support::Answer::of(app, &path).await;
+            (path, node)
+        })
+    });
+    node.parked(paths.len()).await;
+    node.push("n.t", &["x"]).await;
+    for pop in pops {
+        let (path, answer) = pop.await.expect("no panic");
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        assert_eq!(answer.json()["messages"][0]["transactionId"], "x", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_pop_of_an_unknown_queue_is_no_content() {
+    let node = Node::start().await;
+    for path in ["/api/v1/pop/queue/none", "/api/v1/pop/queue/none?wait=true&timeout=20"] {
+        let answer = node.get(path).await;
+        assert_eq!(answer.status, StatusCode::NO_CONTENT);
+        assert!(answer.body.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_batch_ack_has_a_result_per_message() {
+    let node = Node::start().await;
+    node.push("q", &["a", "b"]).await;
+    let popped = node.get("/api/v1/pop/queue/q?batch=2&consumerGroup=g").await.json();
+    let message = &popped["messages"][0];
+    let lease = &popped["leaseId"];
+    let acks = json!({"consumerGroup": "g", "acknowledgments": [
+        {"transactionId": "b", "partitionId": message["partitionId"], "status": "failed",
+         "error": "boom", "leaseId": lease},
+        {"transactionId": "zzz", "partitionId": message["partitionId"], "leaseId": lease},
+        {"transactionId": "a", "partitionId": message["partitionId"], "leaseId": "bogus"},
+        {"transactionId": "a", "partitionId": message["partitionId"]},
+        {"transactionId": "a", "partitionId": "no-uuid", "leaseId": lease},
+        {"transactionId": "a", "partitionId": message["partitionId"], "leaseId": lease},
+    ]});
+    let answer = node.post("/api/v1/ack/batch", acks.to_string()).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let results = answer.json();
+    let errors: Vec<_> = results.as_array().expect("results").iter().map(|r| &r["error"]).collect();
+    assert_eq!(errors[0], &Value::Null);
+    assert_eq!(errors[1], "Message not found");
+    assert_eq!(errors[2], "Invalid or expired lease");
+    assert!(errors[3].as_str().expect("a text").starts_with("Lease required"));
+    assert_eq!(errors[4], "Message not found");
+    assert_eq!(errors[5], &Value::Null);
+    assert_eq!(results[5]["leaseReleased"], true);
+    let retried = node.get("/api/v1/pop/queue/q?consumerGroup=g").await.json();
+    assert_eq!(retried["messages"][0]["transactionId"], "b");
+    assert_eq!(retried["messages"][0]["attempt"], 2);
+}
+
+#[tokio::test]
+async fn a_lease_is_extended_with_and_without_a_body() {
+    let node = Node::start().await;
+    node.push("q", &["a"]).await;
+    let popped = node.get("/api/v1/pop/queue/q").await.json();
+    let path = format!("/api/v1/lease/{}/extend", popped["leaseId"].as_str().expect("a lease"));
+    for body in ["", "{}", r#"{"seconds":90}"#] {
+        let answer = node.post(&path, body).await;
+        assert_eq!(answer.status, StatusCode::OK, "{body}");
+        assert_eq!(answer.json()["success"], true);
+        for name in ["newExpiresAt", "expiresAt", "lease_expires_at"] {
+            assert!(answer.json()[name].is_string(), "{name}");
+        }
+    }
+    assert_eq!(node.post(&path, r#"{"seconds":0}"#).await.status, StatusCode::BAD_REQUEST);
+    let bogus = node.post("/api/v1/lease/bogus/extend", "").await;
+    assert_eq!(bogus.status, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn a_transaction_happens_whole_or_not_at_all() {
+    let node = Node::start().await;
+    node.push("in", &["a"]).await;
+    let popped = node.get("/api/v1/pop/queue/in").await.json();
+    let partition = &popped["messages"][0]["partitionId"];
+    let push = json!({"type": "push", "items": [{"queue": "out", "payload": 1}]});
+    let ack = json!({"type": "ack", "transactionId": "a", "partitionId": partition,
+                     "status": "completed"});
+
+    let unfenced = json!({"operations": [push, ack]});
+    let answer = node.post("/api/v1/transaction", unfenced.to_string()).await;
+    assert_eq!(answer.status, StatusCode::CONFLICT);
+    assert_eq!(answer.json()["success"], false);
+    assert_eq!(node.get("/api/v1/pop/queue/out").await.status, StatusCode::NO_CONTENT);
+
+    let fenced = json!({"operations": [push, ack], "requiredLeases": [popped["leaseId"]]});
+    let answer = node.post("/api/v1/transaction", fenced.to_string()).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let answer = answer.json();
+    assert_eq!(answer["success"], true);
+    assert_eq!(answer["results"][0]["type"], "push");
+    assert_eq!(answer["results"][0]["queueName"], "out");
+    assert_eq!(answer["results"][1]["type"], "ack");
+    assert_eq!(node.get("/api/v1/pop/queue/out").await.status, StatusCode::OK);
+    let repeated = node.post("/api/v1/transaction", fenced.to_string()).await;
+    assert_eq!(repeated.status, StatusCode::CONFLICT);
+}
+
+#[tokio::test]
+async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
+    let node = Node::start().await;
+    let body = json!({"queue": "a.b", "options": {"leaseTime": 7, "retryLimit": 0,
+                      "maxSize": 0, "encryptionEnabled": false}});
+    let answer = node.post("/api/v1/configure", body.to_string()).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    let answer = answer.json();
+    assert_eq!(answer["configured"], true);
+    assert_eq!(answer["namespace"], "a");
+    assert_eq!(answer["options"]["leaseTime"], 7);
+    assert_eq!(answer["options"]["retryDelay"], 0);
+    assert_eq!(answer["options"]["deadLetterQueue"], true);
+    assert_eq!(node.get("/api/v1/resources/queues/a.b").await.json(), answer);
+
+    for (options, named) in [
+        (json!({"encryptionEnabled": true}), "encryptionEnabled"),
+        (json!({"ttl": 60}), "ttl"),
+        (json!({"leaseTime": 0}), "leaseTime"),
+        (json!({"leaseTime": -1}), "leaseTime"),
+        (json!({"colour": "red"}), "colour"),
+        (json!({"ordering": "random"}), "ordering"),
+    ] {
+        let body = json!({"queue": "a.b", "options": options}).to_string();
+        let answer = node.post("/api/v1/configure", body).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{named}");
+        assert!(answer.error().contains(named), "{}", answer.error());
+    }
+    let replaced = node.post("/api/v1/configure", r#"{"queue":"a.b"}"#).await.json();
+    assert_eq!(replaced["options"]["leaseTime"], 300);
+    let gone = node.call("DELETE", "/api/v1/resources/queues/a.b", "").await.json();
+    assert_eq!(gone, json!({"queue": "a.b", "deleted": true, "existed": true}));
+    let gone = node.call("DELETE", "/api/v1/resources/queues/a.b", "").await.json();
+    assert_eq!(gone["existed"], false);
+    assert_eq!(node.get("/api/v1/resources/queues/a.b").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn dead_letters_and_messages_can_be_looked_at() {
+    let node = Node::start().await;
+    node.push("q", &["a"]).await;
+    let popped = node.get("/api/v1/pop/queue/q").await.json();
+    let partition = popped["partitionId"].as_str().expect("an id").to_owned();
+    let path = format!("/api/v1/messages/{partition}/a");
+    assert_eq!(node.get(&path).await.json()["status"], "processing");
+    let ack = json!({"transactionId": "a", "partitionId": partition, "status": "dlq",
+                     "error": "no use", "leaseId": popped["leaseId"]});
+    assert_eq!(node.post("/api/v1/ack", ack.to_string()).await.json()[0]["dlq"], true);
+    let letters = node.get("/api/v1/dlq?queue=q").await.json();
+    assert_eq!(letters["messages"][0]["errorMessage"], "no use");
+    assert_eq!(letters["messages"][0]["data"], json!({"id": "a"}));
+    assert_eq!(letters["pagination"], json!({"limit": 100, "offset": 0}));
+    assert_eq!(node.get(&path).await.json()["status"], "dead_letter");
+    let missing = node.get(&format!("/api/v1/messages/{partition}/zzz")).await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn groups_are_listed_moved_and_forgotten() {
+    let node = Node::start().await;
+    node.push("q", &["a", "b"]).await;
+    node.get("/api/v1/pop/queue/q?consumerGroup=g&autoAck=true").await;
+    let groups = node.get("/api/v1/consumer-groups/g").await.json();
+    assert_eq!(groups[0]["queueName"], "q");
+    assert_eq!(groups[0]["totalLag"], 1);
+    assert_eq!(groups[0]["subscriptionMode"], "all");
+    let moved = node
+        .post(
+            "/api/v1/consumer-groups/g/subscription",
+            r#"{"subscriptionTimestamp":"2020-01-01T00:00:00Z"}"#,
+        )
+        .await;
+    assert_eq!(moved.json()["rowsUpdated"], 1);
+    let popped = node.get("/api/v1/pop/queue/q?consumerGroup=g&batch=9").await.json();
+    assert_eq!(popped["messages"].as_array().expect("messages").len(), 2);
+    let gone = node.call("DELETE", "/api/v1/consumer-groups/g", "").await.json();
+    assert_eq!(gone["deletedPartitions"], 1);
+    assert_eq!(node.get("/api/v1/consumer-groups/g").await.status, StatusCode::NOT_FOUND);
+    let missing = node.post("/api/v1/consumer-groups/g/subscription", "{}").await;
+    assert_eq!(missing.error(), "Missing subscriptionTimestamp in request body");
+}

@@ -1,0 +1,111 @@
+//! An app over the oracle, and small ways to call it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use wakeline_http::{AppState, HttpSettings, app};
+use wakeline_queue::{QueueService, QueueServiceOptions};
+use wakeline_testkit::oracle::MemoryStore;
+
+pub(crate) struct Node {
+    pub(crate) app: Router,
+    pub(crate) state: AppState,
+    _listening: tokio_util::sync::DropGuard,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("the answer is JSON")
+    }
+
+    pub(crate) fn error(&self) -> String {
+        self.json()["error"].as_str().expect("an error text").to_owned()
+    }
+}
+
+impl Node {
+    pub(crate) async fn start() -> Self {
+        Self::with(HttpSettings::default()).await
+    }
+
+    pub(crate) async fn with(settings: HttpSettings) -> Self {
+        let store = Arc::new(MemoryStore::with_real_clock());
+        let queue = QueueService::start(store, QueueServiceOptions::default());
+        let listening = CancellationToken::new();
+        let (service, token) = (queue.clone(), listening.clone());
+        tokio::spawn(async move { service.listen(token).await });
+        let state = AppState::new(queue, settings, None);
+        Self { app: app(state.clone()), state, _listening: listening.drop_guard() }
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.app.clone().oneshot(request).await.expect("infallible");
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a whole body").to_bytes().to_vec();
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.call("GET", path, "").await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: impl Into<String>) -> Answer {
+        self.call("POST", path, body).await
+    }
+
+    pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<String>) -> Answer {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .body(Body::from(body.into()))
+            .expect("a request");
+        self.send(request).await
+    }
+
+    pub(crate) async fn push(&self, queue: &str, ids: &[&str]) -> Value {
+        let items: Vec<_> = ids
+            .iter()
+            .map(|id| serde_json::json!({"queue": queue, "payload": {"id": id}, "transactionId": id}))
+            .collect();
+        let answer = self.post("/api/v1/push", serde_json::json!({"items": items}).to_string());
+        let answer = answer.await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{:?}", String::from_utf8(answer.body));
+        answer.json()
+    }
+
+    /// Waits until so many pops are parked.
+    pub(crate) async fn parked(&self, count: usize) {
+        for _ in 0..1000 {
+            if self.state.queue().wake_snapshot().waiters == count {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("{count} pops never parked: {:?}", self.state.queue().wake_snapshot());
+    }
+}
+
+impl Answer {
+    /// One GET on a router, for tasks that cannot borrow a node.
+    pub(crate) async fn of(app: Router, path: &str) -> Self {
+        let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
+        let response = app.oneshot(request).await.expect("infallible");
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.expect("a whole body").to_bytes().to_vec();
+        Self { status: parts.status, headers: parts.headers, body }
+    }
+}

@@ -25,6 +25,7 @@ const SETTINGS: &str = "\
 listen_addresses = '127.0.0.1'
 max_connections = 300
 shared_preload_libraries = 'pg_stat_statements'
+pg_stat_statements.max = 50000
 ";
 
 const STARTS_MAX: u32 = 5;

@@ -74,7 +74,9 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     phases.add("set-up", true, start.elapsed());
 
     if options.filter.is_empty() {
-        phases.run("check", || check::run_parts(&mut guard, &Part::ALL));
+        // Both stores' schema dumps are compared by the tests below.
+        let parts = Part::ALL.into_iter().filter(|part| *part != Part::Schema);
+        phases.run("check", || check::run_parts(&mut guard, &parts.collect::<Vec<_>>()));
     }
     phases.run("tests", || run_tests(&mut guard, &postgres, &options));
     if options.filter.is_empty() {

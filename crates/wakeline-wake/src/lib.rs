@@ -12,8 +12,10 @@
 //!   gone is released.
 
 mod config;
+mod core;
 mod face;
 mod hub;
+mod meters;
 mod mode;
 mod poll;
 mod snapshot;

@@ -1,0 +1,171 @@
+//! Degraded polling: what starts it, what it does, what ends it.
+
+use std::time::Duration;
+
+use crate::config::LongPollConfig;
+use crate::face::Face;
+use crate::poll::Link;
+use crate::snapshot::Degradation;
+
+use super::timers::Key;
+use super::{Action, Core, Moment, Reason};
+
+/// Failing claims are tried again at growing distances, up to this.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// The health of hints and claims.
+pub(super) struct Trouble {
+    pub(super) link: Link,
+    pub(super) episode: Option<Episode>,
+    /// Failed claims in a row, over all lines.
+    failures: u32,
+    /// Until then no claim starts for those who can wait.
+    pub(super) hold: Moment,
+}
+
+/// One stretch of degraded polling.
+pub(super) struct Episode {
+    reason: Reason,
+    words: String,
+    since: Moment,
+    /// The last trouble: from then on it lasts as long as it must.
+    renewed: Moment,
+    /// Claims in a row that found nothing and did not fail.
+    clean: u32,
+}
+
+impl Trouble {
+    pub(super) fn new() -> Self {
+        Self { link: Link::Up, episode: None, failures: 0, hold: Moment::ZERO }
+    }
+
+    /// Whether a hint can be relied on to come.
+    pub(super) fn is_healthy(&self) -> bool {
+        self.link == Link::Up && self.episode.is_none()
+    }
+
+    pub(super) fn degradation(&self, now: Moment) -> Option<Degradation> {
+        let episode = self.episode.as_ref()?;
+        Some(Degradation {
+            reason: episode.words.clone(),
+            since: now.saturating_sub(episode.since),
+        })
+    }
+}
+
+impl LongPollConfig {
+    /// How long to wait after that many failures in a row.
+    pub(super) fn backoff(&self, failures: u32) -> Duration {
+        let factor = 1 << failures.saturating_sub(1).min(10);
+        (self.degraded_poll_interval * factor).min(BACKOFF_MAX.max(self.degraded_poll_interval))
+    }
+}
+
+impl<F: Face> Core<F> {
+    /// Hints of other processes arrive, or do not.
+    pub(crate) fn link(&mut self, state: Link) {
+        let trouble = match &state {
+            Link::Up => None,
+            Link::Down { reason } => Some(format!("the listener is down: {reason}")),
+            Link::Off { reason } => Some(format!("the listener is off: {reason}")),
+        };
+        let changed = self.trouble.link != state;
+        self.trouble.link = state;
+        if !self.mode.uses_hints() || !changed {
+            return;
+        }
+        for (_, line) in self.lines.iter_mut() {
+            line.empty_at = None;
+        }
+        match trouble {
+            Some(words) => self.enter_degraded(Reason::ListenerLost, words),
+            None => {
+                if let Some(episode) = &mut self.trouble.episode {
+                    episode.clean = 0;
+                }
+                self.arm_degraded_poll();
+            }
+        }
+        self.dispatch();
+    }
+
+    /// Starts degraded polling; if it is under way, its end moves away.
+    pub(super) fn enter_degraded(&mut self, reason: Reason, words: String) {
+        if !self.mode.uses_hints() {
+            return;
+        }
+        if let Some(episode) = &mut self.trouble.episode {
+            episode.clean = 0;
+            episode.renewed = self.now;
+        } else {
+            self.actions.push(Action::Degraded { reason: words.clone() });
+            let (since, renewed) = (self.now, self.now);
+            self.trouble.episode = Some(Episode { reason, words, since, renewed, clean: 0 });
+        }
+        self.arm_degraded_poll();
+    }
+
+    /// Sets the next poll; with nobody waiting, the time to see whether it may end.
+    pub(super) fn arm_degraded_poll(&mut self) {
+        let Some(episode) = &self.trouble.episode else { return };
+        if self.waiting > 0 {
+            let at = self.now + self.config.degraded_poll_interval;
+            self.timers.set_min(Key::DegradedPoll, at);
+        } else if self.trouble.link == Link::Up && self.trouble.failures == 0 {
+            let end = episode.renewed + self.config.aggressive_poll_duration;
+            self.timers.set(Key::DegradedPoll, end.max(self.now + Duration::from_millis(1)));
+        }
+    }
+
+    /// Claims for everybody who waits, in as few calls as they fit in.
+    pub(super) fn degraded_poll_came(&mut self) {
+        self.leave_degraded_if_clean(self.waiting == 0);
+        let Some(episode) = &self.trouble.episode else { return };
+        let reason = match &self.trouble.link {
+            Link::Up if self.trouble.failures > 0 => Reason::ClaimError,
+            Link::Up => episode.reason,
+            _ => Reason::ListenerLost,
+        };
+        let now = self.now;
+        let due = self.lines.iter_mut().filter(|(_, l)| !l.idle.is_empty() && l.retry_at <= now);
+        let due: Vec<_> = due.map(|(id, _)| id).collect();
+        for line in due {
+            self.mark_dirty(line, Some(reason));
+        }
+        self.arm_degraded_poll();
+    }
+
+    pub(super) fn claim_succeeded(&mut self, found: bool) {
+        self.trouble.failures = 0;
+        self.trouble.hold = self.now;
+        let Some(episode) = &mut self.trouble.episode else { return };
+        episode.clean = if found { 0 } else { episode.clean.saturating_add(1) };
+        self.leave_degraded_if_clean(false);
+        self.arm_degraded_poll();
+    }
+
+    /// The first failure may be one line's own; from the second in a row on everybody waits.
+    pub(super) fn claim_troubled(&mut self, words: String) {
+        self.trouble.failures = self.trouble.failures.saturating_add(1);
+        if self.trouble.failures > 1 {
+            self.trouble.hold = self.now + self.config.backoff(self.trouble.failures);
+        }
+        self.enter_degraded(Reason::ClaimError, words);
+    }
+
+    /// Ends degraded polling if it has lasted long enough, hints arrive, and claims are clean;
+    /// `nobody_waits` stands for clean claims, because none are made.
+    fn leave_degraded_if_clean(&mut self, nobody_waits: bool) {
+        let Some(episode) = &self.trouble.episode else { return };
+        let after = self.now.saturating_sub(episode.since);
+        let lasted = self.now.saturating_sub(episode.renewed);
+        let long_enough = lasted >= self.config.aggressive_poll_duration;
+        let clean = nobody_waits || episode.clean >= self.config.aggressive_exit_threshold;
+        let healthy = self.trouble.link == Link::Up && self.trouble.failures == 0;
+        if clean && healthy && long_enough {
+            self.trouble.episode = None;
+            self.timers.clear(Key::DegradedPoll);
+            self.actions.push(Action::Recovered { after });
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What is known of each line, and which lines a hint concerns.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use crate::face::Face;
+
+use super::{CallId, IntentionId, LineId, Moment};
+
+/// What is known of one line.
+pub(super) struct Line<F: Face> {
+    pub(super) key: F::Line,
+    /// Parked waiters that nobody claims for at the moment, in order of arrival.
+    pub(super) idle: BTreeSet<IntentionId>,
+    /// Those of them that do not wait.
+    pub(super) nows: BTreeSet<IntentionId>,
+    /// Waiters with a place of their own in the queue of claims.
+    pub(super) queued: usize,
+    /// Waiters in claims under way.
+    pub(super) busy: usize,
+    /// Claims under way, and the first hint that each of them will answer.
+    pub(super) calls: Vec<(CallId, Option<Moment>)>,
+    /// Grows with everything that may have made work available.
+    pub(super) generation: u64,
+    /// Grows whenever a claim starts or ends.
+    pub(super) activity: u64,
+    /// Start of the last claim or sweep that found nothing, if nothing has come since.
+    pub(super) empty_at: Option<Moment>,
+    /// The first hint that no claim has taken up yet.
+    pub(super) hinted: Option<Moment>,
+    /// Whether a hint has gone unanswered for so long that everybody was woken.
+    pub(super) overdue: bool,
+    /// Whether all its parked waiters are to be claimed for together.
+    pub(super) dirty: bool,
+    /// Its place in the queue of claims: urgent or not.
+    pub(super) place: Option<bool>,
+    /// A wake that found every waiter busy: the first that comes back empty claims again.
+    pub(super) owed: bool,
+    /// Failed claims in a row, and when polling tries again.
+    pub(super) failures: u32,
+    pub(super) retry_at: Moment,
+    /// Why its last claim failed, if it did.
+    pub(super) error: Option<F::Error>,
+    /// Most lines in a claim with it: halved by failures, so that one line whose claims always
+    /// fail ends up alone and does not take its neighbours along.
+    pub(super) lines_per_call_max: usize,
+    /// Empty claims in a row whose next-due time was nearly now.
+    pub(super) vain: u32,
+    /// Time between two claims of a waiter in Poll mode.
+    pub(super) pace: Option<Duration>,
+    /// Generation and activity when the sweep under way began.
+    pub(super) sweeping: Option<(u64, u64)>,
+}
+
+impl<F: Face> Line<F> {
+    fn new(key: F::Line) -> Self {
+        Self {
+            key,
+            idle: BTreeSet::new(),
+            nows: BTreeSet::new(),
+            queued: 0,
+            busy: 0,
+            calls: Vec::new(),
+            generation: 0,
+            activity: 0,
+            empty_at: None,
+            hinted: None,
+            overdue: false,
+            dirty: false,
+            place: None,
+            owed: false,
+            failures: 0,
+            retry_at: Moment::ZERO,
+            error: None,
+            lines_per_call_max: usize::MAX,
+            vain: 0,
+            pace: None,
+            sweeping: None,
+        }
+    }
+
+    pub(super) fn waiters(&self) -> usize {
+        self.idle.len() + self.queued + self.busy
+    }
+
+    /// The oldest hint without an answer.
+    pub(super) fn unanswered(&self) -> Option<Moment> {
+        self.calls.iter().filter_map(|(_, hinted)| *hinted).chain(self.hinted).min()
+    }
+}
+
+/// All lines that have waiters, or had some not long ago.
+pub(super) struct Lines<F: Face> {
+    all: BTreeMap<LineId, Line<F>>,
+    by_key: HashMap<F::Line, LineId>,
+    by_topic: HashMap<F::Topic, BTreeSet<LineId>>,
+    /// Lines without waiters, by when the last one left.
+    resting: BTreeSet<(Moment, LineId)>,
+    resting_since: HashMap<LineId, Moment>,
+    remember_for: Duration,
+    resting_max: usize,
+    ids: u64,
+}
+
+impl<F: Face> Lines<F> {
+    pub(super) fn new(remember_for: Duration, resting_max: usize) -> Self {
+        Self {
+            all: BTreeMap::new(),
+            by_key: HashMap::new(),
+            by_topic: HashMap::new(),
+            resting: BTreeSet::new(),
+            resting_since: HashMap::new(),
+            remember_for,
+            resting_max,
+            ids: 0,
+        }
+    }
+
+    /// The line of that key, for a waiter that is about to join it.
+    pub(super) fn enter(&mut self, key: F::Line) -> LineId {
+        if let Some(id) = self.by_key.get(&key).copied() {
+            if let Some(since) = self.resting_since.remove(&id) {
+                self.resting.remove(&(since, id));
+            }
+            return id;
+        }
+        self.ids += 1;
+        let id = LineId(self.ids);
+        self.by_key.insert(key.clone(), id);
+        self.by_topic.entry(F::topic(&key)).or_default().insert(id);
+        self.all.insert(id, Line::new(key));
+        id
+    }
+
+    /// Notes that the line has no waiters any more.
+    pub(super) fn rest(&mut self, id: LineId, now: Moment) {
+        if self.all.contains_key(&id) && self.resting_since.insert(id, now).is_none() {
+            self.resting.insert((now, id));
+        }
+    }
+
+    /// Forgets lines that have rested for long, and the longest resting if there are too many.
+    pub(super) fn forget(&mut self, now: Moment) -> Vec<LineId> {
+        let mut forgotten = Vec::new();
+        while let Some((since, id)) = self.resting.first().copied() {
+            if since + self.remember_for > now && self.resting.len() <= self.resting_max {
+                break;
+            }
+            self.resting.pop_first();
+            self.resting_since.remove(&id);
+            self.remove(id);
+            forgotten.push(id);
+        }
+        forgotten
+    }
+
+    fn remove(&mut self, id: LineId) {
+        let Some(line) = self.all.remove(&id) else { return };
+        self.by_key.remove(&line.key);
+        let topic = F::topic(&line.key);
+        if let Some(lines) = self.by_topic.get_mut(&topic) {
+            lines.remove(&id);
+            if lines.is_empty() {
+                self.by_topic.remove(&topic);
+            }
+        }
+    }
+
+    pub(super) fn next_forgetting(&self) -> Option<Moment> {
+        self.resting.first().map(|(since, _)| *since + self.remember_for)
+    }
+
+    pub(super) fn get(&self, id: LineId) -> Option<&Line<F>> {
+        self.all.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: LineId) -> Option<&mut Line<F>> {
+        self.all.get_mut(&id)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (LineId, &mut Line<F>)> {
+        self.all.iter_mut().map(|(id, line)| (*id, line))
+    }
+
+    pub(super) fn ids(&self) -> Vec<LineId> {
+        self.all.keys().copied().collect()
+    }
+
+    /// The lines whose waiters may be able to take what the hint speaks of.
+    pub(super) fn concerned(&self, hint: &F::Hint) -> BTreeSet<LineId> {
+        if F::spans_topics(hint) {
+            let all = self.all.iter();
+            return all.filter(|(_, l)| F::concerns(hint, &l.key)).map(|(id, _)| *id).collect();
+        }
+        let topics = F::topics(hint);
+        let lines = topics.iter().filter_map(|topic| self.by_topic.get(topic)).flatten().copied();
+        lines.filter(|id| F::concerns(hint, &self.all[id].key)).collect()
+    }
+
+    /// Lines with waiters, and those whose last waiter left after `since`.
+    pub(super) fn in_use(&self, since: Moment) -> Vec<LineId> {
+        let ids = self.all.keys().copied();
+        ids.filter(|id| self.resting_since.get(id).is_none_or(|at| *at > since)).collect()
+    }
+
+    pub(super) fn occupied(&self) -> usize {
+        self.all.len() - self.resting.len()
+    }
+
+    pub(super) fn at_rest(&self) -> usize {
+        self.resting.len()
+    }
+}

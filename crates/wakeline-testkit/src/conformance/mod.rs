@@ -10,7 +10,24 @@
 
 mod ask;
 mod bench;
+pub mod claim;
+pub mod concurrent;
+pub mod configure;
+pub mod dead;
+pub mod dedup;
+pub mod due;
+pub mod expiry;
+pub mod hints;
+pub mod inspect;
+pub mod lease;
+pub mod order;
+pub mod payload;
+pub mod pop;
 pub mod push;
+pub mod retry;
+pub mod settle;
+pub mod subscribe;
+pub mod transact;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
@@ -41,6 +58,192 @@ macro_rules! conformance_suite {
             an_empty_push_is_answered_with_nothing,
             created_at_never_runs_backwards_within_a_partition,
             a_message_keeps_trace_producer_and_payload,
+        );
+        $crate::conformance_module!($fixture; dedup;
+            a_repeated_push_stores_nothing_and_answers_the_first_id,
+            a_repetition_within_one_call_stores_one_message,
+            a_call_that_repeats_some_stores_the_others,
+            transaction_ids_count_per_partition,
+            an_id_is_free_again_once_its_window_has_passed,
+            repeating_does_not_prolong_the_window,
+            a_consumed_message_is_still_recognised,
+            repetitions_are_found_behind_many_messages,
+            a_transaction_recognises_repetitions,
+        );
+        $crate::conformance_module!($fixture; pop;
+            a_queue_is_read_with_all_its_partitions_and_no_other,
+            a_partition_is_read_alone,
+            namespace_and_task_select_queues,
+            without_namespace_and_task_all_queues_are_read,
+            an_unknown_queue_gives_nothing,
+            a_batch_is_as_large_as_asked_for_and_available,
+            a_batch_spans_pushes,
+            a_batch_is_of_one_partition_by_default,
+            several_partitions_come_under_one_lease,
+            the_batch_caps_all_partitions_together,
+            auto_ack_moves_on_without_a_lease,
+            a_lease_lasts_as_long_as_its_queue_says,
+        );
+        $crate::conformance_module!($fixture; claim;
+            requests_of_one_claim_get_different_partitions,
+            requests_are_served_in_order_of_arrival,
+            a_partition_is_never_split_over_two_requests,
+            auto_ack_does_not_split_a_partition_either,
+            several_lines_are_served_by_one_claim,
+            overlapping_lines_share_without_doubling,
+            a_leased_partition_gives_nothing_to_others,
+            a_claim_repeated_with_its_token_takes_nothing_new,
+        );
+        $crate::conformance_module!($fixture; order;
+            queues_of_higher_priority_go_first,
+            the_oldest_due_partition_goes_first,
+            a_busy_partition_does_not_starve_the_others,
+            auto_ack_does_not_starve_the_others,
+            first_deliveries_are_in_order,
+        );
+        $crate::conformance_module!($fixture; subscribe;
+            two_groups_each_see_a_message_once,
+            groups_do_not_disturb_each_other,
+            all_begins_at_the_oldest_message,
+            new_begins_after_the_first_poll,
+            new_counts_from_a_poll_before_the_queue_exists,
+            new_counts_from_a_poll_before_the_partition_exists,
+            a_filter_subscribes_to_queues_that_come_later,
+            from_begins_at_its_moment_inclusively,
+            from_counts_from_a_poll_before_the_queue_exists,
+            from_a_future_moment_is_refused,
+            later_subscriptions_change_nothing,
+            queue_mode_is_always_all,
+            a_partition_that_comes_later_is_read_from_its_beginning,
+        );
+        $crate::conformance_module!($fixture; settle;
+            messages_are_settled_in_any_order,
+            the_rest_stays_under_the_lease,
+            settling_twice_is_refused,
+            settling_twice_in_one_call_counts_once,
+            settling_an_unknown_id_is_not_found,
+            every_settlement_has_its_own_outcome,
+            each_partition_of_a_lease_ends_by_itself,
+            recurring_ids_settle_the_lowest_offset_first,
+            a_settlement_is_for_its_group_only,
+            an_empty_settlement_is_answered_with_nothing,
+        );
+        $crate::conformance_module!($fixture; retry;
+            a_failed_message_comes_again,
+            attempts_are_counted_per_message,
+            a_retried_message_is_not_counted,
+            a_message_may_be_given_up_at_once,
+            the_limit_is_exact,
+            exponential_backoff_doubles_up_to_its_cap,
+            fixed_backoff_stays_the_same,
+            strict_order_holds_the_partition,
+            relaxed_order_lets_later_messages_pass,
+            relaxed_retries_come_as_they_are_due,
+            strict_retries_come_in_order_of_offset,
+            without_dead_letters_the_hopeless_are_dropped,
+        );
+        $crate::conformance_module!($fixture; dead;
+            a_dead_letter_tells_everything,
+            a_dead_letter_keeps_the_last_error,
+            dead_letters_are_listed_newest_first,
+            dead_letters_outlive_their_group_but_not_their_queue,
+        );
+        $crate::conformance_module!($fixture; expiry;
+            a_lease_ends_at_its_end,
+            expiry_counts_what_was_not_settled,
+            an_expired_batch_goes_one_by_one,
+            going_alone_is_per_partition,
+            a_message_that_goes_alone_stays_alone,
+            an_expired_batch_makes_no_dead_letter,
+            a_single_message_that_expires_beyond_the_limit_is_given_up,
+            the_last_unsettled_message_of_a_batch_counts_as_single,
+            without_dead_letters_an_expired_message_is_dropped,
+            a_poison_message_takes_only_itself,
+            an_expired_message_is_available_at_once,
+        );
+        $crate::conformance_module!($fixture; lease;
+            an_extension_moves_the_end,
+            an_extension_never_shortens,
+            an_extension_names_what_was_lost,
+            an_expired_lease_can_do_nothing,
+            a_stale_token_can_not_touch_what_another_holds,
+            settling_without_a_lease_is_refused,
+            lenient_fencing_settles_under_the_live_lease,
+            a_release_is_not_counted_and_keeps_the_order,
+            a_release_gives_back_only_what_is_unsettled,
+            a_release_keeps_earlier_failures,
+            several_leases_are_released_at_once,
+        );
+        $crate::conformance_module!($fixture; transact;
+            a_transaction_pushes_and_settles,
+            a_refused_settlement_undoes_everything,
+            a_transaction_can_not_settle_a_message_twice,
+            a_duplicate_push_does_not_refuse_a_transaction,
+            a_transaction_spans_leases_and_groups,
+            an_empty_transaction_commits,
+        );
+        $crate::conformance_module!($fixture; configure;
+            a_queue_is_made_by_configuring_it,
+            a_queue_is_made_by_pushing_to_it,
+            configuring_replaces_all_options,
+            namespace_and_task_stay_if_omitted,
+            a_shortened_delay_takes_effect_at_once,
+            a_lengthened_delay_takes_effect_at_once,
+            a_removed_window_takes_effect_at_once,
+            a_relaxed_order_takes_effect_at_once,
+            a_changed_limit_takes_effect_at_once,
+            leases_that_are_out_keep_their_end,
+            a_deleted_queue_is_forgotten,
+            deleting_an_unknown_queue_says_so,
+        );
+        $crate::conformance_module!($fixture; due;
+            a_delayed_message_comes_when_it_is_due,
+            a_retry_is_not_delayed_again,
+            a_window_waits_for_quiet,
+            a_steady_producer_is_held_back_ten_windows_at_most,
+            the_end_of_ten_windows_is_in_sight,
+            a_window_does_not_hold_back_retries,
+            the_next_due_time_is_exact_for_each_source,
+            the_next_due_time_is_the_earliest_of_the_line,
+            the_next_due_time_follows_the_order,
+            a_sweep_agrees_with_claims,
+            a_sweep_changes_nothing,
+            a_sweep_finds_work_for_a_group_that_has_not_begun,
+        );
+        $crate::conformance_module!($fixture; hints;
+            a_push_tells_every_view_of_its_message,
+            a_push_tells_of_all_it_touched,
+            a_push_tells_when_its_message_is_due,
+            the_end_of_a_lease_tells_what_is_behind_it,
+            the_end_of_a_lease_tells_what_was_pushed_meanwhile,
+            a_failure_tells_when_its_retry_is_due,
+            a_release_tells_at_once,
+            a_transaction_tells_of_both_sides,
+            a_resubscription_tells_its_group,
+        );
+        $crate::conformance_module!($fixture; inspect;
+            a_message_tells_where_it_stands,
+            a_message_is_found_by_partition_and_id,
+            a_group_tells_its_lag,
+            an_expired_lease_is_not_counted,
+            groups_are_listed_by_name_and_queue,
+            a_deleted_group_begins_anew,
+            a_deleted_group_forgets_its_subscription,
+            a_group_is_moved_to_a_moment,
+        );
+        $crate::conformance_module!($fixture; concurrent;
+            racing_claims_share_what_is_there,
+            a_partition_has_one_holder_in_a_race,
+            racing_pushes_leave_no_gap,
+            racing_repetitions_store_one_message,
+            racing_settlements_count_once,
+            a_group_that_begins_during_pushes_misses_no_partition,
+        );
+        $crate::conformance_module!($fixture; payload;
+            payloads_come_back_identical,
+            large_payloads_come_back_identical,
+            odd_names_are_kept_apart,
+            odd_queue_names_are_kept_apart,
         );
     };
 }

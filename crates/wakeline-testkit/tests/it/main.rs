@@ -1,3 +1,4 @@
 //! The oracle is held to the rules that it is the measure of, which checks the suite too.
 
 mod conformance;
+mod suite;

@@ -1,0 +1,153 @@
+//! Calls at the same time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use wakeline_core::Verdict;
+use wakeline_store::{Grant, PushOutcome, SettleOutcome, Store};
+
+use super::{Ask, Bench, is_settled, item};
+
+/// Claims until it has something. A claim that lost a race says so by a short wait.
+async fn claim_in_a_race(store: Arc<dyn Store>, ask: Ask) -> Grant {
+    for _ in 0..1_000 {
+        let outcome = store.claim(vec![ask.line_claim(1)]).await.expect("it is answered").remove(0);
+        if let Some(grant) = &outcome.grants[0] {
+            return grant.clone();
+        }
+        let wait = outcome.next_due;
+        assert!(wait.is_some_and(|wait| wait < Duration::from_secs(60)), "none left: {wait:?}");
+        tokio::task::yield_now().await;
+    }
+    panic!("a thousand claims lost every race");
+}
+
+/// Ten messages in ten partitions, ten claims: each gets one, round after round.
+pub async fn racing_claims_share_what_is_there(bench: &Bench) {
+    let queue = bench.queue("q");
+    for round in 0..20 {
+        let partitions: Vec<_> = (0..10).map(|n| format!("p{n}")).collect();
+        let id = round.to_string();
+        let items = partitions.iter().map(|name| item(&queue, name, &id)).collect();
+        bench.push_items(items).await;
+        let claims = (0..10).map(|_| {
+            tokio::spawn(claim_in_a_race(bench.store.clone(), Ask::queue(&queue).auto_ack()))
+        });
+        let mut got = BTreeSet::new();
+        for grant in join_all(claims).await {
+            let grant = grant.expect("no claim panics");
+            assert_eq!(grant.partitions[0].messages.len(), 1);
+            assert!(got.insert(grant.partitions[0].partition.to_string()), "round {round}");
+        }
+        assert_eq!(got, partitions.into_iter().collect());
+    }
+}
+
+/// One partition, many claims: one holder.
+pub async fn a_partition_has_one_holder_in_a_race(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
+    let claims = (0..8).map(|_| {
+        let (store, ask) = (bench.store.clone(), Ask::queue(&queue).batch(2));
+        tokio::spawn(async move { store.claim(vec![ask.line_claim(1)]).await })
+    });
+    let mut holders = 0;
+    for outcome in join_all(claims).await {
+        let outcome = outcome.expect("no claim panics").expect("it is answered");
+        holders += outcome[0].grants.iter().flatten().count();
+    }
+    assert_eq!(holders, 1);
+}
+
+/// Pushes at the same time: no gap, no message twice, each call in its own order.
+pub async fn racing_pushes_leave_no_gap(bench: &Bench) {
+    let queue = bench.queue("q");
+    let pushes = (0..20).map(|call| {
+        let (store, queue) = (bench.store.clone(), queue.clone());
+        let items = (0..5).map(|n| item(&queue, "p", &format!("{call:02}-{n}"))).collect();
+        tokio::spawn(async move { store.push(items).await })
+    });
+    for reply in join_all(pushes).await {
+        let reply = reply.expect("no push panics").expect("it is answered");
+        let queued = |outcome: &PushOutcome| matches!(outcome, PushOutcome::Queued { .. });
+        assert!(reply.outcomes.iter().all(queued), "{reply:?}");
+    }
+    let taken = bench.take(&Ask::queue(&queue).batch(1000)).await;
+    assert_eq!(taken.offsets(), (0..100).collect::<Vec<_>>());
+    let mut ids = taken.ids();
+    for call in 0..20 {
+        let prefix = format!("{call:02}-");
+        let own: Vec<_> = ids.iter().filter(|id| id.starts_with(&prefix)).cloned().collect();
+        let expected: Vec<_> = (0..5).map(|n| format!("{prefix}{n}")).collect();
+        assert_eq!(own, expected);
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 100);
+}
+
+/// The same transaction id pushed at the same time is one message with one id.
+pub async fn racing_repetitions_store_one_message(bench: &Bench) {
+    let queue = bench.queue("q");
+    let pushes = (0..10).map(|_| {
+        let (store, items) = (bench.store.clone(), vec![item(&queue, "p", "same")]);
+        tokio::spawn(async move { store.push(items).await })
+    });
+    let (mut queued, mut ids) = (0, BTreeSet::new());
+    for reply in join_all(pushes).await {
+        match reply.expect("no push panics").expect("it is answered").outcomes[0] {
+            PushOutcome::Queued { id, .. } => {
+                queued += 1;
+                ids.insert(id);
+            }
+            PushOutcome::Duplicate { id, .. } => drop(ids.insert(id)),
+        }
+    }
+    assert_eq!((queued, ids.len()), (1, 1));
+    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["same"]);
+}
+
+/// The same message settled at the same time is settled once.
+pub async fn racing_settlements_count_once(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a", "b"]).await;
+    let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
+    let settles = (0..8).map(|_| {
+        let (store, item) = (bench.store.clone(), taken.item("a", Verdict::Completed));
+        tokio::spawn(async move { store.settle(vec![item]).await })
+    });
+    let mut counted = 0;
+    for reply in join_all(settles).await {
+        let outcome = reply.expect("no settlement panics").expect("it is answered").outcomes;
+        counted += usize::from(is_settled(&outcome[0]));
+        assert!(is_settled(&outcome[0]) || outcome[0] == SettleOutcome::NotFound, "{outcome:?}");
+    }
+    assert_eq!(counted, 1);
+    bench.settled(&taken, "b", Verdict::Completed).await;
+}
+
+/// A new group and new partitions at the same time: the group misses none.
+pub async fn a_group_that_begins_during_pushes_misses_no_partition(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "first", &["a"]).await;
+    for round in 0..10 {
+        let group = bench.group(&round.to_string());
+        let pushes = (0..4).map(|n| {
+            let items = vec![item(&queue, &format!("{round}-{n}"), "a")];
+            let store = bench.store.clone();
+            tokio::spawn(async move { drop(store.push(items).await.expect("it is answered")) })
+        });
+        let ask = Ask::queue(&queue).group(&group);
+        let (store, line) = (bench.store.clone(), ask.line_claim(1));
+        let claim = tokio::spawn(async move {
+            drop(store.claim(vec![line]).await.expect("it is answered"));
+        });
+        for done in join_all(pushes.chain([claim])).await {
+            done.expect("no call panics");
+        }
+        let detail = bench.store.groups(Some(&group)).await.expect("groups are listed").remove(0);
+        assert_eq!(detail.lag, 1 + 4 * (round + 1));
+    }
+}

@@ -1,0 +1,205 @@
+//! Configuring and deleting queues.
+
+use wakeline_core::{
+    Backoff, Fencing, MessageOrder, Namespace, PartitionName, QueueOptions, TaskName, Verdict,
+};
+use wakeline_store::{ConfigureQueue, PushOutcome, SettleOutcome};
+
+use super::{Ask, Bench, secs, told};
+
+fn unusual() -> QueueOptions {
+    QueueOptions {
+        lease_secs: 17,
+        retry_limit: 9,
+        retry_delay_ms: 1_234,
+        retry_delay_ms_max: 99_999,
+        retry_backoff: Backoff::Fixed,
+        dead_letters: false,
+        priority: -3,
+        delay_secs: 21,
+        window_secs: 2,
+        ordering: MessageOrder::Relaxed,
+        fencing: Fencing::Lenient,
+        dedup_window_secs: 77,
+    }
+}
+
+/// A configured queue is there, with its partition `Default`.
+pub async fn a_queue_is_made_by_configuring_it(bench: &Bench) {
+    let queue = bench.queue("n.t");
+    assert_eq!(bench.store.queue(&queue).await.expect("a queue is looked up"), None);
+    bench.configure(&queue, unusual()).await;
+    let detail = bench.store.queue(&queue).await.expect("a queue is looked up").expect("it is");
+    assert_eq!((&detail.queue, &detail.options), (&queue, &unusual()));
+    assert_eq!(detail.namespace, Some(bench.namespace("n")));
+    assert_eq!(detail.task, TaskName::new("t").ok());
+    let default = PartitionName::default_partition();
+    let reply = bench.push(&queue, default.as_str(), &["a"]).await;
+    assert!(
+        matches!(reply.outcomes[0], PushOutcome::Queued { partition, .. }
+            if partition == detail.default_partition),
+        "{detail:?} {reply:?}"
+    );
+}
+
+/// A pushed queue has the default options, and its partition `Default` too.
+pub async fn a_queue_is_made_by_pushing_to_it(bench: &Bench) {
+    let queue = bench.queue("plain");
+    bench.push(&queue, "p", &["a"]).await;
+    let detail = bench.store.queue(&queue).await.expect("a queue is looked up").expect("it is");
+    assert_eq!(detail.options, QueueOptions::default());
+    assert_eq!((detail.namespace, detail.task), (None, None));
+    let reply = bench.push(&queue, "Default", &["a"]).await;
+    assert!(
+        matches!(reply.outcomes[0], PushOutcome::Queued { partition, .. }
+            if partition == detail.default_partition),
+        "{reply:?}"
+    );
+}
+
+/// All options are replaced, the omitted ones by their defaults; the queue stays the same one.
+pub async fn configuring_replaces_all_options(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a"]).await;
+    let before = bench.store.queue(&queue).await.expect("a queue is looked up").expect("it is");
+    bench.configure(&queue, unusual()).await;
+    bench.configure(&queue, QueueOptions { priority: 4, ..Default::default() }).await;
+    let after = bench.store.queue(&queue).await.expect("a queue is looked up").expect("it is");
+    assert_eq!(after.options, QueueOptions { priority: 4, ..Default::default() });
+    assert_eq!((after.id, after.default_partition), (before.id, before.default_partition));
+    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+}
+
+/// Namespace and task stay if omitted, and move the queue if given.
+pub async fn namespace_and_task_stay_if_omitted(bench: &Bench) {
+    let queue = bench.queue("old.task");
+    let command = |namespace: Option<Namespace>, task| ConfigureQueue {
+        queue: queue.clone(),
+        namespace,
+        task,
+        options: QueueOptions::default(),
+    };
+    let (there, task) = (bench.namespace("there"), bench.task("special"));
+    let scope = |command| async {
+        let detail = bench.store.configure(command).await.expect("a queue is configured").0;
+        (detail.namespace, detail.task)
+    };
+    let moved = (Some(there.clone()), TaskName::new("task").ok());
+    assert_eq!(scope(command(Some(there.clone()), None)).await, moved);
+    assert_eq!(scope(command(None, None)).await, moved);
+    let both = (Some(there.clone()), Some(task.clone()));
+    assert_eq!(scope(command(None, Some(task.clone()))).await, both);
+    assert_eq!(scope(command(None, None)).await, both);
+    bench.push(&queue, "p", &["a"]).await;
+    bench.nothing(&Ask::filter(Some(bench.namespace("old")), None)).await;
+    assert_eq!(bench.drain(&Ask::filter(Some(there), Some(task))).await, ["a"]);
+}
+
+/// A shorter delay makes due what is already there, and says so.
+pub async fn a_shortened_delay_takes_effect_at_once(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.configure(&queue, QueueOptions { delay_secs: 100, ..Default::default() }).await;
+    bench.push(&queue, "p", &["a"]).await;
+    bench.advance(10).await;
+    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(90));
+    let options = QueueOptions { delay_secs: 10, ..Default::default() };
+    let changes = bench.configure(&queue, options).await;
+    assert_eq!(told(&changes, &Ask::queue(&queue)), secs(0));
+    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+}
+
+/// A longer one holds back what is already there.
+pub async fn a_lengthened_delay_takes_effect_at_once(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a"]).await;
+    bench.configure(&queue, QueueOptions { delay_secs: 10, ..Default::default() }).await;
+    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(10));
+}
+
+/// A window that is taken away lets go, and says so.
+pub async fn a_removed_window_takes_effect_at_once(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.configure(&queue, QueueOptions { window_secs: 50, ..Default::default() }).await;
+    bench.push(&queue, "p", &["a"]).await;
+    bench.nothing(&Ask::queue(&queue)).await;
+    let changes = bench.configure(&queue, QueueOptions::default()).await;
+    assert_eq!(told(&changes, &Ask::queue(&queue)), secs(0));
+    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["a"]);
+}
+
+/// Relaxing the order lets pass what a failed message held back, and says so.
+pub async fn a_relaxed_order_takes_effect_at_once(bench: &Bench) {
+    let queue = bench.queue("q");
+    let strict = QueueOptions { retry_delay_ms: 60_000, ..Default::default() };
+    bench.configure(&queue, strict.clone()).await;
+    bench.push(&queue, "p", &["a", "b"]).await;
+    let taken = bench.take(&Ask::queue(&queue)).await;
+    bench.settled(&taken, "a", Verdict::Failed).await;
+    bench.nothing(&Ask::queue(&queue)).await;
+    let relaxed = QueueOptions { ordering: MessageOrder::Relaxed, ..strict };
+    let changes = bench.configure(&queue, relaxed).await;
+    assert_eq!(told(&changes, &Ask::queue(&queue)), secs(0));
+    assert_eq!(bench.take(&Ask::queue(&queue)).await.ids(), ["b"]);
+}
+
+/// A changed limit counts for what has failed already.
+pub async fn a_changed_limit_takes_effect_at_once(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a"]).await;
+    let taken = bench.take(&Ask::queue(&queue)).await;
+    bench.settled(&taken, "a", Verdict::Failed).await;
+    bench.configure(&queue, QueueOptions { retry_limit: 1, ..Default::default() }).await;
+    let taken = bench.take(&Ask::queue(&queue)).await;
+    bench.settled(&taken, "a", Verdict::Failed).await;
+    assert_eq!(bench.dead_ids(&queue).await, ["a"]);
+}
+
+/// Leases that are out keep their end; later ones are as configured.
+pub async fn leases_that_are_out_keep_their_end(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a", "b"]).await;
+    bench.take(&Ask::queue(&queue)).await;
+    bench.configure(&queue, QueueOptions { lease_secs: 5, ..Default::default() }).await;
+    bench.advance(299).await;
+    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(1));
+    bench.advance(1).await;
+    bench.take(&Ask::queue(&queue)).await;
+    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(5));
+}
+
+/// Deleting forgets everything: what is made again begins at offset 0 and knows no old lease.
+pub async fn a_deleted_queue_is_forgotten(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.configure(&queue, unusual()).await;
+    bench.configure(&queue, QueueOptions { priority: 1, ..Default::default() }).await;
+    bench.push(&queue, "p", &["a", "b"]).await;
+    let group = bench.group("g");
+    let ask = Ask::queue(&queue).group(&group);
+    let old = bench.take(&ask).await;
+    assert!(bench.store.delete_queue(&queue).await.expect("a queue is deleted"));
+    assert_eq!(bench.store.queue(&queue).await.expect("a queue is looked up"), None);
+    assert_eq!(bench.nothing(&ask).await, None);
+    assert_eq!(bench.store.groups(Some(&group)).await.expect("groups are listed"), []);
+    assert_eq!(bench.settle(&old, "a", Verdict::Completed).await, SettleOutcome::StaleLease);
+
+    let reply = bench.push(&queue, "p", &["a"]).await;
+    assert!(matches!(reply.outcomes[0], PushOutcome::Queued { .. }), "{reply:?}");
+    let detail = bench.store.queue(&queue).await.expect("a queue is looked up").expect("it is");
+    assert_eq!(detail.options, QueueOptions::default());
+    let new = bench.take(&ask).await;
+    assert_eq!((new.offsets(), new.attempts()), (vec![0], vec![1]));
+    assert_eq!(bench.settle(&old, "a", Verdict::Completed).await, SettleOutcome::StaleLease);
+    let span = std::time::Duration::from_secs(60);
+    let extension = bench.store.extend(old.lease(), span).await.expect("it is answered");
+    assert_eq!(extension.held, []);
+    bench.store.release(vec![old.lease()]).await.expect("a release is answered");
+    bench.complete(&new).await;
+}
+
+/// Deleting what is not there says so; others stay.
+pub async fn deleting_an_unknown_queue_says_so(bench: &Bench) {
+    let (queue, other) = (bench.queue("q"), bench.queue("other"));
+    bench.push(&other, "p", &["a"]).await;
+    assert!(!bench.store.delete_queue(&queue).await.expect("it is answered"));
+    assert_eq!(bench.drain(&Ask::queue(&other)).await, ["a"]);
+}

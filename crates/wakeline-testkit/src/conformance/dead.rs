@@ -1,0 +1,101 @@
+//! Dead letters: they own their data.
+
+use bytes::Bytes;
+use uuid::Uuid;
+use wakeline_core::{QueueOptions, Verdict};
+use wakeline_store::{DeadLetterFilter, PushItem};
+
+use super::{Ask, Bench, Taken, item, partition_name};
+
+/// All that was known of the message, and why and when it was given up.
+pub async fn a_dead_letter_tells_everything(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.configure(&queue, QueueOptions { retry_limit: 1, ..Default::default() }).await;
+    let pushed = PushItem {
+        payload: Bytes::from_static(b"{ \"spaces\":  true }"),
+        producer: Some("me".to_owned()),
+        trace_id: Some(Uuid::new_v4()),
+        ..item(&queue, "p", "a")
+    };
+    let id = pushed.id;
+    bench.push_items(vec![pushed]).await;
+    let pushed_at = bench.now().await;
+    let group = bench.group("g");
+    for error in ["first", "second"] {
+        bench.advance(7).await;
+        let taken = bench.take(&Ask::queue(&queue).group(&group)).await;
+        let mut failed = taken.item("a", Verdict::Failed);
+        failed.error = Some(error.to_owned());
+        bench.settle_items(vec![failed]).await;
+    }
+    let letters = bench.dead_letters(&queue).await;
+    let letter = &letters[0];
+    assert_eq!((letters.len(), letter.id, letter.transaction_id.as_str()), (1, id, "a"));
+    assert_eq!((&letter.queue, &letter.partition), (&queue, &partition_name("p")));
+    assert_eq!((&letter.group, letter.failures), (&group, 2));
+    assert_eq!(letter.error.as_deref(), Some("second"));
+    assert_eq!(
+        (&letter.payload[..], letter.producer.as_deref()),
+        (&b"{ \"spaces\":  true }"[..], Some("me"))
+    );
+    assert_eq!(letter.created_at, pushed_at);
+    assert_eq!(letter.failed_at.0 - pushed_at.0, 14_000_000);
+}
+
+/// An error that is not given leaves the last one.
+pub async fn a_dead_letter_keeps_the_last_error(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a"]).await;
+    let taken = bench.take(&Ask::queue(&queue)).await;
+    let mut failed = taken.item("a", Verdict::Failed);
+    failed.error = Some("the reason".to_owned());
+    bench.settle_items(vec![failed]).await;
+    let taken = bench.take(&Ask::queue(&queue)).await;
+    bench.settled(&taken, "a", Verdict::DeadLetter).await;
+    let letter = bench.dead_letters(&queue).await.remove(0);
+    assert_eq!((letter.error.as_deref(), letter.failures), (Some("the reason"), 1));
+}
+
+async fn bury(bench: &Bench, ask: &Ask) -> Taken {
+    let taken = bench.take(ask).await;
+    for id in taken.ids() {
+        bench.settled(&taken, &id, Verdict::DeadLetter).await;
+    }
+    bench.advance(1).await;
+    taken
+}
+
+/// Newest first, by queue, group and partition, page by page.
+pub async fn dead_letters_are_listed_newest_first(bench: &Bench) {
+    let queue = bench.queue("q");
+    let (g, h) = (bench.group("g"), bench.group("h"));
+    for id in ["a", "b", "c"] {
+        bench.push(&queue, id, &[id]).await;
+        bury(bench, &Ask::queue(&queue).group(&g)).await;
+    }
+    bury(bench, &Ask::partition(&queue, "b").group(&h)).await;
+    assert_eq!(bench.dead_ids(&queue).await, ["b", "c", "b", "a"]);
+    let list = |filter: DeadLetterFilter| async {
+        let letters = bench.store.dead_letters(filter).await.expect("dead letters are listed");
+        letters.iter().map(|letter| letter.transaction_id.to_string()).collect::<Vec<_>>()
+    };
+    let all = DeadLetterFilter { queue: Some(queue.clone()), limit: 10, ..Default::default() };
+    let of_g = DeadLetterFilter { group: Some(g), ..all.clone() };
+    assert_eq!(list(of_g.clone()).await, ["c", "b", "a"]);
+    let of_b = DeadLetterFilter { partition: Some(partition_name("b")), ..all.clone() };
+    assert_eq!(list(of_b).await, ["b", "b"]);
+    assert_eq!(list(DeadLetterFilter { limit: 1, offset: 1, ..of_g.clone() }).await, ["b"]);
+    assert!(list(DeadLetterFilter { limit: 10, offset: 3, ..of_g }).await.is_empty());
+}
+
+/// They stay when their group goes; they go with their queue.
+pub async fn dead_letters_outlive_their_group_but_not_their_queue(bench: &Bench) {
+    let queue = bench.queue("q");
+    let group = bench.group("g");
+    bench.push(&queue, "p", &["a"]).await;
+    bury(bench, &Ask::queue(&queue).group(&group)).await;
+    bench.store.delete_group(&group, None).await.expect("a group is deleted");
+    assert_eq!(bench.dead_ids(&queue).await, ["a"]);
+    assert!(bench.store.delete_queue(&queue).await.expect("a queue is deleted"));
+    assert!(bench.dead_ids(&queue).await.is_empty());
+}

@@ -1,0 +1,167 @@
+//! What one request is given: where from, how much, and under which lease.
+
+use std::time::Duration;
+
+use wakeline_core::QueueOptions;
+
+use super::{Ask, Bench};
+
+/// Any partition of the queue, and of no other.
+pub async fn a_queue_is_read_with_all_its_partitions_and_no_other(bench: &Bench) {
+    let (queue, other) = (bench.queue("q"), bench.queue("q2"));
+    for partition in ["x", "y", "z"] {
+        bench.push(&queue, partition, &[partition]).await;
+    }
+    bench.push(&other, "x", &["foreign"]).await;
+    let mut ids = bench.drain(&Ask::queue(&queue)).await;
+    ids.sort();
+    assert_eq!(ids, ["x", "y", "z"]);
+}
+
+/// One partition, and no other of its queue or of its name.
+pub async fn a_partition_is_read_alone(bench: &Bench) {
+    let (queue, other) = (bench.queue("q"), bench.queue("q2"));
+    bench.push(&queue, "x", &["a", "b"]).await;
+    bench.push(&queue, "y", &["c"]).await;
+    bench.push(&other, "x", &["d"]).await;
+    assert_eq!(bench.drain(&Ask::partition(&queue, "x")).await, ["a", "b"]);
+    bench.nothing(&Ask::partition(&queue, "missing")).await;
+}
+
+/// By namespace, by task, by both.
+pub async fn namespace_and_task_select_queues(bench: &Bench) {
+    let (here, there) = (bench.namespace("here"), bench.namespace("there"));
+    let (ship, bill) = (bench.task("ship"), bench.task("bill"));
+    for (namespace, task, id) in
+        [("here", &ship, "here-ship"), ("here", &bill, "here-bill"), ("there", &ship, "there-ship")]
+    {
+        bench.push(&bench.queue(&format!("{namespace}.{task}")), "p", &[id]).await;
+    }
+    let views = [
+        (Some(&here), None, vec!["here-bill", "here-ship"]),
+        (None, Some(&ship), vec!["here-ship", "there-ship"]),
+        (Some(&here), Some(&bill), vec!["here-bill"]),
+        (Some(&there), Some(&bill), vec![]),
+    ];
+    for (n, (namespace, task, expected)) in views.into_iter().enumerate() {
+        let ask =
+            Ask::filter(namespace.cloned(), task.cloned()).group(&bench.group(&n.to_string()));
+        let mut ids = bench.drain(&ask).await;
+        ids.sort();
+        assert_eq!(ids, expected, "{namespace:?} {task:?}");
+    }
+}
+
+/// With neither, all queues are read.
+pub async fn without_namespace_and_task_all_queues_are_read(bench: &Bench) {
+    let (dotted, plain) = (bench.queue("n.t"), bench.queue("plain"));
+    bench.push(&dotted, "p", &["dotted"]).await;
+    bench.push(&plain, "p", &["plain"]).await;
+    let ask = Ask::filter(None, None).group(&bench.group("g")).batch(100).partitions(100);
+    let ids = bench.drain(&ask).await;
+    assert!(ids.contains(&"dotted".to_owned()) && ids.contains(&"plain".to_owned()), "{ids:?}");
+}
+
+/// Nothing is there, nothing is in sight, and nothing is made by asking.
+pub async fn an_unknown_queue_gives_nothing(bench: &Bench) {
+    let queue = bench.queue("unknown");
+    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);
+    assert_eq!(bench.nothing(&Ask::partition(&queue, "p")).await, None);
+    let filter = Ask::filter(Some(bench.namespace("unknown")), None);
+    assert_eq!(bench.nothing(&filter).await, None);
+    assert_eq!(bench.store.queue(&queue).await.expect("a queue is looked up"), None);
+}
+
+/// A batch is at most what was asked for, and at most what is there.
+pub async fn a_batch_is_as_large_as_asked_for_and_available(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a", "b", "c", "d", "e"]).await;
+    let first = bench.take(&Ask::queue(&queue).batch(2)).await;
+    assert_eq!(first.ids(), ["a", "b"]);
+    bench.complete(&first).await;
+    assert_eq!(bench.take(&Ask::queue(&queue).batch(10)).await.ids(), ["c", "d", "e"]);
+}
+
+/// A batch crosses the borders between pushes of any size.
+pub async fn a_batch_spans_pushes(bench: &Bench) {
+    let queue = bench.queue("q");
+    let ids: Vec<_> = (0..260).map(|n| n.to_string()).collect();
+    let ids: Vec<_> = ids.iter().map(String::as_str).collect();
+    bench.push(&queue, "p", &ids[..1]).await;
+    bench.push(&queue, "p", &ids[1..131]).await;
+    bench.push(&queue, "p", &ids[131..]).await;
+    let mut read = Vec::new();
+    for batch in [1, 99, 2, 100, 57, 1000] {
+        let taken = bench.take(&Ask::queue(&queue).batch(batch)).await;
+        read.extend(taken.ids());
+        bench.complete(&taken).await;
+    }
+    assert_eq!(read, ids);
+}
+
+/// One partition is the default, even if the batch has room.
+pub async fn a_batch_is_of_one_partition_by_default(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "x", &["a"]).await;
+    bench.push(&queue, "y", &["b"]).await;
+    assert_eq!(bench.take(&Ask::queue(&queue).batch(10)).await.ids().len(), 1);
+    assert_eq!(bench.take(&Ask::queue(&queue).batch(10)).await.ids().len(), 1);
+}
+
+/// Several partitions: one lease over all, each partition once, each in order.
+pub async fn several_partitions_come_under_one_lease(bench: &Bench) {
+    let queue = bench.queue("q");
+    for partition in ["x", "y", "z"] {
+        let ids = ["1", "2"].map(|n| format!("{partition}{n}"));
+        bench.push(&queue, partition, &[&ids[0], &ids[1]]).await;
+    }
+    let taken = bench.take(&Ask::queue(&queue).batch(10).partitions(10)).await;
+    let mut partitions = taken.partitions();
+    partitions.sort();
+    assert_eq!(partitions, ["x", "y", "z"]);
+    assert_eq!(taken.lease().cursors.len(), 3);
+    for granted in &taken.grant.partitions {
+        let ids: Vec<_> = granted.messages.iter().map(|m| m.transaction_id.to_string()).collect();
+        assert_eq!(ids, [format!("{}1", granted.partition), format!("{}2", granted.partition)]);
+    }
+    bench.nothing(&Ask::queue(&queue)).await;
+    bench.complete(&taken).await;
+}
+
+/// The batch is a cap over all partitions; the number of partitions is a cap too.
+pub async fn the_batch_caps_all_partitions_together(bench: &Bench) {
+    let queue = bench.queue("q");
+    for partition in ["w", "x", "y", "z"] {
+        bench.push(&queue, partition, &["1", "2", "3"]).await;
+    }
+    let taken = bench.take(&Ask::queue(&queue).batch(4).partitions(3)).await;
+    let counts: Vec<_> = taken.grant.partitions.iter().map(|p| p.messages.len()).collect();
+    assert_eq!(counts, [3, 1]);
+    let rest = bench.take(&Ask::queue(&queue).batch(100).partitions(1)).await;
+    assert_eq!(rest.ids().len(), 3);
+}
+
+/// At most once: it moves on, holds nothing, and never comes again.
+pub async fn auto_ack_moves_on_without_a_lease(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a", "b", "c"]).await;
+    let taken = bench.take(&Ask::queue(&queue).batch(2).auto_ack()).await;
+    assert_eq!((taken.ids(), &taken.grant.lease), (vec!["a".to_owned(), "b".to_owned()], &None));
+    assert_eq!(bench.take(&Ask::queue(&queue).batch(2).auto_ack()).await.ids(), ["c"]);
+    bench.advance(1_000_000).await;
+    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);
+}
+
+/// The answer tells how long the lease lasts.
+pub async fn a_lease_lasts_as_long_as_its_queue_says(bench: &Bench) {
+    let (short, long) = (bench.queue("n.short"), bench.queue("n.long"));
+    bench.configure(&short, QueueOptions { lease_secs: 20, ..Default::default() }).await;
+    bench.configure(&long, QueueOptions { lease_secs: 70, ..Default::default() }).await;
+    bench.push(&short, "p", &["a"]).await;
+    bench.push(&long, "p", &["b"]).await;
+    let lease = |ask: Ask| async move { bench.take(&ask).await.grant.lease_for };
+    let g = |name: &str| bench.group(name);
+    assert_eq!(lease(Ask::queue(&long).group(&g("1"))).await, Duration::from_secs(70));
+    let both = Ask::filter(Some(bench.namespace("n")), None).batch(2).partitions(2);
+    assert_eq!(lease(both.group(&g("2"))).await, Duration::from_secs(20));
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{Change, QueueLine, Subscription, Topic};
+use wakeline_core::{Change, QueueLine, Selector, Subscription, Topic};
 use wakeline_store::{ClaimRequest, Grant, LineClaim, Store, StoreError};
 use wakeline_wake::{Claim, Claimed, Face};
 
@@ -66,6 +66,14 @@ impl Face for QueueFace {
 
     fn items(grant: &Grant) -> usize {
         grant.partitions.iter().map(|partition| partition.messages.len()).sum()
+    }
+
+    /// Waiters on several queues at once are not counted for any one of them.
+    fn label(line: &QueueLine) -> Option<String> {
+        match &line.selector {
+            Selector::Queue(queue) | Selector::Partition(queue, _) => Some(queue.to_string()),
+            Selector::Filter { .. } => None,
+        }
     }
 
     async fn claim(

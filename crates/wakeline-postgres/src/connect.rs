@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -167,6 +167,7 @@ impl Connector {
         let session = Session {
             client,
             driver: driver.abort_handle(),
+            cut: AtomicBool::new(false),
             statements: Mutex::new(HashMap::new()),
         };
         let set_up = session.client.batch_execute(&self.session);
@@ -185,13 +186,20 @@ impl Connector {
 struct Session {
     client: Client,
     driver: AbortHandle,
+    cut: AtomicBool,
     statements: Mutex<HashMap<u64, Statement>>,
 }
 
 impl Session {
     /// Closes the socket without a farewell, which a black hole would swallow.
     fn cut(&self) {
+        self.cut.store(true, Ordering::Release);
         self.driver.abort();
+    }
+
+    /// Whether a statement may be sent. The driver notices a cut a little later than it happens.
+    fn is_usable(&self) -> bool {
+        !self.cut.load(Ordering::Acquire) && !self.client.is_closed() && !self.driver.is_finished()
     }
 
     async fn prepare(&self, sql: &Sql) -> Result<Statement, tokio_postgres::Error> {
@@ -360,10 +368,7 @@ impl Link {
 
     fn live(&self) -> Option<Arc<Session>> {
         let mut session = self.session.lock();
-        if session
-            .as_ref()
-            .is_some_and(|session| session.client.is_closed() || session.driver.is_finished())
-        {
+        if session.as_ref().is_some_and(|session| !session.is_usable()) {
             *session = None;
         }
         session.clone()

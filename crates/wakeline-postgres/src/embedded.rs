@@ -19,7 +19,9 @@ macro_rules! sql_files {
 
 /// Tables, indexes and views, in order.
 pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
+    "0001_queue",
     "0002_nodes",
+    "0003_incoming",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -28,8 +30,33 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "node_join",
     "node_leave",
     "node_reap",
+    "notify_changes",
+    "notify_cursors",
+    "notify_incoming",
+    "notify_install",
+    "notify_segments",
 ];
 
 /// Takes the place of the function `clock` in schemas made for tests.
 pub(crate) const TEST_CLOCK: &SqlFile =
     &SqlFile { name: "clock", text: include_str!("../sql/test/clock.sql") };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sql_file_is_part_of_the_binary() {
+        for (folder, files) in [("migrations", MIGRATIONS), ("functions", FUNCTIONS)] {
+            let path = format!("{}/sql/{folder}", env!("CARGO_MANIFEST_DIR"));
+            let mut present: Vec<String> = std::fs::read_dir(path)
+                .expect("the folder exists")
+                .map(|entry| entry.expect("readable").file_name().into_string().expect("UTF-8"))
+                .collect();
+            present.sort();
+            let listed: Vec<String> =
+                files.iter().map(|file| format!("{}.sql", file.name)).collect();
+            assert_eq!(listed, present, "sql/{folder} and src/embedded.rs differ");
+        }
+    }
+}

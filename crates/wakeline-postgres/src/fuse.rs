@@ -158,3 +158,178 @@ async fn call<C, R>(
 fn lost_answer(operation: &'static str) -> StoreError {
     StoreError::Fatal { operation, source: "the call ended without an answer".into() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+    /// A flush that reports what it was given and waits for leave to answer.
+    struct Bench {
+        fuser: Arc<Fuser<u32, u32>>,
+        calls: UnboundedReceiver<Vec<u32>>,
+        leave: UnboundedSender<()>,
+    }
+
+    fn bench(options: FuserOptions) -> Bench {
+        let (called, calls) = mpsc::unbounded_channel();
+        let (leave, left) = mpsc::unbounded_channel::<()>();
+        let left = Arc::new(tokio::sync::Mutex::new(left));
+        let flush: Flush<u32, u32> = Arc::new(move |commands: Vec<u32>| {
+            let (called, left) = (called.clone(), left.clone());
+            async move {
+                called.send(commands.clone()).expect("the test looks on");
+                left.lock().await.recv().await.expect("the test gives leave");
+                commands.into_iter().map(|command| Ok(command * 10)).collect()
+            }
+            .boxed()
+        });
+        Bench { fuser: Arc::new(Fuser::start(options, flush)), calls, leave }
+    }
+
+    /// Submits without waiting for the answer, in order.
+    async fn submit(bench: &Bench, command: u32, bytes: usize) -> tokio::task::JoinHandle<u32> {
+        let fuser = bench.fuser.clone();
+        let (started, starting) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let answer = fuser.submit(command, bytes);
+            let mut answer = std::pin::pin!(answer);
+            // Polled once, the command is in the queue.
+            let first = futures_util::poll!(&mut answer);
+            started.send(()).expect("the test waits");
+            match first {
+                std::task::Poll::Ready(result) => result.expect("answered"),
+                std::task::Poll::Pending => answer.await.expect("answered"),
+            }
+        });
+        starting.await.expect("submitted");
+        task
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lone_command_waits_for_nothing() {
+        let mut bench = bench(FuserOptions::new("test", 1));
+        let started = tokio::time::Instant::now();
+        let answer = submit(&bench, 7, 1).await;
+        assert_eq!(bench.calls.recv().await, Some(vec![7]));
+        bench.leave.send(()).expect("flush waits");
+        assert_eq!(answer.await.expect("no panic"), 70);
+        assert_eq!(started.elapsed(), std::time::Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn what_arrives_during_a_call_goes_with_the_next() {
+        let mut bench = bench(FuserOptions::new("test", 1));
+        let mut answers = vec![submit(&bench, 1, 1).await];
+        assert_eq!(bench.calls.recv().await, Some(vec![1]));
+        for command in 2..=4 {
+            answers.push(submit(&bench, command, 1).await);
+        }
+        assert!(bench.calls.try_recv().is_err(), "one call at a time");
+        bench.leave.send(()).expect("flush waits");
+        assert_eq!(bench.calls.recv().await, Some(vec![2, 3, 4]));
+        bench.leave.send(()).expect("flush waits");
+        for (answer, expected) in answers.into_iter().zip([10, 20, 30, 40]) {
+            assert_eq!(answer.await.expect("no panic"), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_in_flight_are_as_many_as_allowed() {
+        let mut bench = bench(FuserOptions::new("test", 2));
+        let mut answers = Vec::new();
+        for command in 1..=2 {
+            answers.push(submit(&bench, command, 1).await);
+            assert_eq!(bench.calls.recv().await, Some(vec![command]));
+        }
+        answers.push(submit(&bench, 3, 1).await);
+        tokio::task::yield_now().await;
+        assert!(bench.calls.try_recv().is_err(), "two are in flight");
+        for _ in 0..3 {
+            bench.leave.send(()).expect("flush waits");
+        }
+        assert_eq!(bench.calls.recv().await, Some(vec![3]));
+        for answer in answers {
+            answer.await.expect("no panic");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_holds_no_more_than_its_caps() {
+        let options = FuserOptions { name: "test", commands_max: 3, bytes_max: 100, in_flight: 1 };
+        let mut bench = bench(options);
+        let mut answers = vec![submit(&bench, 0, 1).await];
+        assert_eq!(bench.calls.recv().await, Some(vec![0]));
+        for (command, bytes) in [(1, 40), (2, 60), (3, 1), (4, 500), (5, 1), (6, 1), (7, 1), (8, 1)]
+        {
+            answers.push(submit(&bench, command, bytes).await);
+        }
+        let mut calls = Vec::new();
+        for _ in 0..5 {
+            bench.leave.send(()).expect("flush waits");
+        }
+        for _ in 0..4 {
+            calls.push(bench.calls.recv().await.expect("a call"));
+        }
+        assert_eq!(calls, [vec![1, 2], vec![3], vec![4], vec![5, 6, 7]]);
+        assert_eq!(bench.calls.recv().await, Some(vec![8]));
+        bench.leave.send(()).expect("flush waits");
+        for answer in answers {
+            answer.await.expect("no panic");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_goes_away_does_not_cancel_the_call() {
+        let done = Arc::new(AtomicUsize::new(0));
+        let (gate, gated) = (Arc::new(Semaphore::new(0)), done.clone());
+        let held = gate.clone();
+        let flush: Flush<u32, u32> = Arc::new(move |commands: Vec<u32>| {
+            let (gate, done) = (held.clone(), gated.clone());
+            async move {
+                let _leave = gate.acquire().await.expect("open");
+                done.fetch_add(commands.len(), Ordering::SeqCst);
+                commands.into_iter().map(Ok).collect()
+            }
+            .boxed()
+        });
+        let fuser = Fuser::start(FuserOptions::new("test", 1), flush);
+        for command in 0..3 {
+            let gone = std::pin::pin!(fuser.submit(command, 1));
+            assert!(futures_util::poll!(gone).is_pending());
+        }
+        gate.add_permits(1);
+        fuser.close().await;
+        assert_eq!(done.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn a_panic_and_a_short_answer_reach_every_waiter() {
+        for answers in [None, Some(1)] {
+            let flush: Flush<u32, u32> = Arc::new(move |commands: Vec<u32>| {
+                async move {
+                    // Others join while the first call runs, so that one call has several waiters.
+                    tokio::task::yield_now().await;
+                    let answers = answers.expect("a flush that panics");
+                    commands.into_iter().take(answers).map(Ok).collect()
+                }
+                .boxed()
+            });
+            let fuser = Fuser::start(FuserOptions::new("test", 1), flush);
+            let results = futures_util::future::join_all((0..5).map(|n| fuser.submit(n, 1))).await;
+            let failed = results.iter().filter(|result| result.is_err()).count();
+            assert_eq!(failed, if answers.is_none() { 5 } else { 4 }, "{results:?}");
+            assert!(results.iter().flat_map(Result::as_ref).all(|answer| *answer < 5));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_closed_fuser_says_that_nothing_was_written() {
+        let flush: Flush<u32, u32> = Arc::new(|_| async { Vec::new() }.boxed());
+        let fuser = Fuser::start(FuserOptions::new("test", 1), flush);
+        fuser.close().await;
+        let refused = fuser.submit(1, 1).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable { operation: "test", .. })));
+    }
+}

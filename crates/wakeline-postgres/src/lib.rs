@@ -20,6 +20,7 @@ mod notifier;
 mod options;
 mod payload;
 mod queue;
+mod schema_dump;
 mod tls;
 
 use std::sync::Arc;
@@ -30,11 +31,12 @@ use tokio_util::task::TaskTracker;
 use wakeline_core::NodeId;
 use wakeline_store::{StoreAdmin, StoreError, StoreInfo};
 
-use crate::connect::{Connector, Link, Pool, Sql};
+use crate::connect::{Connector, Link, Params, Pool, Sql};
 pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
 use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;
 pub use crate::options::{NotifyMode, PostgresOptions, Timings};
+pub use crate::schema_dump::dump_schema;
 
 /// The connections by what they are for, so that one kind of call never waits behind another.
 pub(crate) struct Links {
@@ -138,7 +140,7 @@ impl PostgresStore {
         });
         let queue = Arc::new(queue::Queue::start(&shared));
         let store = Self { shared, queue };
-        store.ping().await?;
+        store.install_triggers().await?;
         Ok(store)
     }
 
@@ -155,6 +157,22 @@ impl PostgresStore {
         }
         let reason = format!("{:?} is not up to date: run `wakeline migrate up`", options.schema);
         Err(StoreError::Invalid { field: "schema", reason })
+    }
+
+    /// Makes the triggers fit `notify`. If they do already, it is a read.
+    async fn install_triggers(&self) -> Result<(), StoreError> {
+        let wanted = self.shared.options.notify == NotifyMode::Trigger;
+        let install = self.shared.sql(include_str!("../sql/queries/notify_install.sql"));
+        let params: Params<'_> = &[&wanted, &self.shared.schema.migration_lock()];
+        let mut tries = 5;
+        loop {
+            let general = &self.shared.links.general;
+            match general.query("install triggers", &install, params).await {
+                // It locks whole tables, so it may meet other nodes at work in a deadlock.
+                Err(error) if tries > 0 && error::was_rolled_back(&error) => tries -= 1,
+                other => return other.map(|_| ()),
+            }
+        }
     }
 
     /// Moves the clock of a schema that was made with `test_clock` forward.

@@ -150,6 +150,7 @@ impl HintListener<'_> {
         metrics::gauge!("wakeline_listener_up").set(1.0);
         self.tell(LinkState::Up);
         self.sink.everything();
+        self.shared.notifier.incoming().notify_one();
         let timings = &self.shared.options.timings;
         loop {
             tokio::select! {
@@ -190,6 +191,8 @@ impl HintListener<'_> {
         let node = self.shared.node.0;
         let steps = async { session.client.query(&sql, &[&node, &key]).await };
         let rows = in_time(patience, steps).await?;
+        // Once more, without effect, so that pg_stat_activity shows what the connection is for.
+        in_time(patience, session.client.batch_execute(&listen)).await?;
         Ok(rows.iter().map(|row| NodeId(row.get::<_, Uuid>("node_id"))).collect())
     }
 
@@ -234,6 +237,7 @@ impl HintListener<'_> {
             Some(payload) if payload.sender() == Some(self.shared.node) => "own",
             Some(Payload::Changed { .. }) => "changed",
             Some(Payload::Everything { .. }) => "everything",
+            Some(Payload::Incoming) => "incoming",
             Some(Payload::Hello { .. }) => "hello",
             Some(Payload::Bye { .. }) => "bye",
             Some(Payload::Echo { .. }) => "echo",
@@ -247,6 +251,7 @@ impl HintListener<'_> {
                 self.sink.changed(&changes, HintOrigin::Notify);
             }
             Some(Payload::Everything { .. }) => self.sink.everything(),
+            Some(Payload::Incoming) => self.shared.notifier.incoming().notify_one(),
             Some(Payload::Hello { n }) => self.shared.notifier.peer_joined(NodeId(n)),
             Some(Payload::Bye { n }) => self.shared.notifier.peer_left(NodeId(n)),
             Some(Payload::Echo { .. }) => {}

@@ -52,6 +52,7 @@ pub(crate) struct Notifier {
     board: Arc<Board>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    incoming: Notify,
 }
 
 impl Notifier {
@@ -71,7 +72,7 @@ impl Notifier {
         if board.parts.mode != NotifyMode::Off {
             tasks.spawn(board.clone().run(stop.clone()));
         }
-        Self { board, tasks, stop }
+        Self { board, tasks, stop, incoming: Notify::new() }
     }
 
     /// These may have become available. Never blocks. Call it after the commit.
@@ -95,8 +96,17 @@ impl Notifier {
         }
     }
 
-    /// Looks for dead nodes if that is due and others are known. Never blocks; part of the sweep.
+    /// Rung when rows may have arrived in `incoming`.
+    pub(crate) fn incoming(&self) -> &Notify {
+        &self.incoming
+    }
+
+    /// Looks for dead nodes if that is due and others are known, and for incoming rows under
+    /// notify = trigger. Never blocks; part of the sweep.
     pub(crate) fn sweep(&self) {
+        if self.board.parts.mode == NotifyMode::Trigger {
+            self.incoming.notify_one();
+        }
         let mut state = self.board.state.lock();
         let due = state.reaped.is_none_or(|last| last.elapsed() >= self.board.parts.timings.reap);
         if due && state.roster.as_ref().is_some_and(|roster| !roster.is_empty()) {
@@ -271,7 +281,7 @@ impl Board {
             (std::mem::take(&mut state.pending), std::mem::take(&mut state.everything))
         };
         let text = if everything {
-            Payload::Everything { n: self.parts.node.0 }.encode()
+            Payload::Everything { n: Some(self.parts.node.0) }.encode()
         } else {
             let now = Instant::now();
             let due = |(key, at): (&Change, &Instant)| Change {

@@ -136,7 +136,16 @@ impl Schema {
 
     /// The key of the advisory lock under which the schema is migrated.
     pub(crate) fn migration_lock(&self) -> i64 {
-        let digest = Sha256::digest(format!("wakeline migrate {}", self.0).as_bytes());
+        self.lock_key("migrate")
+    }
+
+    /// The key of the advisory lock under which incoming rows are taken over.
+    pub(crate) fn incoming_lock(&self) -> i64 {
+        self.lock_key("incoming")
+    }
+
+    fn lock_key(&self, purpose: &str) -> i64 {
+        let digest = Sha256::digest(format!("wakeline {purpose} {}", self.0).as_bytes());
         i64::from_be_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
     }
 }

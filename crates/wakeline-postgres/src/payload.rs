@@ -26,7 +26,12 @@ pub(crate) enum Payload {
         c: Vec<Wire>,
     },
     /// Anything may have changed.
-    Everything { n: Uuid },
+    Everything {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        n: Option<Uuid>,
+    },
+    /// Rows arrived in `incoming`.
+    Incoming,
     /// A node has joined.
     Hello { n: Uuid },
     /// A node has left.
@@ -39,10 +44,9 @@ impl Payload {
     /// The node that sent it, if it is known.
     pub(crate) fn sender(&self) -> Option<NodeId> {
         match self {
-            Self::Changed { n, .. } => n.map(NodeId),
-            Self::Everything { n } | Self::Hello { n } | Self::Bye { n } | Self::Echo { n, .. } => {
-                Some(NodeId(*n))
-            }
+            Self::Incoming => None,
+            Self::Changed { n, .. } | Self::Everything { n } => n.map(NodeId),
+            Self::Hello { n } | Self::Bye { n } | Self::Echo { n, .. } => Some(NodeId(*n)),
         }
     }
 
@@ -74,7 +78,7 @@ impl Payload {
         if text.len() <= PAYLOAD_BYTES_MAX {
             return text;
         }
-        Self::Everything { n: node.0 }.encode()
+        Self::Everything { n: Some(node.0) }.encode()
     }
 }
 

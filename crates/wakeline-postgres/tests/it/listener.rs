@@ -1,0 +1,314 @@
+//! Hints between nodes: joining, losing and finding each other again.
+
+use std::time::Duration;
+
+use wakeline_core::PartitionName;
+use wakeline_postgres::{NotifyMode, PostgresOptions};
+use wakeline_store::StoreAdmin;
+
+use crate::support::{Heard, Node, Proxy, TestSchema, change, client, eventually};
+
+/// Connections that listen to a schema.
+async fn listeners(schema: &TestSchema) -> i64 {
+    let listen = format!("%LISTEN {}%", channel(schema).await);
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE $1";
+    client().await.query_one(sql, &[&listen]).await.expect("read").get(0)
+}
+
+/// The channel of a schema, as its functions have it.
+async fn channel(schema: &TestSchema) -> String {
+    let sql = "SELECT substring(prosrc FROM 'wakeline_[0-9a-f]{16}') FROM pg_proc \
+               WHERE pronamespace = $1::text::regnamespace AND proname = 'node_join'";
+    client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
+}
+
+async fn nodes(schema: &TestSchema) -> i64 {
+    let sql = format!("SELECT count(*) FROM {}.nodes", schema.name);
+    client().await.query_one(&sql, &[]).await.expect("read").get(0)
+}
+
+#[tokio::test]
+async fn a_hint_reaches_the_other_node_and_not_its_sender() {
+    let schema = TestSchema::new();
+    let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
+    let mut sent = change("n.t");
+    sent.partition = PartitionName::new("p:1").ok();
+    sent.due_in = Duration::ZERO;
+    a.store.tell(std::slice::from_ref(&sent));
+    b.sink.until_changed("n.t").await;
+    assert_eq!(b.sink.take(), [Heard::Changed(vec![sent])]);
+    // What b answers comes after a's own hint on a's connection.
+    b.store.tell(&[change("back")]);
+    a.sink.until_changed("back").await;
+    assert_eq!(a.sink.take(), [Heard::Changed(vec![change("back")])]);
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn a_later_due_time_travels_with_the_hint() {
+    let schema = TestSchema::new();
+    let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
+    let mut later = change("q");
+    later.due_in = Duration::from_secs(60);
+    a.store.tell(&[later]);
+    b.sink.until_changed("q").await;
+    let heard = b.sink.take();
+    let [Heard::Changed(changes)] = heard.as_slice() else { panic!("{heard:?}") };
+    assert!(changes[0].due_in > Duration::from_secs(50), "{changes:?}");
+    assert!(changes[0].due_in <= Duration::from_secs(60), "{changes:?}");
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_sent_while_nobody_else_listens_and_nothing_is_missed() {
+    let schema = TestSchema::new();
+    let a = Node::start(schema.options()).await;
+    for n in 0..10 {
+        a.store.tell(&[change(&format!("q{n}"))]);
+    }
+    // Joining waits for nobody, so what a skipped is told as everything when b says hello.
+    let b = Node::start(schema.options()).await;
+    b.sink.until("a's everything", |heard| *heard == Heard::Everything).await;
+    eventually("a has counted it", async || a.store.notifies_sent() == 1).await;
+    // A second hello finds nothing skipped.
+    let c = Node::start(schema.options()).await;
+    a.store.tell(&[change("now")]);
+    b.sink.until_changed("now").await;
+    c.sink.until_changed("now").await;
+    eventually("a has counted it", async || a.store.notifies_sent() >= 2).await;
+    assert_eq!(a.store.notifies_sent(), 2);
+    assert_eq!(c.sink.all().len(), 1, "{:?}", c.sink.all());
+    for node in [a, b, c] {
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_listener_does_not_run_still_tells_others() {
+    let schema = TestSchema::new();
+    let writer = schema.store().await;
+    writer.tell(&[change("unheard")]);
+    let b = Node::start(schema.options()).await;
+    writer.tell(&[change("heard")]);
+    b.sink.until_changed("heard").await;
+    writer.close().await;
+    assert_eq!(writer.notifies_sent(), 1, "the first had no one to go to");
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn a_burst_of_hints_is_sent_as_a_few_notifications() {
+    let schema = TestSchema::new();
+    let mut options = schema.options();
+    options.timings.coalesce = Duration::from_millis(200);
+    let (a, b) = (Node::start(options).await, Node::start(schema.options()).await);
+    for n in 0..100 {
+        a.store.tell(&[change(&format!("q{n}"))]);
+        tokio::task::yield_now().await;
+    }
+    b.sink.until_changed("q99").await;
+    let told: usize = b
+        .sink
+        .take()
+        .iter()
+        .map(|heard| match heard {
+            Heard::Changed(changes) => changes.len(),
+            other => panic!("{other:?}"),
+        })
+        .sum();
+    assert_eq!(told, 100);
+    assert!(a.store.notifies_sent() <= 3, "{} sent", a.store.notifies_sent());
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn a_cut_connection_comes_back_and_wakes_everything() {
+    let schema = TestSchema::new();
+    let proxy = Proxy::start().await;
+    let options = PostgresOptions { listen_url: Some(proxy.url()), ..schema.options() };
+    let (a, b) = (Node::start(schema.options()).await, Node::start(options).await);
+    proxy.refuse();
+    proxy.cut();
+    b.sink.until("down", |heard| *heard == Heard::Down).await;
+    a.store.tell(&[change("lost")]);
+    proxy.pass();
+    b.sink.until_joined().await;
+    assert_eq!(b.sink.take(), [Heard::Down, Heard::Up, Heard::Everything]);
+    a.store.tell(&[change("after")]);
+    b.sink.until_changed("after").await;
+    assert_eq!(nodes(&schema).await, 2, "the same node came back");
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn a_black_hole_is_noticed_without_any_statement() {
+    let schema = TestSchema::new();
+    let proxy = Proxy::start().await;
+    let mut options = PostgresOptions { listen_url: Some(proxy.url()), ..schema.options() };
+    options.timings.listener_patience = Duration::from_millis(300);
+    options.timings.connect = Duration::from_millis(300);
+    let b = Node::start(options).await;
+    proxy.black_hole();
+    b.sink.until("down", |heard| *heard == Heard::Down).await;
+    proxy.pass();
+    b.sink.until_joined().await;
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_listener_runs_no_statement() {
+    let schema = TestSchema::new();
+    let mut options = schema.options();
+    options.timings.listener_check = Duration::from_millis(5);
+    let node = Node::start(options).await;
+    let key = format!("SELECT lock_key FROM {}.nodes", schema.name);
+    let key: i64 = client().await.query_one(&key, &[]).await.expect("joined").get(0);
+    let sql = "SELECT a.query_start::text FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+               WHERE l.locktype = 'advisory' \
+               AND ((l.classid::bigint << 32) | l.objid::bigint) = $1";
+    let client = client().await;
+    let read = async || -> String {
+        client.query_one(sql, &[&key]).await.expect("its lock is held").get(0)
+    };
+    let before = read().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(read().await, before);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_garbled_notification_means_everything() {
+    let schema = TestSchema::new();
+    let node = Node::start(schema.options()).await;
+    let channel = channel(&schema).await;
+    let client = client().await;
+    for payload in
+        ["", "{", "{\"k\":\"changed\",\"c\":[{\"q\":\"\"}]}", "{\"k\":\"from the future\"}"]
+    {
+        node.sink.take();
+        client.execute("SELECT pg_notify($1, $2)", &[&channel, &payload]).await.expect("sent");
+        node.sink.until_joined().await;
+        assert_eq!(node.sink.all(), [Heard::Everything]);
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn closing_the_store_leaves_no_listener_behind() {
+    let schema = TestSchema::new();
+    let a = Node::start(schema.options()).await;
+    let b = Node::start(schema.options()).await;
+    assert_eq!((nodes(&schema).await, listeners(&schema).await), (2, 2));
+    a.store.close().await;
+    assert_eq!(nodes(&schema).await, 1, "it said goodbye");
+    b.crash().await;
+    eventually("nobody listens", async || listeners(&schema).await == 0).await;
+}
+
+#[tokio::test]
+async fn a_dead_node_is_forgotten_by_the_next_one_that_joins() {
+    let schema = TestSchema::new();
+    let a = Node::start(schema.options()).await;
+    a.crash().await;
+    assert_eq!(nodes(&schema).await, 1, "nobody has looked yet");
+    eventually("the dead node's row is gone", async || {
+        let b = Node::start(schema.options()).await;
+        let alone = nodes(&schema).await == 1;
+        b.stop().await;
+        alone
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn listening_that_hears_nothing_is_reported_and_stops_nothing() {
+    let schema = TestSchema::new();
+    let other = client().await;
+    let database = format!("wl_{}", uuid::Uuid::new_v4().simple());
+    other.batch_execute(&format!("CREATE DATABASE {database}")).await.expect("created");
+    // Another database is as deaf to this one's NOTIFY as a transaction pooler.
+    let (head, _) = crate::support::url()
+        .rsplit_once('/')
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .expect("a URL with a database");
+    let mut options = schema.options();
+    options.listen_url = Some(format!("{head}/{database}"));
+    options.timings.listener_patience = Duration::from_millis(100);
+    let node = Node::start_unjoined(options).await;
+    node.sink.until("off", |heard| matches!(heard, Heard::Off(_))).await;
+    let heard = node.sink.take();
+    let [Heard::Off(reason)] = heard.as_slice() else { panic!("{heard:?}") };
+    assert!(reason.contains("listen_url"), "{reason}");
+    node.store.ping().await.expect("the store works on");
+    node.stop().await;
+    let drop = format!("DROP DATABASE {database} WITH (FORCE)");
+    other.batch_execute(&drop).await.expect("dropped");
+}
+
+#[tokio::test]
+async fn an_unreachable_listen_url_is_reported_and_stops_nothing() {
+    let schema = TestSchema::new();
+    let proxy = Proxy::start().await;
+    proxy.refuse();
+    let options = PostgresOptions { listen_url: Some(proxy.url()), ..schema.options() };
+    let node = Node::start_unjoined(options).await;
+    node.sink.until("down", |heard| *heard == Heard::Down).await;
+    node.store.ping().await.expect("the store works");
+    proxy.pass();
+    node.sink.until_joined().await;
+    assert_eq!(node.sink.take(), [Heard::Down, Heard::Up, Heard::Everything]);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn switched_off_it_says_so_and_opens_nothing() {
+    let schema = TestSchema::new();
+    let options = PostgresOptions { notify: NotifyMode::Off, ..schema.options() };
+    let b = Node::start(schema.options()).await;
+    let a = Node::start_unjoined(options).await;
+    a.sink.until("off", |heard| matches!(heard, Heard::Off(_))).await;
+    a.store.tell(&[change("q")]);
+    assert_eq!(nodes(&schema).await, 1);
+    a.stop().await;
+    assert_eq!(b.sink.all(), []);
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn a_black_holed_store_call_is_an_error_within_its_deadline() {
+    let schema = TestSchema::new();
+    let proxy = Proxy::start().await;
+    let mut options = schema.options();
+    options.url = proxy.url();
+    options.statement_timeout = Duration::from_millis(100);
+    let store = wakeline_postgres::PostgresStore::connect(options).await.expect("a store");
+    proxy.black_hole();
+    let error = store.ping().await.expect_err("no answer");
+    assert!(error.is_transient(), "{error:?}");
+    proxy.pass();
+    store.ping().await.expect("a new connection works");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_replaced_by_the_next_call() {
+    let schema = TestSchema::new();
+    let proxy = Proxy::start().await;
+    let options = PostgresOptions { url: proxy.url(), ..schema.options() };
+    let store = wakeline_postgres::PostgresStore::connect(options).await.expect("a store");
+    proxy.cut();
+    // The first call may still meet the dead connection; its outcome counts as unknown.
+    eventually("a call succeeds", async || store.ping().await.is_ok()).await;
+    proxy.refuse();
+    proxy.cut();
+    eventually("nothing can be sent", async || {
+        let refused = store.ping().await;
+        matches!(refused, Err(wakeline_store::StoreError::Unavailable { .. }))
+    })
+    .await;
+    store.close().await;
+}

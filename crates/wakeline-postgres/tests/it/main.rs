@@ -1,0 +1,5 @@
+//! The PostgreSQL store against a real PostgreSQL.
+
+mod listener;
+mod migrate;
+mod support;

@@ -1,0 +1,165 @@
+//! Migrations, functions by checksum, and the committed dump of the schema.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use wakeline_postgres::{PostgresOptions, PostgresStore, dump_schema, migrate_status, migrate_up};
+use wakeline_store::{StoreAdmin, StoreError};
+
+use crate::support::{TestSchema, client};
+
+fn reason(error: StoreError) -> String {
+    assert!(matches!(error, StoreError::Invalid { field: "schema", .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn many_nodes_may_start_at_once_on_an_empty_database() {
+    let schema = TestSchema::new();
+    let stores = join_all((0..8).map(|_| PostgresStore::connect(schema.options()))).await;
+    for store in stores {
+        store.expect("connected").close().await;
+    }
+    assert!(migrate_status(&schema.options()).await.expect("read").is_current());
+    let report = migrate_up(&schema.options()).await.expect("nothing to do");
+    assert_eq!((report.migrations.len(), report.functions.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn status_names_what_is_pending_and_changes_nothing() {
+    let schema = TestSchema::new();
+    let before = migrate_status(&schema.options()).await.expect("read");
+    assert!(before.applied.is_empty());
+    assert!(before.pending.contains(&"0002_nodes".to_owned()));
+    let report = migrate_up(&schema.options()).await.expect("migrated");
+    assert_eq!(report.migrations, before.pending);
+    assert_eq!(migrate_status(&schema.options()).await.expect("read").applied, before.pending);
+}
+
+#[tokio::test]
+async fn a_node_that_may_not_migrate_refuses_an_old_schema() {
+    let schema = TestSchema::new();
+    let options = PostgresOptions { migrate: false, ..schema.options() };
+    let error = PostgresStore::connect(options.clone()).await.err().expect("refused");
+    assert!(reason(error).contains("wakeline migrate up"));
+    migrate_up(&options).await.expect("migrated");
+    PostgresStore::connect(options).await.expect("current now").close().await;
+}
+
+#[tokio::test]
+async fn a_changed_migration_is_refused() {
+    let schema = TestSchema::new();
+    migrate_up(&schema.options()).await.expect("migrated");
+    let sql = format!(
+        "UPDATE {}.migrations SET checksum = 'other' WHERE name = '0002_nodes'",
+        schema.name
+    );
+    client().await.execute(&sql, &[]).await.expect("tampered");
+    let error = PostgresStore::connect(schema.options()).await.err().expect("refused");
+    assert!(reason(error).contains("0002_nodes"));
+    assert!(migrate_up(&schema.options()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_schema_newer_than_the_binary_is_refused() {
+    let schema = TestSchema::new();
+    migrate_up(&schema.options()).await.expect("migrated");
+    let sql = format!("INSERT INTO {}.migrations VALUES ('9999_future', 'x')", schema.name);
+    client().await.execute(&sql, &[]).await.expect("from the future");
+    let error = PostgresStore::connect(schema.options()).await.err().expect("refused");
+    assert!(reason(error).contains("9999_future"));
+}
+
+#[tokio::test]
+async fn a_function_is_put_back_when_its_checksum_differs() {
+    let schema = TestSchema::new();
+    migrate_up(&schema.options()).await.expect("migrated");
+    let client = client().await;
+    let name = &schema.name;
+    // As an older version would have left it: another result type, another signature beside it.
+    let script = format!(
+        "DROP FUNCTION {name}.clock();
+         CREATE FUNCTION {name}.clock() RETURNS text LANGUAGE sql AS 'SELECT ''old''';
+         CREATE FUNCTION {name}.clock(int) RETURNS text LANGUAGE sql AS 'SELECT ''older''';
+         CREATE FUNCTION {name}.retired() RETURNS text LANGUAGE sql AS 'SELECT ''gone''';
+         INSERT INTO {name}.function_checksums VALUES ('retired', 'x');
+         UPDATE {name}.function_checksums SET checksum = 'old' WHERE name = 'clock'"
+    );
+    client.batch_execute(&script).await.expect("an older state");
+    let status = migrate_status(&schema.options()).await.expect("read");
+    assert_eq!(status.functions_pending, ["clock", "retired"]);
+    let report = migrate_up(&schema.options()).await.expect("migrated");
+    assert_eq!(report.functions, ["clock"]);
+    let left = client
+        .query(
+            "SELECT p.prorettype::regtype::text FROM pg_proc p \
+             WHERE p.pronamespace = $1::text::regnamespace AND p.proname IN ('clock', 'retired')",
+            &[name],
+        )
+        .await
+        .expect("read");
+    let left: Vec<String> = left.iter().map(|row| row.get(0)).collect();
+    assert_eq!(left, ["timestamp with time zone"]);
+}
+
+#[tokio::test]
+async fn a_failed_migration_leaves_nothing_behind() {
+    let schema = TestSchema::new();
+    let client = client().await;
+    // Something of another kind is in the way of a table.
+    let script = format!("CREATE SCHEMA {0}; CREATE VIEW {0}.nodes AS SELECT 1", schema.name);
+    client.batch_execute(&script).await.expect("in the way");
+    assert!(migrate_up(&schema.options()).await.is_err());
+    let sql = "SELECT count(*) FROM pg_class WHERE relnamespace = $1::text::regnamespace";
+    let count: i64 = client.query_one(sql, &[&schema.name]).await.expect("read").get(0);
+    assert_eq!(count, 1, "only the view");
+}
+
+#[tokio::test]
+async fn only_a_schema_made_for_tests_has_a_clock_that_can_be_advanced() {
+    let schema = TestSchema::new();
+    let options = PostgresOptions { test_clock: true, ..schema.options() };
+    let store = PostgresStore::connect(options.clone()).await.expect("a store");
+    store.advance_clock(Duration::from_secs(3600)).await.expect("advanced");
+    let sql = format!("SELECT {}.clock() - clock_timestamp() > interval '59 min'", schema.name);
+    let advanced: bool = client().await.query_one(&sql, &[]).await.expect("read").get(0);
+    assert!(advanced);
+    // Another start keeps the clock, whatever its options say.
+    PostgresStore::connect(schema.options()).await.expect("a store").close().await;
+    let advanced: bool = client().await.query_one(&sql, &[]).await.expect("read").get(0);
+    assert!(advanced);
+    store.close().await;
+
+    let production = TestSchema::new();
+    migrate_up(&production.options()).await.expect("migrated");
+    let options = PostgresOptions { test_clock: true, ..production.options() };
+    assert!(reason(migrate_up(&options).await.expect_err("refused")).contains("true clock"));
+}
+
+#[tokio::test]
+async fn the_committed_dump_shows_the_migrated_schema() {
+    let schema = TestSchema::new();
+    migrate_up(&schema.options()).await.expect("migrated");
+    let dump = dump_schema(&schema.options()).await.expect("read");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/schema.txt");
+    if std::env::var_os("WAKELINE_BLESS").is_some() {
+        std::fs::write(&path, &dump).expect("written");
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        dump == committed,
+        "sql/schema.txt is out of date: run `WAKELINE_BLESS=1 cargo xtask test`, look at the diff, \
+         and commit it\n{}",
+        first_difference(&committed, &dump)
+    );
+}
+
+fn first_difference(committed: &str, dump: &str) -> String {
+    let mut pairs = committed.lines().zip(dump.lines());
+    let differing = pairs.find(|(old, new)| old != new);
+    differing.map_or_else(
+        || "one is longer than the other".to_owned(),
+        |(old, new)| format!("- {old}\n+ {new}"),
+    )
+}

@@ -1,0 +1,324 @@
+//! A schema per test, a sink that records what it hears, and a TCP proxy that can fail.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_postgres::{Client, NoTls};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use wakeline_core::{Change, QueueName};
+use wakeline_postgres::{PostgresOptions, PostgresStore, Timings};
+use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreAdmin};
+
+/// Far above what anything here takes, far below any fallback.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// Where the tests' PostgreSQL is.
+pub(crate) fn url() -> String {
+    std::env::var("WAKELINE_TEST_POSTGRES")
+        .expect("run `cargo xtask test`, which starts a PostgreSQL")
+}
+
+/// A schema of its own, dropped at the end.
+pub(crate) struct TestSchema {
+    pub(crate) name: String,
+}
+
+impl TestSchema {
+    pub(crate) fn new() -> Self {
+        Self { name: format!("wl_{}", Uuid::new_v4().simple()) }
+    }
+
+    /// Options with short times.
+    pub(crate) fn options(&self) -> PostgresOptions {
+        PostgresOptions {
+            schema: self.name.clone(),
+            pool_max: PostgresOptions::POOL_MIN,
+            timings: Timings {
+                reconnect_min: Duration::from_millis(20),
+                reconnect_max: Duration::from_millis(200),
+                listener_check: Duration::from_millis(200),
+                listener_patience: Duration::from_secs(2),
+                ..Timings::default()
+            },
+            ..PostgresOptions::new(url())
+        }
+    }
+
+    pub(crate) async fn store(&self) -> PostgresStore {
+        PostgresStore::connect(self.options()).await.expect("a store")
+    }
+}
+
+impl Drop for TestSchema {
+    fn drop(&mut self) {
+        let name = self.name.clone();
+        // A thread of its own: drop cannot await, and the test's runtime may be ending.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(async {
+                let client = client().await;
+                let sql = format!("DROP SCHEMA IF EXISTS \"{name}\" CASCADE");
+                client.batch_execute(&sql).await.expect("dropped");
+            });
+        });
+        let dropped = dropping.join();
+        if !std::thread::panicking() {
+            dropped.expect("the schema can be dropped");
+        }
+    }
+}
+
+/// A plain connection to look at what happened, or to do something by other means.
+pub(crate) async fn client() -> Client {
+    let (client, connection) =
+        tokio_postgres::connect(&url(), NoTls).await.expect("the tests' PostgreSQL answers");
+    tokio::spawn(connection);
+    client
+}
+
+/// Waits until something holds.
+pub(crate) async fn eventually<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) {
+    let wait = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(SOON, wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+/// A change in a queue.
+pub(crate) fn change(queue: &str) -> Change {
+    Change {
+        queue: QueueName::new(queue).expect("valid"),
+        partition: None,
+        namespace: None,
+        task: None,
+        group: None,
+        due_in: Duration::ZERO,
+    }
+}
+
+/// What a sink heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Changed(Vec<Change>),
+    Everything,
+    Up,
+    Down,
+    Off(String),
+}
+
+/// Records what it hears.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    heard: Mutex<Vec<Heard>>,
+    bell: Notify,
+}
+
+impl Recorder {
+    fn record(&self, heard: Heard) {
+        self.heard.lock().push(heard);
+        self.bell.notify_waiters();
+    }
+
+    pub(crate) fn all(&self) -> Vec<Heard> {
+        self.heard.lock().clone()
+    }
+
+    /// Forgets what was heard, and returns it.
+    pub(crate) fn take(&self) -> Vec<Heard> {
+        std::mem::take(&mut *self.heard.lock())
+    }
+
+    /// Waits until something like this was heard.
+    pub(crate) async fn until(&self, what: &str, like: impl Fn(&Heard) -> bool) {
+        let wait = async {
+            loop {
+                let rung = self.bell.notified();
+                tokio::pin!(rung);
+                rung.as_mut().enable();
+                if self.heard.lock().iter().any(&like) {
+                    return;
+                }
+                rung.await;
+            }
+        };
+        if tokio::time::timeout(SOON, wait).await.is_err() {
+            panic!("never heard {what}, only {:?}", self.all());
+        }
+    }
+
+    /// Waits until the feed has gone through a (re)connect.
+    pub(crate) async fn until_joined(&self) {
+        self.until("everything", |heard| *heard == Heard::Everything).await;
+    }
+
+    pub(crate) async fn until_changed(&self, queue: &str) {
+        self.until(queue, |heard| match heard {
+            Heard::Changed(changes) => changes.iter().any(|c| c.queue.as_str() == queue),
+            _ => false,
+        })
+        .await;
+    }
+}
+
+impl HintSink for Recorder {
+    fn changed(&self, changes: &[Change], origin: HintOrigin) {
+        assert_eq!(origin, HintOrigin::Notify);
+        self.record(Heard::Changed(changes.to_vec()));
+    }
+
+    fn everything(&self) {
+        self.record(Heard::Everything);
+    }
+
+    fn link(&self, state: LinkState) {
+        self.record(match state {
+            LinkState::Up => Heard::Up,
+            LinkState::Down { .. } => Heard::Down,
+            LinkState::Off { reason } => Heard::Off(reason),
+        });
+    }
+}
+
+/// A store with a feed that runs.
+pub(crate) struct Node {
+    pub(crate) store: PostgresStore,
+    pub(crate) sink: Arc<Recorder>,
+    pub(crate) shutdown: CancellationToken,
+    feed: tokio::task::JoinHandle<()>,
+}
+
+impl Node {
+    /// Starts one and waits until it has joined.
+    pub(crate) async fn start(options: PostgresOptions) -> Self {
+        let node = Self::start_unjoined(options).await;
+        node.sink.until_joined().await;
+        let first: Vec<Heard> = node.sink.heard.lock().drain(..2).collect();
+        assert_eq!(first, [Heard::Up, Heard::Everything]);
+        node
+    }
+
+    pub(crate) async fn start_unjoined(options: PostgresOptions) -> Self {
+        let store = PostgresStore::connect(options).await.expect("a store");
+        let sink = Arc::new(Recorder::default());
+        let shutdown = CancellationToken::new();
+        let feed = {
+            let (store, sink, shutdown) = (store.clone(), sink.clone(), shutdown.clone());
+            tokio::spawn(async move { store.feed(sink, shutdown).await })
+        };
+        Self { store, sink, shutdown, feed }
+    }
+
+    pub(crate) async fn stop(self) {
+        self.shutdown.cancel();
+        tokio::time::timeout(SOON, self.feed).await.expect("ends soon").expect("no panic");
+        self.store.close().await;
+    }
+
+    /// Ends the feed without a farewell, as a crash would.
+    pub(crate) async fn crash(self) {
+        self.feed.abort();
+        let _ = self.feed.await;
+        self.store.close().await;
+    }
+}
+
+const PASS: u8 = 0;
+const BLACK_HOLE: u8 = 1;
+const REFUSE: u8 = 2;
+
+/// A TCP proxy in front of PostgreSQL.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    mode: Arc<AtomicU8>,
+    cut: Arc<Notify>,
+    _task: tokio::task::JoinHandle<()>,
+}
+
+impl Proxy {
+    pub(crate) async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let (mode, cut) = (Arc::new(AtomicU8::new(PASS)), Arc::new(Notify::new()));
+        let task = tokio::spawn(accept(listener, mode.clone(), cut.clone()));
+        Self { address, mode, cut, _task: task }
+    }
+
+    /// The tests' PostgreSQL through the proxy.
+    pub(crate) fn url(&self) -> String {
+        let (host, port) = upstream();
+        url().replacen(&format!("{host}:{port}"), &self.address.to_string(), 1)
+    }
+
+    /// Closes all connections.
+    pub(crate) fn cut(&self) {
+        self.cut.notify_waiters();
+    }
+
+    /// Swallows everything, on open connections too, without closing them.
+    pub(crate) fn black_hole(&self) {
+        self.mode.store(BLACK_HOLE, Ordering::SeqCst);
+    }
+
+    /// Closes new connections at once.
+    pub(crate) fn refuse(&self) {
+        self.mode.store(REFUSE, Ordering::SeqCst);
+    }
+
+    /// Lets new bytes and connections through again.
+    pub(crate) fn pass(&self) {
+        self.mode.store(PASS, Ordering::SeqCst);
+    }
+}
+
+fn upstream() -> (String, u16) {
+    let config: tokio_postgres::Config = url().parse().expect("a URL");
+    match (&config.get_hosts()[0], config.get_ports()[0]) {
+        (tokio_postgres::config::Host::Tcp(host), port) => (host.clone(), port),
+        (other, _) => panic!("the tests' PostgreSQL must be reached by TCP, not {other:?}"),
+    }
+}
+
+async fn accept(listener: TcpListener, mode: Arc<AtomicU8>, cut: Arc<Notify>) {
+    let mut pairs = JoinSet::new();
+    loop {
+        let (inner, _) = listener.accept().await.expect("accepts");
+        if mode.load(Ordering::SeqCst) == REFUSE {
+            continue;
+        }
+        let outer = TcpStream::connect(upstream()).await.expect("PostgreSQL answers");
+        let (mode, cut) = (mode.clone(), cut.clone());
+        pairs.spawn(async move {
+            let (inner_read, inner_write) = inner.into_split();
+            let (outer_read, outer_write) = outer.into_split();
+            tokio::select! {
+                () = forward(inner_read, outer_write, mode.clone()) => {}
+                () = forward(outer_read, inner_write, mode) => {}
+                () = cut.notified() => {}
+            }
+        });
+    }
+}
+
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mode: Arc<AtomicU8>) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(len @ 1..) = from.read(&mut buffer).await {
+        if mode.load(Ordering::SeqCst) != BLACK_HOLE && to.write_all(&buffer[..len]).await.is_err()
+        {
+            return;
+        }
+    }
+}

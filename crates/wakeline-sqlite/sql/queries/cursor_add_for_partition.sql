@@ -1,0 +1,4 @@
+-- Gives every group of a queue a cursor for a new partition.
+-- Called by: group::ensure_partition.
+INSERT INTO cursors (partition_id, group_id, next_offset, freed_at)
+SELECT ?1, group_id, 0, ?3 FROM groups WHERE queue_id = ?2

@@ -1,0 +1,9 @@
+-- A cursor by its partition and its group's name.
+-- Called by: Cursor::named, for settlements.
+SELECT c.partition_id, c.group_id, c.next_offset, c.due_at, c.freed_at, c.parked,
+       c.lease_token, c.lease_until, c.lease_start, c.lease_set,
+       p.queue_id, p.name, p.next_offset, p.last_push_at
+FROM partitions p
+JOIN groups g ON g.queue_id = p.queue_id AND g.name = ?2
+JOIN cursors c ON c.partition_id = p.partition_id AND c.group_id = g.group_id
+WHERE p.partition_id = ?1

@@ -1,0 +1,7 @@
+-- A cursor with what it needs to know of its partition.
+-- Called by: Cursor::read.
+SELECT c.partition_id, c.group_id, c.next_offset, c.due_at, c.freed_at, c.parked,
+       c.lease_token, c.lease_until, c.lease_start, c.lease_set,
+       p.queue_id, p.name, p.next_offset, p.last_push_at
+FROM cursors c JOIN partitions p ON p.partition_id = c.partition_id
+WHERE c.partition_id = ?1 AND c.group_id = ?2

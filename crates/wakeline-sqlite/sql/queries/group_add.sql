@@ -1,0 +1,3 @@
+-- Makes a group of a queue.
+-- Called by: group::add_group.
+INSERT INTO groups (queue_id, name, mode, from_at, created_at) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -1,0 +1,4 @@
+-- A message by its place.
+-- Called by: message::read.
+SELECT offset, id, transaction_id, trace_id, producer, created_at, payload
+FROM messages WHERE partition_id = ?1 AND offset = ?2

@@ -1,0 +1,3 @@
+-- Notes that a migration was applied.
+-- Called by: migrate::up, in the transaction that applies it.
+INSERT INTO migrations (version, name, checksum) VALUES (?1, ?2, ?3)

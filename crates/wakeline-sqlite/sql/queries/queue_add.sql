@@ -1,0 +1,3 @@
+-- Makes a queue.
+-- Called by: group::make_queue.
+INSERT INTO queues (name, namespace, task, options, created_at) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -1,0 +1,3 @@
+-- Removes the retries of a queue.
+-- Called by: configure::delete_queue.
+DELETE FROM retries WHERE partition_id IN (SELECT partition_id FROM partitions WHERE queue_id = ?1)

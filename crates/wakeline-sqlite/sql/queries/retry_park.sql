@@ -1,0 +1,6 @@
+-- Parks a message, or parks it anew.
+-- Called by: Cursor::park.
+INSERT INTO retries (partition_id, group_id, offset, failures, due_at, alone, error)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+ON CONFLICT (partition_id, group_id, offset) DO UPDATE
+SET failures = excluded.failures, due_at = excluded.due_at, alone = excluded.alone, error = excluded.error

@@ -1,0 +1,3 @@
+-- Every table and index, in an order that does not depend on when they were made.
+-- Called by: migrate::dump_schema.
+SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY tbl_name, type DESC, name

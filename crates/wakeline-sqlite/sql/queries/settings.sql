@@ -1,0 +1,8 @@
+-- Settings of every connection. The two that durability hangs on are read back afterwards.
+-- Called by: connect::open.
+PRAGMA synchronous = FULL;
+PRAGMA temp_store = MEMORY;
+PRAGMA trusted_schema = OFF;
+PRAGMA cache_size = -32768;
+PRAGMA wal_autocheckpoint = 4000;
+PRAGMA journal_size_limit = 67108864;

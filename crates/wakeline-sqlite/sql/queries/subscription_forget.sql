@@ -1,0 +1,3 @@
+-- Forgets where a group begins in queues to come, or in one by its name (?2).
+-- Called by: configure::delete_group.
+DELETE FROM subscriptions WHERE group_name = ?1 AND (?2 IS NULL OR queue_name = ?2)

@@ -1,0 +1,178 @@
+//! Opens connections that keep the store's promises, and refuses where they cannot be kept.
+//!
+//! # Invariants
+//! * Every connection is in WAL mode with `synchronous = FULL`, read back and not just asked for:
+//!   SQLite takes an unknown value silently for NORMAL, which loses acknowledged work (trap 40).
+//! * The database file is opened by SQLite alone. Closing it by other means would drop the locks
+//!   that SQLite holds on it.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode};
+use wakeline_store::StoreError;
+
+use crate::error::{database, unusable};
+use crate::options::SqliteOptions;
+
+const OPEN: &str = "open";
+/// `PRAGMA synchronous` as a number.
+const SYNCHRONOUS_FULL: i64 = 2;
+const STATEMENTS_CACHED_MAX: usize = 128;
+
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The one that writes.
+    Writer,
+    /// One of those that read beside it.
+    Reader,
+}
+
+/// Opens a connection and makes sure of its settings.
+pub(crate) fn open(options: &SqliteOptions, role: Role) -> Result<Connection, StoreError> {
+    let conn = Connection::open(&options.path).map_err(|error| database(OPEN, error))?;
+    configure(&conn, options, role).map_err(|error| database(OPEN, error))?;
+    let journal: String = pragma(&conn, "journal_mode")?;
+    let synchronous: i64 = pragma(&conn, "synchronous")?;
+    durable(&journal, synchronous)?;
+    Ok(conn)
+}
+
+fn configure(
+    conn: &Connection,
+    options: &SqliteOptions,
+    role: Role,
+) -> Result<(), rusqlite::Error> {
+    conn.busy_timeout(options.busy_timeout())?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS_CACHED_MAX);
+    write_ahead(conn, options.busy_timeout())?;
+    conn.execute_batch(include_str!("../sql/queries/settings.sql"))?;
+    match role {
+        Role::Reader => conn.pragma_update(None, "query_only", true)?,
+        Role::Writer => {
+            if let Some(pages) = options.pages_max {
+                limit_pages(conn, pages)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sets how far the database may grow, for tests of a full disk.
+pub(crate) fn limit_pages(conn: &Connection, pages: u32) -> Result<(), rusqlite::Error> {
+    conn.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
+}
+
+/// Switches to WAL. SQLite does not wait for a rival that is switching too, so this tries again.
+fn write_ahead(conn: &Connection, timeout: Duration) -> Result<(), rusqlite::Error> {
+    let started = Instant::now();
+    loop {
+        match conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && started.elapsed() < timeout =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            done => return done,
+        }
+    }
+}
+
+fn pragma<T: rusqlite::types::FromSql>(conn: &Connection, name: &str) -> Result<T, StoreError> {
+    conn.pragma_query_value(None, name, |row| row.get(0)).map_err(|error| database(OPEN, error))
+}
+
+/// Refuses settings under which an answered write could be lost.
+fn durable(journal: &str, synchronous: i64) -> Result<(), StoreError> {
+    if journal != "wal" {
+        let reason = format!("journal_mode is {journal}, and only wal is safe here");
+        return Err(unusable(OPEN, reason));
+    }
+    if synchronous != SYNCHRONOUS_FULL {
+        let reason = format!("synchronous is {synchronous}, and only FULL (2) loses nothing");
+        return Err(unusable(OPEN, reason));
+    }
+    Ok(())
+}
+
+/// Refuses network file systems: their locks and their shared memory cannot be trusted.
+pub(crate) fn refuse_network(options: &SqliteOptions) -> Result<(), StoreError> {
+    let folder = options.folder();
+    let file_system = rustix::fs::statfs(folder).map_err(|error| {
+        unusable(OPEN, format!("the folder {} cannot be used: {error}", folder.display()))
+    })?;
+    #[allow(
+        clippy::useless_conversion,
+        clippy::cast_possible_truncation,
+        clippy::unnecessary_cast,
+        reason = "the field's type differs between platforms; the magic numbers have 32 bits"
+    )]
+    let magic = file_system.f_type as u32;
+    match network_file_system(magic) {
+        None => Ok(()),
+        Some(kind) => Err(unusable(
+            OPEN,
+            format!(
+                "{} is on {kind}, a network file system, where SQLite's locks do not hold: \
+                 use a local disk, or PostgreSQL",
+                folder.display()
+            ),
+        )),
+    }
+}
+
+fn network_file_system(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x0000_6969 => "NFS",
+        0x0000_517b => "SMB",
+        0xff53_4d42 => "CIFS",
+        0xfe53_4d42 => "SMB2",
+        0x0102_1997 => "9p",
+        0x5346_414f => "AFS",
+        0x00c3_6400 => "Ceph",
+        0x7375_7245 => "Coda",
+        0x0000_564c => "NCP",
+        0x0bd0_0bd0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_connection_is_durable_and_says_so_when_read_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = SqliteOptions::new(folder.path().join("w.db"));
+        for role in [Role::Writer, Role::Reader] {
+            let conn = open(&options, role).expect("opens");
+            assert_eq!(pragma::<String>(&conn, "journal_mode").expect("readable"), "wal");
+            assert_eq!(pragma::<i64>(&conn, "synchronous").expect("readable"), 2);
+        }
+    }
+
+    #[test]
+    fn settings_that_lose_acknowledged_work_are_refused() {
+        durable("wal", 2).expect("the safe settings");
+        for (journal, synchronous) in [("wal", 1), ("wal", 0), ("delete", 2), ("memory", 2)] {
+            let refused = durable(journal, synchronous);
+            assert!(matches!(refused, Err(StoreError::Unavailable { .. })), "{journal}");
+        }
+    }
+
+    #[test]
+    fn network_file_systems_are_refused_by_name_and_local_ones_are_not() {
+        assert_eq!(network_file_system(0x6969), Some("NFS"));
+        assert_eq!(network_file_system(0x0102_1997), Some("9p"));
+        for local in [0xef53, 0x0102_1994, 0x5846_5342, 0x9123_683e] {
+            assert_eq!(network_file_system(local), None);
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        refuse_network(&SqliteOptions::new(folder.path().join("w.db"))).expect("a local disk");
+        let missing = SqliteOptions::new(folder.path().join("missing/w.db"));
+        assert!(refuse_network(&missing).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! SQLite's error codes, by what the caller does next. The only place that knows them.
+
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+use wakeline_store::{BoxError, StoreError};
+
+/// What goes wrong inside an operation, before it is named for the caller.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Fault {
+    /// The database said so.
+    #[error(transparent)]
+    Db(#[from] rusqlite::Error),
+    /// A row cannot be understood.
+    #[error("{what} {id} cannot be read")]
+    Corrupt {
+        what: &'static str,
+        id: String,
+        #[source]
+        source: BoxError,
+    },
+    /// The disk is too full for what was asked.
+    #[error("no space left")]
+    Full,
+    /// The command itself is wrong.
+    #[error("{field} {reason}")]
+    Invalid { field: &'static str, reason: String },
+    /// A defect: the command panicked. What it wrote was undone.
+    #[error("the command panicked")]
+    Panicked,
+}
+
+pub(crate) type Res<T> = Result<T, Fault>;
+
+impl Fault {
+    /// Whether the disk, or the database, has no room left.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::Db(error) => is_full(error),
+            other => matches!(other, Self::Full),
+        }
+    }
+
+    /// The error of an operation that nothing came of.
+    pub(crate) fn named(self, operation: &'static str) -> StoreError {
+        match self {
+            Self::Db(error) => database(operation, error),
+            Self::Corrupt { what, id, source } => StoreError::Corrupt { what, id, source },
+            Self::Full => StoreError::Full { operation },
+            Self::Invalid { field, reason } => StoreError::Invalid { field, reason },
+            Self::Panicked => StoreError::Fatal { operation, source: self.into() },
+        }
+    }
+}
+
+/// Makes a [`Fault::Corrupt`] of whatever a decoder said about a row.
+pub(crate) fn corrupt<E: Into<BoxError>>(
+    what: &'static str,
+    id: impl std::fmt::Display,
+) -> impl FnOnce(E) -> Fault {
+    move |source| Fault::Corrupt { what, id: id.to_string(), source: source.into() }
+}
+
+/// The database cannot be used at all, for a reason in words.
+pub(crate) fn unusable(operation: &'static str, reason: impl Into<String>) -> StoreError {
+    StoreError::Unavailable { operation, source: reason.into().into() }
+}
+
+/// The store was closed, or its writer is gone.
+pub(crate) fn closed(operation: &'static str) -> StoreError {
+    unusable(operation, "the store is closed")
+}
+
+/// What a database error means for an operation.
+pub(crate) fn database(operation: &'static str, error: rusqlite::Error) -> StoreError {
+    shared(operation, Arc::new(error))
+}
+
+/// The same for an error that several commands of one transaction share.
+pub(crate) fn shared(operation: &'static str, error: Arc<rusqlite::Error>) -> StoreError {
+    if let Some(column) = undecodable(&error) {
+        return StoreError::Corrupt { what: "column", id: column, source: error.into() };
+    }
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full { operation },
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::FileLockingProtocolFailed,
+        ) => StoreError::Transient { operation, source: error.into() },
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            StoreError::Unavailable { operation, source: error.into() }
+        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Corrupt { what: "database", id: "file".to_owned(), source: error.into() }
+        }
+        _ => StoreError::Fatal { operation, source: error.into() },
+    }
+}
+
+/// Whether the disk, or the database, has no room left.
+pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+}
+
+/// The column whose value has the wrong type, or lies outside its range.
+fn undecodable(error: &rusqlite::Error) -> Option<String> {
+    match error {
+        rusqlite::Error::InvalidColumnType(_, name, _) => Some(name.clone()),
+        rusqlite::Error::IntegralValueOutOfRange(index, _)
+        | rusqlite::Error::FromSqlConversionFailure(index, ..) => Some(index.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: std::ffi::c_int) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn codes_say_what_the_caller_does_next() {
+        use rusqlite::ffi;
+        for code in [ffi::SQLITE_BUSY, ffi::SQLITE_LOCKED, ffi::SQLITE_IOERR_FSYNC] {
+            assert!(matches!(database("op", failure(code)), StoreError::Transient { .. }));
+        }
+        for code in [ffi::SQLITE_CANTOPEN, ffi::SQLITE_READONLY, ffi::SQLITE_PERM] {
+            assert!(matches!(database("op", failure(code)), StoreError::Unavailable { .. }));
+        }
+        let full = database("op", failure(ffi::SQLITE_FULL));
+        assert!(matches!(full, StoreError::Full { operation: "op" }));
+        let garbage = database("op", failure(ffi::SQLITE_NOTADB));
+        assert!(matches!(garbage, StoreError::Corrupt { what: "database", .. }));
+        let defect = database("op", failure(ffi::SQLITE_CONSTRAINT));
+        assert!(matches!(defect, StoreError::Fatal { .. }));
+    }
+}

@@ -1,0 +1,165 @@
+//! Watches the hints of other processes on the same file, and feeds them to the faces.
+//!
+//! # Where it sits
+//! [`HintFeed`] of the store. The watching itself starts with the store, so that a process
+//! without waiters still knows whether anybody is there to be told.
+//!
+//! # Invariants
+//! * Watching is believed only after this process saw a touch of its own file: in some container
+//!   mounts no event ever comes. Then the link is off, and polling takes over.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use notify::event::ModifyKind;
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use parking_lot::{Condvar, Mutex};
+use tokio_util::sync::CancellationToken;
+use wakeline_store::{HintFeed, HintSink, LinkState};
+
+use crate::SqliteStore;
+use crate::options::SqliteOptions;
+use crate::sidecar::Sidecar;
+
+/// How long the first event of our own may take.
+const PROBE_MAX: Duration = Duration::from_secs(2);
+
+/// The watch over the folder of hints.
+pub(crate) struct Listener {
+    sidecar: Arc<Sidecar>,
+    watcher: Mutex<Option<RecommendedWatcher>>,
+    state: LinkState,
+}
+
+impl Listener {
+    /// Joins the other processes and begins to watch. Never fails: what cannot be had is told by
+    /// the state of the link.
+    pub(crate) fn start(options: &SqliteOptions) -> Self {
+        if !options.hints {
+            return Self::off(Sidecar::alone(), "hints between processes are switched off");
+        }
+        let sidecar = match Sidecar::join(&options.beside(".hints")) {
+            Ok(sidecar) => Arc::new(sidecar),
+            Err(error) => {
+                let reason = format!("the folder for hints cannot be used: {error}");
+                return Self::off(Sidecar::alone(), reason);
+            }
+        };
+        match watch(&sidecar) {
+            Ok(watcher) => {
+                sidecar.look_around();
+                Self { sidecar, watcher: Mutex::new(Some(watcher)), state: LinkState::Up }
+            }
+            Err(reason) => {
+                tracing::warn!(reason, "other processes are not heard");
+                let state = LinkState::Off { reason };
+                Self { sidecar, watcher: Mutex::new(None), state }
+            }
+        }
+    }
+
+    fn off(sidecar: Sidecar, reason: impl Into<String>) -> Self {
+        let state = LinkState::Off { reason: reason.into() };
+        Self { sidecar: Arc::new(sidecar), watcher: Mutex::new(None), state }
+    }
+
+    pub(crate) fn sidecar(&self) -> Arc<Sidecar> {
+        Arc::clone(&self.sidecar)
+    }
+
+    /// Removes what dead processes left behind.
+    pub(crate) fn tidy(&self) {
+        if self.watcher.lock().is_some() {
+            self.sidecar.look_around();
+        }
+    }
+
+    /// Ends the watch and leaves.
+    pub(crate) fn close(&self) {
+        drop(self.watcher.lock().take());
+        self.sidecar.leave();
+    }
+}
+
+/// Whether an event about our own file was seen.
+#[derive(Default)]
+struct Probe {
+    seen: Mutex<bool>,
+    changed: Condvar,
+}
+
+fn watch(sidecar: &Arc<Sidecar>) -> Result<RecommendedWatcher, String> {
+    let probe = Arc::new(Probe::default());
+    let handler = {
+        let (sidecar, probe) = (Arc::downgrade(sidecar), Arc::clone(&probe));
+        move |event: notify::Result<Event>| {
+            if let Some(sidecar) = sidecar.upgrade() {
+                handle(&sidecar, &probe, event);
+            }
+        }
+    };
+    let failed = |error| format!("the folder for hints cannot be watched: {error}");
+    let mut watcher = notify::recommended_watcher(handler).map_err(failed)?;
+    watcher.watch(sidecar.folder(), RecursiveMode::NonRecursive).map_err(failed)?;
+    sidecar.touch().map_err(|error| format!("hints cannot be written: {error}"))?;
+    let mut seen = probe.seen.lock();
+    if !*seen {
+        probe.changed.wait_for(&mut seen, PROBE_MAX);
+    }
+    match *seen {
+        true => Ok(watcher),
+        false => Err("no event came for a file that was changed in the folder of hints".into()),
+    }
+}
+
+fn handle(sidecar: &Sidecar, probe: &Probe, event: notify::Result<Event>) {
+    let event = match event {
+        Ok(event) if !event.need_rescan() => event,
+        // Events were lost: anything may have happened.
+        _ => {
+            sidecar.look_around();
+            sidecar.everything();
+            return;
+        }
+    };
+    match event.kind {
+        // Our own reading makes these; looking again would never end.
+        EventKind::Access(_) | EventKind::Modify(ModifyKind::Metadata(_)) => {}
+        EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_)) => sidecar.look_around(),
+        EventKind::Remove(_) if event.paths.iter().any(|path| path == sidecar.folder()) => {
+            for sink in sidecar.sinks() {
+                sink.link(LinkState::Down { reason: "the folder of hints was removed".into() });
+            }
+        }
+        EventKind::Remove(_) => sidecar.look_around(),
+        _ => event.paths.iter().for_each(|path| touched(sidecar, probe, path)),
+    }
+}
+
+fn touched(sidecar: &Sidecar, probe: &Probe, path: &Path) {
+    if path == sidecar.own() {
+        *probe.seen.lock() = true;
+        probe.changed.notify_all();
+    } else if sidecar.is_peer(path) {
+        sidecar.read(path);
+    }
+}
+
+#[async_trait]
+impl HintFeed for SqliteStore {
+    async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        let listener = self.listener();
+        if let LinkState::Off { .. } = &listener.state {
+            sink.link(listener.state.clone());
+            shutdown.cancelled().await;
+            return;
+        }
+        let number = listener.sidecar.add_sink(Arc::clone(&sink));
+        sink.link(LinkState::Up);
+        sink.everything();
+        shutdown.cancelled().await;
+        listener.sidecar.remove_sink(number);
+    }
+}

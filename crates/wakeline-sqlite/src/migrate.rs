@@ -1,0 +1,193 @@
+//! Brings the schema up to date: forward only, each migration once, under the write lock.
+//!
+//! # Invariants
+//! * What was applied is never changed: a different checksum is refused, and so is a schema newer
+//!   than this program.
+//! * Any number of processes may start at once; each migration is applied by one of them.
+
+use rusqlite::{Connection, OptionalExtension as _};
+use sha2::{Digest as _, Sha256};
+use wakeline_store::StoreError;
+
+use crate::connect::{self, Role};
+use crate::error::{Fault, Res, unusable};
+use crate::options::SqliteOptions;
+
+const MIGRATE: &str = "migrate";
+
+struct Migration {
+    version: i64,
+    name: &'static str,
+    sql: &'static str,
+}
+
+const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "queue",
+    sql: include_str!("../sql/migrations/0001_queue.sql"),
+}];
+
+/// One migration and whether the database has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationStatus {
+    /// Its number; they are applied in this order.
+    pub version: i64,
+    /// What it is about.
+    pub name: String,
+    /// Whether the database has it.
+    pub applied: bool,
+}
+
+/// Brings the database up to date, making it if it does not exist. Returns all migrations.
+pub async fn migrate_up(options: &SqliteOptions) -> Result<Vec<MigrationStatus>, StoreError> {
+    blocking(options, |options| {
+        connect::refuse_network(options)?;
+        let conn = connect::open(options, Role::Writer)?;
+        up(&conn)?;
+        status(&conn)
+    })
+    .await
+}
+
+/// What the database has, and what it lacks. Makes no database.
+pub async fn migrate_status(options: &SqliteOptions) -> Result<Vec<MigrationStatus>, StoreError> {
+    blocking(options, |options| {
+        // Metadata only: the file itself is opened by SQLite alone.
+        if !options.path.exists() {
+            return Ok(list(|_| false));
+        }
+        status(&connect::open(options, Role::Reader)?)
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    options: &SqliteOptions,
+    work: impl FnOnce(&SqliteOptions) -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let options = options.clone();
+    tokio::task::spawn_blocking(move || work(&options))
+        .await
+        .map_err(|error| StoreError::Fatal { operation: MIGRATE, source: error.into() })?
+}
+
+/// Applies what is missing.
+pub(crate) fn up(conn: &Connection) -> Result<(), StoreError> {
+    let run = || -> Res<Result<(), StoreError>> {
+        conn.execute_batch("BEGIN IMMEDIATE")?;
+        conn.execute_batch(include_str!("../sql/queries/migrations_table.sql"))?;
+        if let Err(error) = verify(conn)? {
+            return Ok(Err(error));
+        }
+        for migration in MIGRATIONS {
+            if applied(conn, migration.version)?.is_none() {
+                conn.execute_batch(migration.sql)?;
+                conn.execute(
+                    include_str!("../sql/queries/migrations_add.sql"),
+                    (migration.version, migration.name, checksum(migration.sql)),
+                )?;
+            }
+        }
+        conn.execute_batch("COMMIT")?;
+        Ok(Ok(()))
+    };
+    let done = run().map_err(|fault| fault.named(MIGRATE)).and_then(|done| done);
+    if !conn.is_autocommit() {
+        // The first error is the one to tell; an open transaction ends with the connection too.
+        let _ = conn.execute_batch("ROLLBACK");
+    }
+    done
+}
+
+/// Fails unless the database has every migration, unchanged, and none that is newer.
+pub(crate) fn require_current(conn: &Connection) -> Result<(), StoreError> {
+    let missing = status(conn)?.into_iter().find(|migration| !migration.applied);
+    match missing {
+        None => Ok(()),
+        Some(migration) => Err(unusable(
+            MIGRATE,
+            format!(
+                "the schema lacks migration {} ({}): run `wakeline migrate up`",
+                migration.version, migration.name
+            ),
+        )),
+    }
+}
+
+/// The schema as text, sorted, for comparing.
+pub fn dump_schema(conn: &Connection) -> Result<String, StoreError> {
+    let read = || -> Res<String> {
+        let mut statement = conn.prepare(include_str!("../sql/queries/schema_dump.sql"))?;
+        let objects = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let mut text = String::new();
+        for object in objects {
+            text.push_str(object?.trim());
+            text.push_str(";\n\n");
+        }
+        Ok(text)
+    };
+    read().map_err(|fault| fault.named(MIGRATE))
+}
+
+fn status(conn: &Connection) -> Result<Vec<MigrationStatus>, StoreError> {
+    let read = || -> Res<Result<Vec<MigrationStatus>, StoreError>> {
+        let known: bool =
+            conn.query_row(include_str!("../sql/queries/migrations_known.sql"), [], |row| {
+                row.get(0)
+            })?;
+        if !known {
+            return Ok(Ok(list(|_| false)));
+        }
+        if let Err(error) = verify(conn)? {
+            return Ok(Err(error));
+        }
+        let mut versions = Vec::new();
+        for migration in MIGRATIONS {
+            if applied(conn, migration.version)?.is_some() {
+                versions.push(migration.version);
+            }
+        }
+        Ok(Ok(list(|version| versions.contains(&version))))
+    };
+    read().map_err(|fault| fault.named(MIGRATE)).and_then(|done| done)
+}
+
+fn list(applied: impl Fn(i64) -> bool) -> Vec<MigrationStatus> {
+    MIGRATIONS
+        .iter()
+        .map(|migration| MigrationStatus {
+            version: migration.version,
+            name: migration.name.to_owned(),
+            applied: applied(migration.version),
+        })
+        .collect()
+}
+
+/// Refuses a schema that was changed after it was applied, or that a newer program made.
+fn verify(conn: &Connection) -> Res<Result<(), StoreError>> {
+    let newest: i64 =
+        conn.query_row(include_str!("../sql/queries/migrations_newest.sql"), [], |row| row.get(0))?;
+    let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    if newest > known {
+        let reason = format!("the schema is at version {newest}, this program knows only {known}");
+        return Ok(Err(unusable(MIGRATE, reason)));
+    }
+    for migration in MIGRATIONS {
+        let stored = applied(conn, migration.version)?;
+        if stored.is_some_and(|stored| stored != checksum(migration.sql)) {
+            let Migration { version, name, .. } = migration;
+            let reason = format!("migration {version} ({name}) was applied with another text");
+            return Ok(Err(unusable(MIGRATE, reason)));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn applied(conn: &Connection, version: i64) -> Result<Option<String>, Fault> {
+    let sql = include_str!("../sql/queries/migrations_applied.sql");
+    Ok(conn.query_row(sql, [version], |row| row.get(0)).optional()?)
+}
+
+fn checksum(sql: &str) -> String {
+    Sha256::digest(sql.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,112 @@
+//! How a SQLite store is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use wakeline_core::Timestamp;
+
+/// Where the database is and how it is used. Every field but the path has a default.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SqliteOptions {
+    /// The database file. Beside it appear `-wal` and `-shm`, `.ballast` and the folder `.hints`.
+    pub path: PathBuf,
+    /// How long a write waits for another process on the same file.
+    #[serde(default = "defaults::busy_timeout_ms")]
+    pub busy_timeout_ms: u64,
+    /// Space kept back, so that a full disk can still be emptied; 0 keeps none.
+    #[serde(default = "defaults::ballast_bytes")]
+    pub ballast_bytes: u64,
+    /// Connections that read beside the writer.
+    #[serde(default = "defaults::readers_len")]
+    pub readers_len: usize,
+    /// Whether opening brings the schema up to date; otherwise an old one is refused.
+    #[serde(default = "defaults::yes")]
+    pub migrate: bool,
+    /// Whether other processes on the same file are told, and listened to.
+    #[serde(default = "defaults::yes")]
+    pub hints: bool,
+    /// A clock for tests, instead of the machine's.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub clock: Option<TestClock>,
+    /// A size that the database may not grow beyond, as if the disk were full, for tests.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub pages_max: Option<u32>,
+}
+
+mod defaults {
+    pub(super) fn busy_timeout_ms() -> u64 {
+        5_000
+    }
+    pub(super) fn ballast_bytes() -> u64 {
+        16 * 1024 * 1024
+    }
+    pub(super) fn readers_len() -> usize {
+        2
+    }
+    pub(super) fn yes() -> bool {
+        true
+    }
+}
+
+impl SqliteOptions {
+    /// The defaults for a file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            busy_timeout_ms: defaults::busy_timeout_ms(),
+            ballast_bytes: defaults::ballast_bytes(),
+            readers_len: defaults::readers_len(),
+            migrate: true,
+            hints: true,
+            clock: None,
+            pages_max: None,
+        }
+    }
+
+    pub(crate) fn busy_timeout(&self) -> Duration {
+        Duration::from_millis(self.busy_timeout_ms)
+    }
+
+    /// A file or folder that belongs to the database.
+    pub(crate) fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
+    }
+
+    /// The folder that holds the database.
+    pub(crate) fn folder(&self) -> &Path {
+        match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        }
+    }
+}
+
+/// A clock that stands still until a test moves it.
+#[doc(hidden)]
+#[derive(Debug, Clone)]
+pub struct TestClock(Arc<AtomicI64>);
+
+impl TestClock {
+    /// A clock that stands at a moment.
+    pub fn new(at: Timestamp) -> Self {
+        Self(Arc::new(AtomicI64::new(at.0)))
+    }
+
+    /// Moves it on.
+    pub fn advance(&self, by: Duration) {
+        let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        self.0.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// What it shows.
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,64 @@
+//! The queue's hot path: each operation is one command for the writer, or one read.
+
+pub(crate) mod claim;
+pub(crate) mod cursor;
+pub(crate) mod group;
+pub(crate) mod line;
+pub(crate) mod message;
+pub(crate) mod offsets;
+pub(crate) mod push;
+pub(crate) mod settle;
+pub(crate) mod sweep;
+pub(crate) mod take;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeline_core::{Change, LeaseId, QueueLine};
+use wakeline_store::{
+    Extension, LineClaim, LineOutcome, PushItem, PushReply, QueueStore, SettleItem, SettleReply,
+    StoreError, TransactCommand, TransactReply,
+};
+
+use crate::SqliteStore;
+use crate::call::Work;
+
+#[async_trait]
+impl QueueStore for SqliteStore {
+    async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
+        let bytes = push::bytes(&items);
+        self.write(Work::new("push", move |s| push::push(s, &items)).growing(bytes)).await
+    }
+
+    async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
+        let bytes = push::bytes(&command.pushes);
+        let grows = !command.pushes.is_empty();
+        let work = Work::new("transact", move |s| settle::transact(s, &command));
+        self.write(if grows { work.growing(bytes) } else { work }).await
+    }
+
+    async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
+        let lines = Arc::new(lines);
+        let same = Arc::clone(&lines);
+        let work = Work::new("claim", move |s| claim::claim(s, &lines));
+        self.write(work.peeking(move |s| claim::peek(s, &same))).await
+    }
+
+    async fn settle(&self, items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {
+        self.write(Work::new("settle", move |s| settle::settle(s, &items))).await
+    }
+
+    async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, StoreError> {
+        self.write(Work::new("extend", move |s| settle::extend(s, &lease, span))).await
+    }
+
+    async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError> {
+        self.write(Work::new("release", move |s| settle::release(s, &leases))).await
+    }
+
+    async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        self.tidy();
+        self.read("sweep", move |s| sweep::sweep(s, &lines)).await
+    }
+}

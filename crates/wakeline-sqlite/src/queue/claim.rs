@@ -1,0 +1,243 @@
+//! Leases messages to requests.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_core::{
+    Change, CursorId, GroupId, LeaseId, LeaseToken, PartitionId, QueueLine, Selector, Subscription,
+    Timestamp,
+};
+use wakeline_store::{ClaimRequest, Grant, GrantedPartition, LineClaim, LineOutcome};
+
+use super::cursor::{Cursor, Lease};
+use super::group;
+use super::line::{Offer, Offered};
+use super::message;
+use super::sweep;
+use super::take::{Taken, end_expired_lease, take};
+use crate::error::{Fault, Res};
+use crate::session::{Queue, Session};
+
+/// A partition and a group: what goes to one request of a call only.
+type Served = HashSet<(i64, i64)>;
+/// The queues of a line with the id of its group in each.
+type Groups = Vec<(Arc<Queue>, i64)>;
+
+/// Leases messages for the requests of some lines.
+pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Vec<LineOutcome>> {
+    check(s, lines)?;
+    let mut served = Served::new();
+    let mut outcomes = Vec::with_capacity(lines.len());
+    for LineClaim { line, subscription, requests } in lines {
+        let groups = group::begin(s, line, *subscription)?;
+        let mut offered = Offered::new(s, &line.selector, &groups)?;
+        let mut grants = Vec::with_capacity(requests.len());
+        for request in requests {
+            let grant = match held(s, line, &groups, request.token)? {
+                Some(grant) => Some(grant),
+                None => serve(s, request, &mut offered, &mut served)?,
+            };
+            hint_lease_end(s, line, &grant)?;
+            grants.push(grant);
+        }
+        let next_due = match grants.iter().any(Option::is_none) {
+            true => sweep::next_due(s, line, &groups)?.map(|due| s.now.until(Timestamp(due))),
+            false => None,
+        };
+        outcomes.push(LineOutcome { grants, next_due });
+    }
+    Ok(outcomes)
+}
+
+/// Answers a claim from a snapshot, if there is nothing in it to write.
+pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Vec<LineOutcome>>> {
+    check(s, lines)?;
+    let mut outcomes = Vec::with_capacity(lines.len());
+    for LineClaim { line, subscription, requests } in lines {
+        let queues = s.matching(&line.selector)?;
+        if *subscription != Subscription::All && queues.is_empty() {
+            return Ok(None);
+        }
+        let mut groups = Groups::new();
+        for queue in queues {
+            match s.group(&queue, &line.group)? {
+                Some(group) => groups.push((queue, group)),
+                None => return Ok(None),
+            }
+        }
+        for request in requests {
+            if !under_token(s, request.token)?.is_empty() {
+                return Ok(None);
+            }
+        }
+        let next_due = sweep::next_due(s, line, &groups)?;
+        if next_due.is_some_and(|due| due <= s.now.0) {
+            return Ok(None);
+        }
+        outcomes.push(LineOutcome {
+            grants: vec![None; requests.len()],
+            next_due: next_due
+                .map(|due| s.now.until(Timestamp(due)))
+                .filter(|_| !requests.is_empty()),
+        });
+    }
+    Ok(Some(outcomes))
+}
+
+fn check(s: &Session<'_>, lines: &[LineClaim]) -> Res<()> {
+    let future =
+        |line: &LineClaim| matches!(line.subscription, Subscription::From(at) if at > s.now);
+    match lines.iter().any(future) {
+        true => Err(Fault::Invalid {
+            field: "subscriptionFrom",
+            reason: "must not lie in the future".to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Gives one request what it may take.
+fn serve(
+    s: &Session<'_>,
+    request: &ClaimRequest,
+    offered: &mut Offered,
+    served: &mut Served,
+) -> Res<Option<Grant>> {
+    let mut gathered = Gathered::default();
+    let mut room = request.batch_len_max as usize;
+    while room > 0 && gathered.partitions.len() < request.partitions_len_max as usize {
+        let Some(mut offer) = offered.next(s)? else { break };
+        let key = (offer.cursor.partition, offer.cursor.group);
+        let due = offer.cursor.due_at.is_some_and(|due_at| due_at <= s.now.0);
+        if !due || served.contains(&key) || corrected(s, &offer, offered)? {
+            continue;
+        }
+        end_expired_lease(s, &mut offer.cursor, &offer.queue)?;
+        let taken = take(s, &offer.cursor, &offer.queue, room)?;
+        room -= taken.messages.len();
+        hold(s, &mut offer, request, &taken)?;
+        if !taken.messages.is_empty() {
+            served.insert(key);
+            gathered.add(&offer.queue, &offer.cursor, taken);
+        }
+    }
+    let token = (!request.auto_ack).then_some(request.token);
+    Ok(gathered.grant(token, s.now))
+}
+
+/// A row may say too early when its cursor is due: a push moves the end of a window, and writes
+/// no cursor. True if it was so; the cursor then goes back to its true place.
+fn corrected(s: &Session<'_>, offer: &Offer, offered: &mut Offered) -> Res<bool> {
+    let Offer { queue, cursor, .. } = offer;
+    if queue.window_micros() == 0 || cursor.lease.is_some() {
+        return Ok(false);
+    }
+    let due = cursor.due(s, queue)?;
+    if due == cursor.due_at {
+        return Ok(false);
+    }
+    let sql = include_str!("../../sql/queries/cursor_due.sql");
+    s.conn.prepare_cached(sql)?.execute((cursor.partition, cursor.group, due))?;
+    if let Some(due_at) = due.filter(|due| *due <= s.now.0) {
+        offered.put_back(offer, due_at);
+    }
+    Ok(true)
+}
+
+/// Rule 6; or, if nothing was taken, when there will be something.
+fn hold(s: &Session<'_>, offer: &mut Offer, request: &ClaimRequest, taken: &Taken) -> Res<()> {
+    let Offer { queue, cursor, .. } = offer;
+    let start = std::mem::replace(&mut cursor.next, taken.next);
+    if !taken.messages.is_empty() {
+        cursor.freed_at = s.now.0;
+        if request.auto_ack {
+            for message in taken.messages.iter().filter(|message| message.offset < start) {
+                cursor.unpark(s, message.offset)?;
+            }
+        } else {
+            let unsettled = taken.messages.iter().map(|message| message.offset).collect();
+            let until = s.now.0 + queue.lease_micros();
+            cursor.lease = Some(Lease { token: request.token, until, start, unsettled });
+        }
+    }
+    cursor.due_at = cursor.due(s, queue)?;
+    cursor.write(s)
+}
+
+/// What is still held under the token of a repeated claim.
+fn held(
+    s: &Session<'_>,
+    line: &QueueLine,
+    groups: &Groups,
+    token: LeaseToken,
+) -> Res<Option<Grant>> {
+    let mut gathered = Gathered::default();
+    for (partition, group) in under_token(s, token)? {
+        let Some((queue, _)) = groups.iter().find(|(_, id)| *id == group) else { continue };
+        let Some(cursor) = Cursor::read(s, partition, group)? else { continue };
+        let asked = match &line.selector {
+            Selector::Partition(_, name) => *name == cursor.partition_name,
+            Selector::Queue(_) | Selector::Filter { .. } => true,
+        };
+        let Some(lease) = cursor.live(s.now.0).filter(|_| asked) else { continue };
+        let mut messages = Vec::new();
+        for offset in lease.unsettled.iter() {
+            let failures = cursor.held(s, offset)?.failures;
+            messages.push(message::read(s, partition, offset, failures)?);
+        }
+        let next = cursor.next;
+        gathered.add(queue, &cursor, Taken { messages, next });
+    }
+    Ok(gathered.grant(Some(token), s.now))
+}
+
+fn under_token(s: &Session<'_>, token: LeaseToken) -> Res<Vec<(i64, i64)>> {
+    let sql = include_str!("../../sql/queries/cursor_by_token.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let rows = statement.query_map([token.0.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Tells other processes when the lease ends: should this one die, they are to look again then.
+fn hint_lease_end(s: &mut Session<'_>, line: &QueueLine, grant: &Option<Grant>) -> Res<()> {
+    let Some(Grant { lease: Some(_), lease_for, partitions }) = grant else { return Ok(()) };
+    for granted in partitions {
+        let Some(queue) = s.queue(&granted.queue)? else { continue };
+        let change =
+            Change { partition: None, group: Some(line.group.clone()), ..queue.change(*lease_for) };
+        s.hint_lease_end(change, queue.lease_micros());
+    }
+    Ok(())
+}
+
+/// A grant on its way.
+#[derive(Default)]
+struct Gathered {
+    cursors: Vec<CursorId>,
+    until: Option<i64>,
+    partitions: Vec<GrantedPartition>,
+}
+
+impl Gathered {
+    fn add(&mut self, queue: &Queue, cursor: &Cursor, taken: Taken) {
+        let group = i32::try_from(cursor.group).expect("groups are counted from 1, one by one");
+        let partition_id = PartitionId(cursor.partition);
+        self.cursors.push(CursorId { partition: partition_id, group: GroupId(group) });
+        let until = cursor.lease.as_ref().map(|lease| lease.until);
+        self.until = self.until.into_iter().chain(until).min();
+        self.partitions.push(GrantedPartition {
+            queue: queue.name.clone(),
+            partition: cursor.partition_name.clone(),
+            partition_id,
+            messages: taken.messages,
+        });
+    }
+
+    fn grant(self, token: Option<LeaseToken>, now: Timestamp) -> Option<Grant> {
+        let Self { cursors, until, partitions } = self;
+        let lease_for = until.map_or(Duration::ZERO, |until| now.until(Timestamp(until)));
+        let lease = token.map(|token| LeaseId { token, cursors });
+        (!partitions.is_empty()).then_some(Grant { lease, lease_for, partitions })
+    }
+}

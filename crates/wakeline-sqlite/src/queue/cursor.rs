@@ -1,0 +1,269 @@
+//! A cursor: how far one group has read one partition, and what it holds.
+//!
+//! # Invariants
+//! * While leased, `due_at` is the lease's end; otherwise it is possibly early, never late.
+//! * Offsets of a lease at or after its start come from the log and have no row in `retries`;
+//!   those before it were parked and still have theirs.
+
+use rusqlite::Row;
+use uuid::Uuid;
+use wakeline_core::{GroupName, LeaseToken, MessageOrder, PartitionName};
+
+use super::offsets::Offsets;
+use crate::error::{Fault, Res, corrupt};
+use crate::session::{Queue, Session};
+
+/// A cursor and what it needs to know of its partition.
+#[derive(Debug)]
+pub(crate) struct Cursor {
+    pub(crate) partition: i64,
+    pub(crate) group: i64,
+    pub(crate) next: i64,
+    pub(crate) due_at: Option<i64>,
+    pub(crate) freed_at: i64,
+    pub(crate) parked: i64,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) queue: i64,
+    pub(crate) partition_name: PartitionName,
+    /// The offset that the partition's next message gets.
+    pub(crate) tail: i64,
+    pub(crate) last_push_at: i64,
+}
+
+/// What a cursor holds for a consumer.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) token: LeaseToken,
+    pub(crate) until: i64,
+    /// The next offset before this lease.
+    pub(crate) start: i64,
+    pub(crate) unsettled: Offsets,
+}
+
+/// How a message that failed before is remembered.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) failures: u32,
+    pub(crate) alone: bool,
+    pub(crate) error: Option<String>,
+}
+
+impl Cursor {
+    /// A cursor by its ids.
+    pub(crate) fn read(s: &Session<'_>, partition: i64, group: i64) -> Res<Option<Self>> {
+        let sql = include_str!("../../sql/queries/cursor_read.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let mut rows = statement.query((partition, group))?;
+        rows.next()?.map(decode).transpose()
+    }
+
+    /// A cursor by its partition and its group's name.
+    pub(crate) fn named(s: &Session<'_>, partition: i64, group: &GroupName) -> Res<Option<Self>> {
+        let sql = include_str!("../../sql/queries/cursor_by_name.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let mut rows = statement.query((partition, group.as_str()))?;
+        rows.next()?.map(decode).transpose()
+    }
+
+    /// The lease, if it has not run out.
+    pub(crate) fn live(&self, now: i64) -> Option<&Lease> {
+        self.lease.as_ref().filter(|lease| lease.until > now)
+    }
+
+    /// Writes everything that may have changed.
+    pub(crate) fn write(&self, s: &Session<'_>) -> Res<()> {
+        let sql = include_str!("../../sql/queries/cursor_write.sql");
+        let lease = self.lease.as_ref();
+        s.conn.prepare_cached(sql)?.execute((
+            self.partition,
+            self.group,
+            self.next,
+            self.due_at,
+            self.freed_at,
+            self.parked,
+            lease.map(|lease| lease.token.0.into_bytes()),
+            lease.map(|lease| lease.until),
+            lease.map(|lease| lease.start),
+            lease.map(|lease| lease.unsettled.to_string()),
+        ))?;
+        Ok(())
+    }
+
+    /// Writes what a settlement changes of a lease that goes on. Touches no index.
+    pub(crate) fn write_unsettled(&self, s: &Session<'_>) -> Res<()> {
+        let sql = include_str!("../../sql/queries/cursor_write_unsettled.sql");
+        let unsettled = self.lease.as_ref().map(|lease| lease.unsettled.to_string());
+        let params = (self.partition, self.group, self.parked, unsettled);
+        s.conn.prepare_cached(sql)?.execute(params)?;
+        Ok(())
+    }
+
+    /// Since when, or from when on, something can be taken if nothing else happens. Exact.
+    pub(crate) fn due(&self, s: &Session<'_>, queue: &Queue) -> Res<Option<i64>> {
+        if let Some(lease) = &self.lease {
+            return Ok(Some(lease.until));
+        }
+        let due = match queue.options.ordering {
+            MessageOrder::Strict if self.parked > 0 => self.first_parked(s)?,
+            MessageOrder::Strict => self.log_due(s, queue)?,
+            MessageOrder::Relaxed => {
+                let parked = if self.parked > 0 { self.soonest_parked(s)? } else { None };
+                parked.into_iter().chain(self.log_due(s, queue)?).min()
+            }
+        };
+        Ok(due.map(|due| due.max(self.freed_at)))
+    }
+
+    /// When the log can be read on: the head's delay has passed and the window is open.
+    fn log_due(&self, s: &Session<'_>, queue: &Queue) -> Res<Option<i64>> {
+        if self.next >= self.tail {
+            return Ok(None);
+        }
+        let (delay, window) = (queue.delay_micros(), queue.window_micros());
+        if delay == 0 && window == 0 && self.freed_at >= self.last_push_at {
+            // The head is no younger than the last push: no need to read it.
+            return Ok(Some(self.freed_at));
+        }
+        let head = created_at(s, self.partition, self.next)?;
+        Ok(head.map(|head| (head + delay).max(window_end(queue, head, self.last_push_at))))
+    }
+
+    fn first_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {
+        self.parked_due(s, include_str!("../../sql/queries/retry_first.sql"))
+    }
+
+    fn soonest_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {
+        self.parked_due(s, include_str!("../../sql/queries/retry_soonest.sql"))
+    }
+
+    fn parked_due(&self, s: &Session<'_>, sql: &str) -> Res<Option<i64>> {
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let mut rows = statement.query((self.partition, self.group))?;
+        Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
+    }
+
+    /// What is remembered of a message under the lease.
+    pub(crate) fn held(&self, s: &Session<'_>, offset: i64) -> Res<Held> {
+        if self.lease.as_ref().is_none_or(|lease| offset >= lease.start) {
+            return Ok(Held::default());
+        }
+        let sql = include_str!("../../sql/queries/retry_read.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let mut rows = statement.query((self.partition, self.group, offset))?;
+        match rows.next()? {
+            Some(row) => Ok(Held { failures: row.get(0)?, alone: row.get(1)?, error: row.get(2)? }),
+            None => Ok(Held::default()),
+        }
+    }
+
+    /// Parks a message that was under the lease, or parks it anew.
+    pub(crate) fn park(&mut self, s: &Session<'_>, offset: i64, parked: &Parked) -> Res<()> {
+        let sql = include_str!("../../sql/queries/retry_park.sql");
+        let Parked { held, due_at } = parked;
+        let new = self.lease.as_ref().is_some_and(|lease| offset >= lease.start);
+        s.conn.prepare_cached(sql)?.execute((
+            self.partition,
+            self.group,
+            offset,
+            held.failures,
+            due_at,
+            held.alone,
+            &held.error,
+        ))?;
+        self.parked += i64::from(new);
+        Ok(())
+    }
+
+    /// Forgets what was parked of a message: it is settled.
+    pub(crate) fn unpark(&mut self, s: &Session<'_>, offset: i64) -> Res<()> {
+        let sql = include_str!("../../sql/queries/retry_remove.sql");
+        let gone = s.conn.prepare_cached(sql)?.execute((self.partition, self.group, offset))?;
+        self.parked -= i64::try_from(gone).expect("one row at most");
+        Ok(())
+    }
+
+    /// Copies a message to the dead letters and forgets it here.
+    pub(crate) fn bury(&mut self, s: &Session<'_>, offset: i64, held: &Held) -> Res<()> {
+        let sql = include_str!("../../sql/queries/dead_letter_add.sql");
+        let added = s.conn.prepare_cached(sql)?.execute((
+            self.partition,
+            offset,
+            self.group,
+            held.failures,
+            &held.error,
+            s.now.0,
+        ))?;
+        if added == 0 {
+            let id = format!("{}/{offset}", self.partition);
+            return Err(corrupt("message", id)("it is missing from its partition"));
+        }
+        self.unpark(s, offset)
+    }
+
+    /// The text that names this cursor in errors.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.partition, self.group)
+    }
+}
+
+/// A message that is to be delivered again.
+pub(crate) struct Parked {
+    pub(crate) held: Held,
+    pub(crate) due_at: i64,
+}
+
+/// When a window lets the log be read: the producer paused, or the head is ten windows old.
+pub(crate) fn window_end(queue: &Queue, head: i64, last_push_at: i64) -> i64 {
+    let window = queue.window_micros();
+    let age_max = window * i64::from(wakeline_core::QueueOptions::WINDOW_AGE_MAX);
+    (last_push_at + window).min(head + age_max)
+}
+
+/// When the message at an offset, or the next one after it, was pushed.
+pub(crate) fn created_at(s: &Session<'_>, partition: i64, offset: i64) -> Res<Option<i64>> {
+    let sql = include_str!("../../sql/queries/message_created.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((partition, offset))?;
+    Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
+}
+
+fn decode(row: &Row<'_>) -> Res<Cursor> {
+    let (partition, group): (i64, i64) = (row.get(0)?, row.get(1)?);
+    let name = || format!("{partition}/{group}");
+    let partition_name: String = row.get(11)?;
+    Ok(Cursor {
+        partition,
+        group,
+        next: row.get(2)?,
+        due_at: row.get(3)?,
+        freed_at: row.get(4)?,
+        parked: row.get(5)?,
+        lease: decode_lease(row)?,
+        queue: row.get(10)?,
+        partition_name: PartitionName::new(partition_name).map_err(corrupt("cursor", name()))?,
+        tail: row.get(12)?,
+        last_push_at: row.get(13)?,
+    })
+}
+
+fn decode_lease(row: &Row<'_>) -> Res<Option<Lease>> {
+    let Some(token) = row.get_ref(6)?.as_blob_or_null().map_err(rusqlite::Error::from)? else {
+        return Ok(None);
+    };
+    let name = || -> Result<String, Fault> {
+        Ok(format!("{}/{}", row.get::<_, i64>(0)?, row.get::<_, i64>(1)?))
+    };
+    let token = match Uuid::from_slice(token) {
+        Ok(token) => LeaseToken(token),
+        Err(error) => return Err(corrupt("cursor", name()?)(error)),
+    };
+    let (until, start) = (row.get(7)?, row.get(8)?);
+    let unsettled = match row.get_ref(9)?.as_str().map_err(rusqlite::Error::from)?.parse() {
+        Ok(unsettled) => unsettled,
+        Err(error) => {
+            let error: super::offsets::OffsetsError = error;
+            return Err(corrupt("cursor", name()?)(error));
+        }
+    };
+    Ok(Some(Lease { token, until, start, unsettled }))
+}

@@ -1,0 +1,121 @@
+//! Stores messages.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::OptionalExtension as _;
+use uuid::Uuid;
+use wakeline_core::{Change, MessageId, MessageOrder, PartitionId, Timestamp};
+use wakeline_store::{PushItem, PushOutcome, PushReply};
+
+use super::group::{ensure_partition, ensure_queue};
+use crate::error::{Res, corrupt};
+use crate::session::{Queue, Session, micros};
+
+/// Space that a message takes besides its payload, roughly.
+const MESSAGE_BYTES: usize = 200;
+
+/// The end of a partition's log while messages are added to it.
+struct Tail {
+    queue: Arc<Queue>,
+    /// As it was before this push.
+    first: i64,
+    next: i64,
+    last_push_at: i64,
+    change: Change,
+}
+
+/// What a push takes of the disk, roughly.
+pub(crate) fn bytes(items: &[PushItem]) -> usize {
+    items.iter().map(|item| MESSAGE_BYTES + item.payload.len()).sum()
+}
+
+/// Stores messages in order; missing queues and partitions are made.
+pub(crate) fn push(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
+    let mut tails: HashMap<i64, Tail> = HashMap::new();
+    let mut order = Vec::new();
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        let queue = ensure_queue(s, &item.queue)?;
+        let partition = ensure_partition(s, &queue, &item.partition)?;
+        if let Some(id) = repeated(s, &queue, partition, item)? {
+            let partition = PartitionId(partition);
+            outcomes.push(PushOutcome::Duplicate { id, partition });
+            continue;
+        }
+        let tail = match tails.entry(partition) {
+            std::collections::hash_map::Entry::Occupied(tail) => tail.into_mut(),
+            std::collections::hash_map::Entry::Vacant(place) => {
+                order.push(partition);
+                place.insert(tail(s, queue, partition, item)?)
+            }
+        };
+        append(s, partition, tail, item)?;
+        outcomes.push(PushOutcome::Queued { id: item.id, partition: PartitionId(partition) });
+    }
+    let mut changes = Vec::with_capacity(order.len());
+    for partition in order {
+        let tail = tails.remove(&partition).expect("each was put there once");
+        finish(s, partition, &tail)?;
+        changes.push(tail.change);
+    }
+    s.hint(&changes);
+    Ok(PushReply { outcomes, changes })
+}
+
+/// The first message of the same transaction id within the queue's dedup window.
+fn repeated(
+    s: &Session<'_>,
+    queue: &Queue,
+    partition: i64,
+    item: &PushItem,
+) -> Res<Option<MessageId>> {
+    let since = s.now.0 - micros(queue.options.dedup_window_secs);
+    let sql = include_str!("../../sql/queries/message_repeated.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let params = (partition, item.transaction_id.as_str(), since);
+    let id: Option<Vec<u8>> = statement.query_row(params, |row| row.get(0)).optional()?;
+    let place = format_args!("{partition}/{}", item.transaction_id).to_string();
+    id.map(|id| Uuid::from_slice(&id).map(MessageId).map_err(corrupt("message", place))).transpose()
+}
+
+fn tail(s: &Session<'_>, queue: Arc<Queue>, partition: i64, item: &PushItem) -> Res<Tail> {
+    let sql = include_str!("../../sql/queries/partition_tail.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let (next, last_push_at): (i64, i64) =
+        statement.query_row([partition], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let options = &queue.options;
+    let wait = Duration::from_secs(options.delay_secs.max(options.window_secs).into());
+    let change = Change { partition: Some(item.partition.clone()), ..queue.change(wait) };
+    let last_push_at = Timestamp(last_push_at).max(s.now).0;
+    Ok(Tail { queue, first: next, next, last_push_at, change })
+}
+
+fn append(s: &Session<'_>, partition: i64, tail: &mut Tail, item: &PushItem) -> Res<()> {
+    let sql = include_str!("../../sql/queries/message_add.sql");
+    s.conn.prepare_cached(sql)?.execute((
+        partition,
+        tail.next,
+        item.id.0.as_bytes(),
+        item.transaction_id.as_str(),
+        item.trace_id.map(Uuid::into_bytes),
+        &item.producer,
+        tail.last_push_at,
+        item.payload.as_ref(),
+    ))?;
+    tail.next += 1;
+    Ok(())
+}
+
+/// Moves the partition's end, and makes those cursors due that had read up to the old one.
+fn finish(s: &Session<'_>, partition: i64, tail: &Tail) -> Res<()> {
+    let sql = include_str!("../../sql/queries/partition_advance.sql");
+    s.conn.prepare_cached(sql)?.execute((partition, tail.next, tail.last_push_at))?;
+    let queue = &tail.queue;
+    let due = tail.last_push_at + queue.delay_micros().max(queue.window_micros());
+    let relaxed = queue.options.ordering == MessageOrder::Relaxed;
+    let sql = include_str!("../../sql/queries/cursor_awake.sql");
+    s.conn.prepare_cached(sql)?.execute((partition, tail.first, due, relaxed))?;
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! One operation's view of the database: the connection, the moment, and what is known by name.
+//!
+//! # Where it sits
+//! The writer makes one per command inside its transaction, a reader one per snapshot. All
+//! operations of the queue are functions of a session.
+//!
+//! # Invariants
+//! * What is cached was read inside this process's own transactions and is dropped whenever
+//!   another process wrote (`PRAGMA data_version`) or a command was undone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+use wakeline_core::{
+    Change, GroupName, Namespace, PartitionName, QueueName, QueueOptions, Selector, TaskName,
+    Timestamp,
+};
+
+use crate::error::{Fault, Res, corrupt};
+
+/// Cached partitions beyond this are forgotten, all at once.
+const PARTITIONS_CACHED_MAX: usize = 100_000;
+/// The same for queues and groups of whose leases other processes were told.
+const LEASE_HINTS_MAX: usize = 10_000;
+
+/// A queue as operations need it.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) id: i64,
+    pub(crate) name: QueueName,
+    pub(crate) namespace: Option<Namespace>,
+    pub(crate) task: Option<TaskName>,
+    pub(crate) options: QueueOptions,
+}
+
+impl Queue {
+    /// A hint for everyone who may be waiting for this queue.
+    pub(crate) fn change(&self, due_in: std::time::Duration) -> Change {
+        Change {
+            queue: self.name.clone(),
+            partition: None,
+            namespace: self.namespace.clone(),
+            task: self.task.clone(),
+            group: None,
+            due_in,
+        }
+    }
+
+    pub(crate) fn delay_micros(&self) -> i64 {
+        micros(self.options.delay_secs)
+    }
+
+    pub(crate) fn window_micros(&self) -> i64 {
+        micros(self.options.window_secs)
+    }
+
+    pub(crate) fn lease_micros(&self) -> i64 {
+        micros(self.options.lease_secs)
+    }
+
+    fn matches(&self, selector: &Selector) -> bool {
+        match selector {
+            Selector::Queue(queue) | Selector::Partition(queue, _) => *queue == self.name,
+            Selector::Filter { namespace, task } => {
+                (namespace.is_none() || *namespace == self.namespace)
+                    && (task.is_none() || *task == self.task)
+            }
+        }
+    }
+}
+
+/// Seconds as the microseconds that times are counted in.
+pub(crate) fn micros(secs: u32) -> i64 {
+    i64::from(secs) * 1_000_000
+}
+
+/// What is known by name.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    queues: HashMap<QueueName, Arc<Queue>>,
+    queues_by_id: HashMap<i64, Arc<Queue>>,
+    /// Whether `queues` holds all there are.
+    complete: bool,
+    groups: HashMap<(i64, GroupName), i64>,
+    partitions: HashMap<(i64, PartitionName), i64>,
+    data_version: i64,
+    /// When other processes were last told of the end of a lease, by queue and group.
+    lease_hints: HashMap<(QueueName, Option<GroupName>), i64>,
+}
+
+impl Cache {
+    /// Forgets what was read.
+    pub(crate) fn clear(&mut self) {
+        let lease_hints = std::mem::take(&mut self.lease_hints);
+        *self = Self { data_version: self.data_version, lease_hints, ..Self::default() };
+    }
+
+    /// Forgets everything if another connection has written since the last call.
+    pub(crate) fn validate(&mut self, conn: &Connection) -> rusqlite::Result<()> {
+        let mut read = conn.prepare_cached(include_str!("../sql/queries/data_version.sql"))?;
+        let version: i64 = read.query_row([], |row| row.get(0))?;
+        if version != self.data_version {
+            self.clear();
+            self.data_version = version;
+        }
+        Ok(())
+    }
+}
+
+/// One operation's view of the database.
+pub(crate) struct Session<'c> {
+    pub(crate) conn: &'c Connection,
+    pub(crate) cache: &'c mut Cache,
+    /// The moment at which the operation happens.
+    pub(crate) now: Timestamp,
+    /// What other processes are told after the commit.
+    pub(crate) hints: Vec<Change>,
+    /// Set by an operation that was refused: its writes are undone, its answer stands.
+    pub(crate) undo: bool,
+}
+
+impl<'c> Session<'c> {
+    pub(crate) fn new(conn: &'c Connection, cache: &'c mut Cache, now: Timestamp) -> Self {
+        Self { conn, cache, now, hints: Vec::new(), undo: false }
+    }
+
+    /// Tells other processes after the commit.
+    pub(crate) fn hint(&mut self, changes: &[Change]) {
+        self.hints.extend_from_slice(changes);
+    }
+
+    /// Tells other processes when a lease ends: at most once per half a lease for a queue and
+    /// group. Whoever looks then learns of the later ones.
+    pub(crate) fn hint_lease_end(&mut self, change: Change, lease_micros: i64) {
+        if self.cache.lease_hints.len() >= LEASE_HINTS_MAX {
+            self.cache.lease_hints.clear();
+        }
+        let key = (change.queue.clone(), change.group.clone());
+        let told = self.cache.lease_hints.get(&key);
+        if told.is_none_or(|told| self.now.0 - told > lease_micros / 2) {
+            self.cache.lease_hints.insert(key, self.now.0);
+            self.hints.push(change);
+        }
+    }
+
+    /// A queue by its name.
+    pub(crate) fn queue(&mut self, name: &QueueName) -> Res<Option<Arc<Queue>>> {
+        if let Some(queue) = self.cache.queues.get(name) {
+            return Ok(Some(Arc::clone(queue)));
+        }
+        let sql = include_str!("../sql/queries/queue_by_name.sql");
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([name.as_str()])?;
+        match rows.next()? {
+            Some(row) => Ok(Some(self.remember(decode_queue(row)?))),
+            None => Ok(None),
+        }
+    }
+
+    /// A queue by its id.
+    pub(crate) fn queue_by_id(&mut self, id: i64) -> Res<Option<Arc<Queue>>> {
+        if let Some(queue) = self.cache.queues_by_id.get(&id) {
+            return Ok(Some(Arc::clone(queue)));
+        }
+        let mut statement =
+            self.conn.prepare_cached(include_str!("../sql/queries/queue_by_id.sql"))?;
+        let mut rows = statement.query([id])?;
+        match rows.next()? {
+            Some(row) => Ok(Some(self.remember(decode_queue(row)?))),
+            None => Ok(None),
+        }
+    }
+
+    /// The queues that a selector speaks of, in order of their names.
+    pub(crate) fn matching(&mut self, selector: &Selector) -> Res<Vec<Arc<Queue>>> {
+        if let Selector::Queue(name) | Selector::Partition(name, _) = selector {
+            return Ok(self.queue(name)?.into_iter().collect());
+        }
+        if !self.cache.complete {
+            let mut statement =
+                self.conn.prepare_cached(include_str!("../sql/queries/queue_all.sql"))?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let queue = decode_queue(row)?;
+                self.remember(queue);
+            }
+            self.cache.complete = true;
+        }
+        let mut queues: Vec<_> = (self.cache.queues.values())
+            .filter(|queue| queue.matches(selector))
+            .map(Arc::clone)
+            .collect();
+        queues.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(queues)
+    }
+
+    /// A group of a queue.
+    pub(crate) fn group(&mut self, queue: &Queue, name: &GroupName) -> Res<Option<i64>> {
+        let key = (queue.id, name.clone());
+        if let Some(id) = self.cache.groups.get(&key) {
+            return Ok(Some(*id));
+        }
+        let mut statement =
+            self.conn.prepare_cached(include_str!("../sql/queries/group_by_name.sql"))?;
+        let id = statement.query_row((queue.id, name.as_str()), |row| row.get(0)).optional()?;
+        if let Some(id) = id {
+            self.cache.groups.insert(key, id);
+        }
+        Ok(id)
+    }
+
+    /// A partition of a queue.
+    pub(crate) fn partition(&mut self, queue: &Queue, name: &PartitionName) -> Res<Option<i64>> {
+        let key = (queue.id, name.clone());
+        if let Some(id) = self.cache.partitions.get(&key) {
+            return Ok(Some(*id));
+        }
+        let mut statement =
+            self.conn.prepare_cached(include_str!("../sql/queries/partition_by_name.sql"))?;
+        let id = statement.query_row((queue.id, name.as_str()), |row| row.get(0)).optional()?;
+        if let Some(id) = id {
+            if self.cache.partitions.len() >= PARTITIONS_CACHED_MAX {
+                self.cache.partitions.clear();
+            }
+            self.cache.partitions.insert(key, id);
+        }
+        Ok(id)
+    }
+
+    fn remember(&mut self, queue: Queue) -> Arc<Queue> {
+        let queue = Arc::new(queue);
+        self.cache.queues.insert(queue.name.clone(), Arc::clone(&queue));
+        self.cache.queues_by_id.insert(queue.id, Arc::clone(&queue));
+        queue
+    }
+}
+
+/// Columns: queue_id, name, namespace, task, options.
+fn decode_queue(row: &Row<'_>) -> Res<Queue> {
+    let id: i64 = row.get(0)?;
+    let bad = || corrupt("queue", id);
+    let name: String = row.get(1)?;
+    let namespace: Option<String> = row.get(2)?;
+    let task: Option<String> = row.get(3)?;
+    let options: String = row.get(4)?;
+    Ok(Queue {
+        id,
+        name: QueueName::new(name).map_err(bad())?,
+        namespace: namespace.map(Namespace::new).transpose().map_err(bad())?,
+        task: task.map(TaskName::new).transpose().map_err(bad())?,
+        options: serde_json::from_str(&options).map_err(|error| Fault::Corrupt {
+            what: "queue",
+            id: id.to_string(),
+            source: error.into(),
+        })?,
+    })
+}

@@ -1,0 +1,332 @@
+//! How processes on one database file tell each other that something changed.
+//!
+//! Each process has one small file in the folder `<database>.hints`, held under an exclusive
+//! lock for as long as it lives. After a commit that made work available it writes what changed
+//! there; the others watch the folder and read it. The database itself is not touched.
+//!
+//! # Where it sits
+//! The writer calls [`Sidecar::tell`] after each commit; `listener` feeds what arrives to the
+//! faces.
+//!
+//! # Invariants
+//! * What cannot be told precisely is told as "everything": a gap in the numbers, a torn page, a
+//!   process that joins.
+//! * A commit whose process saw no peer is covered: on noticing one it tells "everything" after it.
+//! * A file whose lock is free belongs to a dead process, and is removed.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use wakeline_core::{Change, NodeId};
+use wakeline_store::{HintOrigin, HintSink};
+
+/// Changes that a page keeps for readers that are behind.
+const CHANGES_LEN_MAX: usize = 256;
+/// Changes of one commit beyond which it is told as "everything".
+const CHANGES_PER_ENTRY_MAX: usize = 64;
+/// The largest page: each change names a queue, partition, namespace, task and group.
+const PAGE_BYTES_MAX: usize = 1024 * 1024;
+const EXTENSION: &str = "hint";
+
+/// What one commit changed; `None` for "anything".
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    seq: u64,
+    changes: Option<Vec<Change>>,
+}
+
+/// This process's file and those of the others.
+pub(crate) struct Sidecar {
+    folder: PathBuf,
+    own: PathBuf,
+    outbox: Mutex<Outbox>,
+    /// Whether anybody else may be reading.
+    peers: AtomicBool,
+    inbox: Mutex<Inbox>,
+}
+
+struct Outbox {
+    /// `None` once this process has left.
+    file: Option<File>,
+    seq: u64,
+    entries: VecDeque<Entry>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    peers: HashMap<PathBuf, Peer>,
+    sinks: Vec<(u64, Arc<dyn HintSink>)>,
+    sinks_made: u64,
+}
+
+struct Peer {
+    file: File,
+    seq: u64,
+}
+
+/// What a look at a peer's page says.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    Nothing,
+    Changes(Vec<Change>),
+    Everything,
+}
+
+impl Sidecar {
+    /// Makes this process's file. The lock comes before the final name, so nobody can take it for
+    /// the file of a dead process.
+    pub(crate) fn join(folder: &Path) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        let node = NodeId::generate();
+        let own = folder.join(format!("{node}.{EXTENSION}"));
+        let early = folder.join(format!("{node}.new"));
+        let file = OpenOptions::new().create_new(true).read(true).write(true).open(&early)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.write_all_at(&page(&VecDeque::new()), 0)?;
+        fs::rename(&early, &own)?;
+        let outbox = Outbox { file: Some(file), seq: 0, entries: VecDeque::new() };
+        Ok(Self {
+            folder: folder.to_owned(),
+            own,
+            outbox: Mutex::new(outbox),
+            peers: AtomicBool::new(true),
+            inbox: Mutex::default(),
+        })
+    }
+
+    /// A sidecar that tells nobody, for stores that are alone by configuration.
+    pub(crate) fn alone() -> Self {
+        Self {
+            folder: PathBuf::new(),
+            own: PathBuf::new(),
+            outbox: Mutex::new(Outbox { file: None, seq: 0, entries: VecDeque::new() }),
+            peers: AtomicBool::new(false),
+            inbox: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn own(&self) -> &Path {
+        &self.own
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether a path is the file of another process.
+    pub(crate) fn is_peer(&self, path: &Path) -> bool {
+        path != self.own && path.extension().is_some_and(|extension| extension == EXTENSION)
+    }
+
+    /// Tells the other processes, if there are any, what a commit changed.
+    pub(crate) fn tell(&self, mut changes: Vec<Change>) {
+        if changes.is_empty() || !self.peers.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut seen = std::collections::HashSet::new();
+        changes.retain(|change| seen.insert(change.clone()));
+        let few = changes.len() <= CHANGES_PER_ENTRY_MAX;
+        self.append(few.then_some(changes));
+    }
+
+    /// Writes the page as it is, for the probe whether watching works.
+    pub(crate) fn touch(&self) -> io::Result<()> {
+        let outbox = self.outbox.lock();
+        outbox.file.as_ref().map_or(Ok(()), |file| file.write_all_at(&page(&outbox.entries), 0))
+    }
+
+    fn append(&self, changes: Option<Vec<Change>>) {
+        let mut outbox = self.outbox.lock();
+        let Outbox { file: Some(_), .. } = &*outbox else { return };
+        outbox.seq += 1;
+        let seq = outbox.seq;
+        outbox.entries.push_back(Entry { seq, changes });
+        let len = |entry: &Entry| entry.changes.as_ref().map_or(1, Vec::len);
+        while outbox.entries.iter().map(len).sum::<usize>() > CHANGES_LEN_MAX {
+            outbox.entries.pop_front();
+        }
+        let page = page(&outbox.entries);
+        let written = outbox.file.as_ref().map(|file| file.write_all_at(&page, 0));
+        if let Some(Err(error)) = written {
+            // The others still find the work: their safety sweep reads the database.
+            tracing::warn!(%error, path = %self.own.display(), "hints could not be written");
+        }
+    }
+
+    /// Looks who is there: welcomes new processes, forgets and tidies away dead ones.
+    pub(crate) fn look_around(&self) {
+        let mut joined = false;
+        {
+            let mut inbox = self.inbox.lock();
+            let Ok(listing) = fs::read_dir(&self.folder) else { return };
+            let paths: Vec<_> = (listing.filter_map(Result::ok))
+                .map(|file| file.path())
+                .filter(|path| self.is_peer(path))
+                .collect();
+            inbox.peers.retain(|path, _| paths.contains(path));
+            for path in paths {
+                joined |= inbox.meet(path);
+            }
+            // Set before "everything" is written: a commit that saw no peer is older than that.
+            self.peers.store(!inbox.peers.is_empty(), Ordering::SeqCst);
+        }
+        if joined {
+            self.append(None);
+            self.everything();
+        }
+    }
+
+    /// Reads what a peer wrote, and passes it on.
+    pub(crate) fn read(&self, path: &Path) {
+        let news = {
+            let mut inbox = self.inbox.lock();
+            inbox.peers.get_mut(path).map(Peer::news)
+        };
+        match news {
+            None => self.look_around(),
+            Some(News::Nothing) => {}
+            Some(News::Everything) => self.everything(),
+            Some(News::Changes(changes)) => {
+                for sink in self.sinks() {
+                    sink.changed(&changes, HintOrigin::Notify);
+                }
+            }
+        }
+    }
+
+    /// Anything may have changed.
+    pub(crate) fn everything(&self) {
+        for sink in self.sinks() {
+            sink.everything();
+        }
+    }
+
+    /// Passes hints of other processes on to a sink, until the number is given back.
+    pub(crate) fn add_sink(&self, sink: Arc<dyn HintSink>) -> u64 {
+        let mut inbox = self.inbox.lock();
+        inbox.sinks_made += 1;
+        let number = inbox.sinks_made;
+        inbox.sinks.push((number, sink));
+        number
+    }
+
+    pub(crate) fn remove_sink(&self, number: u64) {
+        self.inbox.lock().sinks.retain(|(other, _)| *other != number);
+    }
+
+    /// The sinks, to be called without a lock held.
+    pub(crate) fn sinks(&self) -> Vec<Arc<dyn HintSink>> {
+        self.inbox.lock().sinks.iter().map(|(_, sink)| Arc::clone(sink)).collect()
+    }
+
+    /// Leaves: the file goes, and the others notice.
+    pub(crate) fn leave(&self) {
+        if let Some(file) = self.outbox.lock().file.take() {
+            // A file that stays behind is removed by whoever finds its lock free.
+            let _ = fs::remove_file(&self.own);
+            drop(file);
+        }
+    }
+}
+
+impl Drop for Sidecar {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Inbox {
+    /// True if a file belongs to a live process that was not known before.
+    fn meet(&mut self, path: PathBuf) -> bool {
+        if let Some(peer) = self.peers.get(&path) {
+            if dead(&peer.file) {
+                self.peers.remove(&path);
+                tidy(&path);
+            }
+            return false;
+        }
+        let Ok(file) = File::open(&path) else { return false };
+        if dead(&file) {
+            drop(file);
+            tidy(&path);
+            return false;
+        }
+        let seq = read_page(&file).and_then(|entries| entries.last().map(|entry| entry.seq));
+        self.peers.insert(path, Peer { file, seq: seq.unwrap_or(0) });
+        true
+    }
+}
+
+impl Peer {
+    fn news(&mut self) -> News {
+        let Some(entries) = read_page(&self.file) else { return News::Everything };
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
+            return News::Nothing;
+        };
+        let (missed, newest) = (first.seq > self.seq + 1, last.seq);
+        let fresh = newest > self.seq;
+        let known = std::mem::replace(&mut self.seq, newest);
+        if !fresh {
+            return News::Nothing;
+        }
+        let mut changes = Vec::new();
+        for entry in entries.into_iter().filter(|entry| entry.seq > known) {
+            match entry.changes {
+                Some(more) if !missed => changes.extend(more),
+                _ => return News::Everything,
+            }
+        }
+        News::Changes(changes)
+    }
+}
+
+/// Whether the process that made a file is gone: its lock is free.
+fn dead(file: &File) -> bool {
+    let free = flock(file, FlockOperation::NonBlockingLockShared).is_ok();
+    if free {
+        // Given back at once. If that fails, closing the file does it.
+        let _ = flock(file, FlockOperation::Unlock);
+    }
+    free
+}
+
+fn tidy(path: &Path) {
+    // A rival may have been faster.
+    let _ = fs::remove_file(path);
+}
+
+/// A line with length and checksum, then JSON. It is written over the old page in one go; what
+/// is left of a longer one lies beyond its length.
+fn page(entries: &VecDeque<Entry>) -> Vec<u8> {
+    let body = serde_json::to_vec(entries).expect("names and numbers become JSON");
+    let mut page = format!("{} {:016x}\n", body.len(), checksum(&body)).into_bytes();
+    page.extend(body);
+    page
+}
+
+/// `None` if the page is torn or not one of ours.
+fn read_page(file: &File) -> Option<Vec<Entry>> {
+    let len = usize::try_from(file.metadata().ok()?.len()).ok()?.min(PAGE_BYTES_MAX);
+    let mut bytes = vec![0; len];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (len, sum) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
+    let body = bytes.get(end + 1..end + 1 + len.parse::<usize>().ok()?)?;
+    let whole = u64::from_str_radix(sum, 16).ok()? == checksum(body);
+    whole.then(|| serde_json::from_slice(body).ok())?
+}
+
+/// FNV-1a: tells a torn page from a whole one.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

@@ -18,24 +18,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{RwLock, RwLockWriteGuard, Semaphore, SemaphorePermit};
+use tokio::sync::{RwLock, RwLockWriteGuard};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Connection, Row, Socket, Statement};
-use tokio_postgres_rustls::MakeRustlsConnect;
+use tokio_postgres::{Client, Row, Statement};
 use wakeline_store::StoreError;
 
+use crate::connector::Connector;
 use crate::error::{self, Kind};
-use crate::options::{PostgresOptions, Schema};
-use crate::tls::{self, Target};
+use crate::options::Schema;
 
 /// Parameters of a statement.
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
-
-/// A connection whose messages somebody has to read.
-pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
 /// One SQL text of this store. Make it once and clone it: its identity is the key under which
 /// connections keep the prepared statement.
@@ -63,125 +58,6 @@ pub(crate) fn fill(schema: &Schema, template: &str) -> String {
     template.replace("@schema@", &schema.quoted()).replace("@channel@", &schema.channel())
 }
 
-/// Opens connections.
-pub(crate) struct Connector {
-    target: Target,
-    connect_timeout: Duration,
-    statement_timeout: Duration,
-    /// Statements that set a new session up.
-    session: String,
-}
-
-impl Connector {
-    /// Reads a URL; `node` marks what its sessions notify, so that a node knows its own hints.
-    pub(crate) fn new(
-        field: &'static str,
-        url: &str,
-        options: &PostgresOptions,
-        node: &str,
-    ) -> Result<Self, StoreError> {
-        let mut target = tls::target(field, url)?;
-        let config = &mut target.config;
-        if config.get_application_name().is_none() {
-            config.application_name("wakeline");
-        }
-        config
-            .connect_timeout(options.timings.connect)
-            .keepalives(true)
-            .keepalives_idle(Duration::from_secs(10))
-            .keepalives_interval(Duration::from_secs(5))
-            .keepalives_retries(3)
-            .tcp_user_timeout(Duration::from_secs(15));
-        let session = format!(
-            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
-             SET wakeline.node = '{node}'; SET client_min_messages = warning",
-            options.statement_timeout.as_millis().max(1),
-            options.statement_timeout.as_millis().max(1) * 2,
-        );
-        Ok(Self {
-            target,
-            connect_timeout: options.timings.connect,
-            statement_timeout: options.statement_timeout,
-            session,
-        })
-    }
-
-    /// Adds statements to what sets a session up.
-    pub(crate) fn with_session(mut self, statements: &str) -> Self {
-        self.session = format!("{}; {statements}", self.session);
-        self
-    }
-
-    /// Host, port and database, without secrets.
-    pub(crate) fn location(&self) -> String {
-        use tokio_postgres::config::Host;
-        let config = &self.target.config;
-        let hosts: Vec<String> = config
-            .get_hosts()
-            .iter()
-            .enumerate()
-            .map(|(index, host)| {
-                let port = config.get_ports().get(index).or(config.get_ports().first());
-                let port = port.copied().unwrap_or(5432);
-                match host {
-                    Host::Tcp(name) => format!("{name}:{port}"),
-                    #[cfg(unix)]
-                    Host::Unix(path) => format!("{}:{port}", path.display()),
-                }
-            })
-            .collect();
-        format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
-    }
-
-    /// Opens a connection whose messages the caller reads; its session is not set up yet.
-    pub(crate) async fn open_wire(
-        &self,
-        operation: &'static str,
-    ) -> Result<(Client, Wire), StoreError> {
-        // The driver's own timeout does not cover TLS and authentication.
-        let opening = self.target.config.connect(self.target.tls.clone());
-        match timeout(self.connect_timeout, opening).await {
-            Ok(Ok(pair)) => Ok(pair),
-            Ok(Err(error)) => Err(error::connect_failed(operation, error)),
-            Err(_) => Err(error::connect_failed(operation, "no connection within the deadline")),
-        }
-    }
-
-    /// The statements that set a session up.
-    pub(crate) fn session(&self) -> &str {
-        &self.session
-    }
-
-    /// How long a caller waits for an answer: longer than the server gives the statement.
-    fn deadline(&self) -> Duration {
-        self.statement_timeout + Duration::from_secs(2)
-    }
-
-    async fn open(&self, operation: &'static str) -> Result<Session, StoreError> {
-        let (client, wire) = self.open_wire(operation).await?;
-        let driver = tokio::spawn(async move {
-            if let Err(error) = wire.await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "connection lost");
-            }
-        });
-        let session = Session {
-            client,
-            driver: driver.abort_handle(),
-            cut: AtomicBool::new(false),
-            statements: Mutex::new(HashMap::new()),
-        };
-        let set_up = session.client.batch_execute(&self.session);
-        match timeout(self.connect_timeout, set_up).await {
-            Ok(Ok(())) => Ok(session),
-            Ok(Err(error)) => Err(error::connect_failed(operation, error)),
-            Err(_) => {
-                session.cut();
-                Err(error::connect_failed(operation, "no session within the deadline"))
-            }
-        }
-    }
-}
-
 /// One open connection.
 struct Session {
     client: Client,
@@ -191,6 +67,30 @@ struct Session {
 }
 
 impl Session {
+    async fn open(connector: &Connector, operation: &'static str) -> Result<Self, StoreError> {
+        let (client, wire) = connector.open_wire(operation).await?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = wire.await {
+                tracing::debug!(error = &error as &dyn std::error::Error, "connection lost");
+            }
+        });
+        let session = Self {
+            client,
+            driver: driver.abort_handle(),
+            cut: AtomicBool::new(false),
+            statements: Mutex::new(HashMap::new()),
+        };
+        let set_up = session.client.batch_execute(connector.session());
+        match timeout(connector.connect_timeout(), set_up).await {
+            Ok(Ok(())) => Ok(session),
+            Ok(Err(error)) => Err(error::connect_failed(operation, error)),
+            Err(_) => {
+                session.cut();
+                Err(error::connect_failed(operation, "no session within the deadline"))
+            }
+        }
+    }
+
     /// Closes the socket without a farewell, which a black hole would swallow.
     fn cut(&self) {
         self.cut.store(true, Ordering::Release);
@@ -356,7 +256,7 @@ impl Link {
         {
             return Err(error::connect_failed(operation, failure.clone()));
         }
-        let opened = self.connector.open(operation).await;
+        let opened = Session::open(&self.connector, operation).await;
         *self.failure.lock() = opened.as_ref().err().map(error::chain);
         self.attempts.fetch_add(1, Ordering::Release);
         let session = Arc::new(opened.inspect_err(|_| count_connect("failed"))?);
@@ -444,93 +344,6 @@ impl Drop for LinkTransaction<'_> {
     }
 }
 
-/// Links for calls that are not fused: each call has one to itself.
-pub(crate) struct Pool {
-    idle: Mutex<Vec<Link>>,
-    permits: Semaphore,
-    size: u32,
-    patience: Duration,
-}
-
-impl Pool {
-    /// A pool of links that are not open yet.
-    pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
-        let size = size.max(1);
-        Self {
-            idle: Mutex::new((0..size).map(|_| Link::new(connector.clone())).collect()),
-            permits: Semaphore::new(size),
-            size: u32::try_from(size).unwrap_or(u32::MAX),
-            patience: connector.deadline(),
-        }
-    }
-
-    /// Takes a link, waiting for one if all are in use.
-    pub(crate) async fn link(&self, operation: &'static str) -> Result<PooledLink<'_>, StoreError> {
-        let permit = match self.permits.try_acquire() {
-            Ok(permit) => permit,
-            Err(_) => {
-                metrics::counter!("wakeline_store_pool_waits_total").increment(1);
-                match timeout(self.patience, self.permits.acquire()).await {
-                    Ok(Ok(permit)) => permit,
-                    Ok(Err(_)) => {
-                        return Err(error::connect_failed(operation, "the store is closed"));
-                    }
-                    Err(_) => {
-                        return Err(error::connect_failed(operation, "all connections are in use"));
-                    }
-                }
-            }
-        };
-        let link = self.idle.lock().pop().expect("there are as many links as permits");
-        Ok(PooledLink { pool: self, link: Some(link), _permit: permit })
-    }
-
-    /// Runs one statement on a free link.
-    pub(crate) async fn query(
-        &self,
-        operation: &'static str,
-        sql: &Sql,
-        params: Params<'_>,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.link(operation).await?.query(operation, sql, params).await
-    }
-
-    /// Waits for the calls under way, then closes all links for good.
-    pub(crate) async fn close(&self) {
-        let all = self.permits.acquire_many(self.size).await;
-        self.permits.close();
-        drop(all);
-        let links = std::mem::take(&mut *self.idle.lock());
-        for link in links {
-            link.close().await;
-        }
-    }
-}
-
-/// A link on loan from a [`Pool`].
-pub(crate) struct PooledLink<'a> {
-    pool: &'a Pool,
-    link: Option<Link>,
-    _permit: SemaphorePermit<'a>,
-}
-
-impl std::ops::Deref for PooledLink<'_> {
-    type Target = Link;
-
-    fn deref(&self) -> &Link {
-        self.link.as_ref().expect("only drop takes it")
-    }
-}
-
-impl Drop for PooledLink<'_> {
-    fn drop(&mut self) {
-        // Before the permit, which is a field and so is dropped afterwards.
-        if let Some(link) = self.link.take() {
-            self.pool.idle.lock().push(link);
-        }
-    }
-}
-
 fn count_call<T>(operation: &'static str, result: &Result<T, StoreError>) {
     let outcome = match result {
         Ok(_) => "ok",
@@ -545,4 +358,80 @@ fn count_call<T>(operation: &'static str, result: &Result<T, StoreError>) {
 
 fn count_connect(outcome: &'static str) {
     metrics::counter!("wakeline_store_connections_total", "outcome" => outcome).increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::PostgresOptions;
+
+    fn url() -> String {
+        std::env::var("WAKELINE_TEST_POSTGRES")
+            .expect("run `cargo xtask test`, which starts a PostgreSQL")
+    }
+
+    fn link_to(url: &str) -> Link {
+        let options = PostgresOptions::new(url);
+        Link::new(Arc::new(Connector::new("url", url, &options, "").expect("a connector")))
+    }
+
+    fn sql(text: &str) -> Sql {
+        Sql::new(&Schema::new("link-test").expect("valid"), text)
+    }
+
+    #[tokio::test]
+    async fn a_statement_whose_plan_went_stale_is_prepared_anew() {
+        let link = link_to(&url());
+        let read = sql("SELECT * FROM stale");
+        link.query("test", &sql("CREATE TEMP TABLE stale AS SELECT 1 AS n"), &[])
+            .await
+            .expect("made");
+        let first = link.query("test", &read, &[]).await.expect("read");
+        assert_eq!(first[0].get::<_, i32>("n"), 1);
+        link.query("test", &sql("ALTER TABLE stale ALTER n TYPE text"), &[])
+            .await
+            .expect("changed");
+        let second = link.query("test", &read, &[]).await.expect("read after the change");
+        assert_eq!(second[0].get::<_, &str>("n"), "1");
+    }
+
+    #[tokio::test]
+    async fn a_transaction_has_its_connection_to_itself() {
+        let link = link_to(&url());
+        let count = sql("SELECT count(*) FROM alone");
+        link.query("test", &sql("CREATE TEMP TABLE alone (n int)"), &[]).await.expect("made");
+        let transaction = link.begin("test").await.expect("begun");
+        transaction.query(&sql("INSERT INTO alone VALUES (1)"), &[]).await.expect("inserted");
+        let mut other = Box::pin(link.query("test", &count, &[]));
+        assert!(futures_util::poll!(&mut other).is_pending());
+        transaction.rollback().await.expect("rolled back");
+        assert_eq!(other.await.expect("read")[0].get::<_, i64>(0), 0);
+    }
+
+    #[tokio::test]
+    async fn a_forgotten_transaction_is_inherited_by_nobody() {
+        let link = link_to(&url());
+        let pid = sql("SELECT pg_backend_pid()");
+        let backend = async |link: &Link| -> i32 {
+            link.query("test", &pid, &[]).await.expect("read")[0].get(0)
+        };
+        let before = backend(&link).await;
+        drop(link.begin("test").await.expect("begun"));
+        assert_ne!(backend(&link).await, before);
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_for_one_attempt_share_its_failure() {
+        // A port that nobody listens on.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        drop(listener);
+        let link = link_to(&format!("postgres://nobody@{address}/none"));
+        let one = sql("SELECT 1");
+        let calls = (0..20).map(|_| link.query("test", &one, &[]));
+        for result in futures_util::future::join_all(calls).await {
+            assert!(matches!(result, Err(StoreError::Unavailable { .. })), "{result:?}");
+        }
+        assert_eq!(link.attempts.load(Ordering::Relaxed), 1);
+    }
 }

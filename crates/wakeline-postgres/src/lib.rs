@@ -11,6 +11,7 @@
 //! * Dropping the last [`PostgresStore`] ends every task and connection of it.
 
 mod connect;
+mod connector;
 mod embedded;
 mod error;
 mod fuse;
@@ -19,6 +20,7 @@ mod migrate;
 mod notifier;
 mod options;
 mod payload;
+mod pool;
 mod queue;
 mod schema_dump;
 mod tls;
@@ -31,11 +33,13 @@ use tokio_util::task::TaskTracker;
 use wakeline_core::NodeId;
 use wakeline_store::{StoreAdmin, StoreError, StoreInfo};
 
-use crate::connect::{Connector, Link, Params, Pool, Sql};
+use crate::connect::{Link, Params, Sql};
+use crate::connector::Connector;
 pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
 use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;
 pub use crate::options::{NotifyMode, PostgresOptions, Timings};
+use crate::pool::Pool;
 pub use crate::schema_dump::dump_schema;
 
 /// The connections by what they are for, so that one kind of call never waits behind another.
@@ -187,6 +191,12 @@ impl PostgresStore {
     #[doc(hidden)]
     pub fn notifies_sent(&self) -> u64 {
         self.shared.notifier.sent()
+    }
+
+    /// How many other nodes listen; `None` while this one does not.
+    #[doc(hidden)]
+    pub fn peers(&self) -> Option<usize> {
+        self.shared.notifier.peers()
     }
 
     /// Tells other nodes of changes, as a commit would.

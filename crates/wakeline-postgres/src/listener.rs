@@ -26,7 +26,8 @@ use uuid::Uuid;
 use wakeline_core::{Change, NodeId};
 use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreError};
 
-use crate::connect::{Connector, Wire, fill};
+use crate::connect::fill;
+use crate::connector::{Connector, Wire};
 use crate::options::NotifyMode;
 use crate::payload::Payload;
 use crate::{PostgresStore, Shared, error};
@@ -44,6 +45,7 @@ impl HintFeed for PostgresStore {
             }
             return;
         }
+        let _roster = Roster(&self.shared);
         let stop = shutdown.child_token();
         let mut listener = HintListener { shared: &self.shared, sink, told: None };
         let mut running = pin!(listener.run(&stop));
@@ -54,7 +56,16 @@ impl HintFeed for PostgresStore {
                 running.await;
             }
         }
-        self.shared.notifier.peers_unknown();
+    }
+}
+
+/// Forgets who else is there when a feed ends, be it dropped halfway: with nobody listening for
+/// hellos, "nobody else is there" would be believed for ever.
+struct Roster<'a>(&'a Shared);
+
+impl Drop for Roster<'_> {
+    fn drop(&mut self) {
+        self.0.notifier.peers_unknown();
         metrics::gauge!("wakeline_listener_up").set(0.0);
     }
 }

@@ -17,7 +17,8 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use wakeline_store::StoreError;
 
-use crate::connect::{Connector, Link, LinkTransaction, Sql, fill};
+use crate::connect::{Link, LinkTransaction, Sql, fill};
+use crate::connector::Connector;
 use crate::embedded::{FUNCTIONS, MIGRATIONS, SqlFile, TEST_CLOCK};
 use crate::options::{PostgresOptions, Schema};
 

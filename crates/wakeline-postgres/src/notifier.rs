@@ -150,6 +150,11 @@ impl Notifier {
         }
     }
 
+    /// How many other nodes there are, as far as is known.
+    pub(crate) fn peers(&self) -> Option<usize> {
+        self.board.state.lock().roster.as_ref().map(HashSet::len)
+    }
+
     /// How many notifications were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.board.sent.load(Ordering::Relaxed)

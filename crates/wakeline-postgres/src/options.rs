@@ -85,7 +85,7 @@ impl PostgresOptions {
             listen_url: None,
             schema: "wakeline".to_owned(),
             pool_max: 10,
-            statement_timeout: Duration::from_secs(15),
+            statement_timeout: Duration::from_secs(10),
             notify: NotifyMode::default(),
             migrate: true,
             test_clock: false,

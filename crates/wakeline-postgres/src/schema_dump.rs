@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use wakeline_store::StoreError;
 
-use crate::connect::{Connector, Link, Sql};
+use crate::connect::{Link, Sql};
+use crate::connector::Connector;
 use crate::options::{PostgresOptions, Schema};
 
 /// Reads a schema from the catalogs. The same schema gives the same text under any name: it is

@@ -27,10 +27,22 @@ async fn nodes(schema: &TestSchema) -> i64 {
     client().await.query_one(&sql, &[]).await.expect("read").get(0)
 }
 
+/// Waits until a node has heard of so many others.
+async fn knows(node: &Node, others: usize) {
+    eventually("it knows the others", async || node.store.peers() == Some(others)).await;
+}
+
+async fn two_nodes(schema: &TestSchema) -> (Node, Node) {
+    let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
+    knows(&a, 1).await;
+    knows(&b, 1).await;
+    (a, b)
+}
+
 #[tokio::test]
 async fn a_hint_reaches_the_other_node_and_not_its_sender() {
     let schema = TestSchema::new();
-    let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
+    let (a, b) = two_nodes(&schema).await;
     let mut sent = change("n.t");
     sent.partition = PartitionName::new("p:1").ok();
     sent.due_in = Duration::ZERO;
@@ -48,7 +60,7 @@ async fn a_hint_reaches_the_other_node_and_not_its_sender() {
 #[tokio::test]
 async fn a_later_due_time_travels_with_the_hint() {
     let schema = TestSchema::new();
-    let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
+    let (a, b) = two_nodes(&schema).await;
     let mut later = change("q");
     later.due_in = Duration::from_secs(60);
     a.store.tell(&[later]);
@@ -74,6 +86,7 @@ async fn nothing_is_sent_while_nobody_else_listens_and_nothing_is_missed() {
     eventually("a has counted it", async || a.store.notifies_sent() == 1).await;
     // A second hello finds nothing skipped.
     let c = Node::start(schema.options()).await;
+    knows(&a, 2).await;
     a.store.tell(&[change("now")]);
     b.sink.until_changed("now").await;
     c.sink.until_changed("now").await;
@@ -104,6 +117,7 @@ async fn a_burst_of_hints_is_sent_as_a_few_notifications() {
     let mut options = schema.options();
     options.timings.coalesce = Duration::from_millis(200);
     let (a, b) = (Node::start(options).await, Node::start(schema.options()).await);
+    knows(&a, 1).await;
     for n in 0..100 {
         a.store.tell(&[change(&format!("q{n}"))]);
         tokio::task::yield_now().await;
@@ -130,6 +144,7 @@ async fn a_cut_connection_comes_back_and_wakes_everything() {
     let proxy = Proxy::start().await;
     let options = PostgresOptions { listen_url: Some(proxy.url()), ..schema.options() };
     let (a, b) = (Node::start(schema.options()).await, Node::start(options).await);
+    knows(&a, 1).await;
     proxy.refuse();
     proxy.cut();
     b.sink.until("down", |heard| *heard == Heard::Down).await;
@@ -205,6 +220,7 @@ async fn closing_the_store_leaves_no_listener_behind() {
     assert_eq!((nodes(&schema).await, listeners(&schema).await), (2, 2));
     a.store.close().await;
     assert_eq!(nodes(&schema).await, 1, "it said goodbye");
+    knows(&b, 0).await;
     b.crash().await;
     eventually("nobody listens", async || listeners(&schema).await == 0).await;
 }
@@ -311,4 +327,32 @@ async fn a_lost_connection_is_replaced_by_the_next_call() {
     })
     .await;
     store.close().await;
+}
+
+#[tokio::test]
+async fn a_feed_that_is_dropped_halfway_silences_nobody() {
+    let schema = TestSchema::new();
+    let a = Node::start(schema.options()).await;
+    let writer = a.store.clone();
+    a.abort().await;
+    let b = Node::start(schema.options()).await;
+    writer.tell(&[change("q")]);
+    b.sink.until_changed("q").await;
+    writer.close().await;
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn dropping_the_store_closes_its_connections() {
+    let schema = TestSchema::new();
+    let url = format!("{}?application_name={}", crate::support::url(), schema.name);
+    let node = Node::start(PostgresOptions { url, ..schema.options() }).await;
+    node.store.ping().await.expect("works");
+    let open = async || -> i64 {
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+        client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
+    };
+    assert!(open().await >= 2);
+    node.abort().await;
+    eventually("all are closed", async || open().await == 0).await;
 }

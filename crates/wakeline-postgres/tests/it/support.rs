@@ -230,9 +230,15 @@ impl Node {
 
     /// Ends the feed without a farewell, as a crash would.
     pub(crate) async fn crash(self) {
+        let store = self.store.clone();
+        self.abort().await;
+        store.close().await;
+    }
+
+    /// Drops the feed halfway, and the store.
+    pub(crate) async fn abort(self) {
         self.feed.abort();
         let _ = self.feed.await;
-        self.store.close().await;
     }
 }
 

@@ -1,0 +1,120 @@
+//! Opens connections: where to, how encrypted, and with which timeouts.
+//!
+//! # Invariants
+//! * Every connection has keepalives and a user timeout, so that a dead peer is noticed.
+//! * Errors and [`Connector::location`] never show a password.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_postgres::config::Host;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use wakeline_store::StoreError;
+
+use crate::error;
+use crate::options::PostgresOptions;
+use crate::tls::{self, Target};
+
+/// A connection whose messages somebody has to read.
+pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// Opens connections.
+pub(crate) struct Connector {
+    target: Target,
+    connect_timeout: Duration,
+    statement_timeout: Duration,
+    /// Statements that set a new session up.
+    session: String,
+}
+
+impl Connector {
+    /// Reads a URL; `node` marks what its sessions notify, so that a node knows its own hints.
+    pub(crate) fn new(
+        field: &'static str,
+        url: &str,
+        options: &PostgresOptions,
+        node: &str,
+    ) -> Result<Self, StoreError> {
+        let mut target = tls::target(field, url)?;
+        let config = &mut target.config;
+        if config.get_application_name().is_none() {
+            config.application_name("wakeline");
+        }
+        config
+            .connect_timeout(options.timings.connect)
+            .keepalives(true)
+            .keepalives_idle(Duration::from_secs(10))
+            .keepalives_interval(Duration::from_secs(5))
+            .keepalives_retries(3)
+            .tcp_user_timeout(Duration::from_secs(8));
+        let session = format!(
+            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
+             SET wakeline.node = '{node}'; SET client_min_messages = warning",
+            options.statement_timeout.as_millis().max(1),
+            options.statement_timeout.as_millis().max(1) * 2,
+        );
+        Ok(Self {
+            target,
+            connect_timeout: options.timings.connect,
+            statement_timeout: options.statement_timeout,
+            session,
+        })
+    }
+
+    /// Adds statements to what sets a session up.
+    pub(crate) fn with_session(mut self, statements: &str) -> Self {
+        self.session = format!("{}; {statements}", self.session);
+        self
+    }
+
+    /// Host, port and database, without secrets.
+    pub(crate) fn location(&self) -> String {
+        let config = &self.target.config;
+        let hosts: Vec<String> = config
+            .get_hosts()
+            .iter()
+            .enumerate()
+            .map(|(index, host)| {
+                let port = config.get_ports().get(index).or(config.get_ports().first());
+                let port = port.copied().unwrap_or(5432);
+                match host {
+                    Host::Tcp(name) => format!("{name}:{port}"),
+                    #[cfg(unix)]
+                    Host::Unix(path) => format!("{}:{port}", path.display()),
+                }
+            })
+            .collect();
+        format!("postgres://{}/{}", hosts.join(","), config.get_dbname().unwrap_or_default())
+    }
+
+    /// Opens a connection whose messages the caller reads; its session is not set up yet.
+    pub(crate) async fn open_wire(
+        &self,
+        operation: &'static str,
+    ) -> Result<(Client, Wire), StoreError> {
+        // The driver's own timeout does not cover TLS and authentication.
+        let opening = self.target.config.connect(self.target.tls.clone());
+        match timeout(self.connect_timeout, opening).await {
+            Ok(Ok(pair)) => Ok(pair),
+            Ok(Err(error)) => Err(error::connect_failed(operation, error)),
+            Err(_) => Err(error::connect_failed(operation, "no connection within the deadline")),
+        }
+    }
+
+    /// The statements that set a session up.
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
+    /// How long opening may take.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
+    /// How long a caller waits for an answer: longer than the server gives the statement.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.statement_timeout + Duration::from_secs(2)
+    }
+}

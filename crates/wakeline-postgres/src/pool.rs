@@ -1,0 +1,105 @@
+//! Connections on loan, for calls that are not fused.
+//!
+//! # Invariants
+//! * A call has its link to itself, so a slow one holds up nobody.
+//! * Waiting for a link ends by a deadline, as `Unavailable`: nothing was sent.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use wakeline_store::StoreError;
+
+use crate::connect::{Link, Params, Sql};
+use crate::connector::Connector;
+use crate::error;
+
+/// Links for calls that are not fused: each call has one to itself.
+pub(crate) struct Pool {
+    idle: Mutex<Vec<Link>>,
+    permits: Semaphore,
+    size: u32,
+    patience: Duration,
+}
+
+impl Pool {
+    /// A pool of links that are not open yet.
+    pub(crate) fn new(connector: &Arc<Connector>, size: usize) -> Self {
+        let size = size.max(1);
+        Self {
+            idle: Mutex::new((0..size).map(|_| Link::new(connector.clone())).collect()),
+            permits: Semaphore::new(size),
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+            patience: connector.deadline(),
+        }
+    }
+
+    /// Takes a link, waiting for one if all are in use.
+    pub(crate) async fn link(&self, operation: &'static str) -> Result<PooledLink<'_>, StoreError> {
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => {
+                metrics::counter!("wakeline_store_pool_waits_total").increment(1);
+                match timeout(self.patience, self.permits.acquire()).await {
+                    Ok(Ok(permit)) => permit,
+                    Ok(Err(_)) => {
+                        return Err(error::connect_failed(operation, "the store is closed"));
+                    }
+                    Err(_) => {
+                        return Err(error::connect_failed(operation, "all connections are in use"));
+                    }
+                }
+            }
+        };
+        let link = self.idle.lock().pop().expect("there are as many links as permits");
+        Ok(PooledLink { pool: self, link: Some(link), _permit: permit })
+    }
+
+    /// Runs one statement on a free link.
+    pub(crate) async fn query(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.link(operation).await?.query(operation, sql, params).await
+    }
+
+    /// Waits for the calls under way, then closes all links for good.
+    pub(crate) async fn close(&self) {
+        let all = self.permits.acquire_many(self.size).await;
+        self.permits.close();
+        drop(all);
+        let links = std::mem::take(&mut *self.idle.lock());
+        for link in links {
+            link.close().await;
+        }
+    }
+}
+
+/// A link on loan from a [`Pool`].
+pub(crate) struct PooledLink<'a> {
+    pool: &'a Pool,
+    link: Option<Link>,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl std::ops::Deref for PooledLink<'_> {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        self.link.as_ref().expect("only drop takes it")
+    }
+}
+
+impl Drop for PooledLink<'_> {
+    fn drop(&mut self) {
+        // Before the permit, which is a field and so is dropped afterwards.
+        if let Some(link) = self.link.take() {
+            self.pool.idle.lock().push(link);
+        }
+    }
+}

@@ -219,6 +219,8 @@ impl<F: Face> Core<F> {
                     let (_, hinted) = line.calls.swap_remove(place);
                     line.hinted = [line.hinted, hinted].into_iter().flatten().min();
                 }
+                // Polling takes over: that the hint has no answer is known by now.
+                line.overdue = true;
                 line.activity += 1;
                 line.failures += 1;
                 line.retry_at = self.now + self.config.backoff(line.failures);
@@ -226,6 +228,7 @@ impl<F: Face> Core<F> {
                 line.empty_at = None;
                 line.lines_per_call_max = lines_per_call_max;
             }
+            self.timers.clear(Key::Delivery(seats.line));
             for id in seats.waiters {
                 self.failed_waiter(id, error.as_ref());
             }

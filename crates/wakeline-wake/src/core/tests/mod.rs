@@ -1,1 +1,257 @@
-//! Laws.
+//! The core's laws, on a toy face and with time as a number.
+
+mod broadcast;
+mod compete;
+mod degraded;
+mod fused;
+mod leaving;
+mod poll;
+mod property;
+mod schedules;
+mod sweeps;
+mod timers;
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::*;
+use crate::face::Claimed;
+use crate::poll::{Link, Patience};
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+const LONG: Patience = Patience::Wait(Duration::from_secs(30));
+
+/// Lines are (topic, group); hints name a topic, and a group if only that one is concerned.
+#[derive(Debug)]
+struct Toy;
+
+type ToyLine = (u32, u8);
+
+#[derive(Debug, Clone, Copy)]
+struct ToyHint {
+    /// `None` spans all topics.
+    topic: Option<u32>,
+    group: Option<u8>,
+    due_in: Duration,
+}
+
+#[async_trait]
+impl Face for Toy {
+    type Line = ToyLine;
+    type Topic = u32;
+    type Hint = ToyHint;
+    type Ask = usize;
+    type Grant = usize;
+    type Error = String;
+
+    fn topic(line: &ToyLine) -> u32 {
+        line.0
+    }
+    fn topics(hint: &ToyHint) -> Vec<u32> {
+        hint.topic.into_iter().collect()
+    }
+    fn concerns(hint: &ToyHint, line: &ToyLine) -> bool {
+        hint.topic.is_none_or(|topic| topic == line.0)
+            && hint.group.is_none_or(|group| group == line.1)
+    }
+    fn spans_topics(hint: &ToyHint) -> bool {
+        hint.topic.is_none()
+    }
+    fn due_in(hint: &ToyHint) -> Duration {
+        hint.due_in
+    }
+    fn capacity(ask: &usize) -> usize {
+        *ask
+    }
+    fn items(grant: &usize) -> usize {
+        *grant
+    }
+    async fn claim(&self, _: Vec<Claim<ToyLine, usize>>) -> Result<Vec<Claimed<usize>>, String> {
+        unreachable!("the core makes no calls")
+    }
+    async fn sweep(&self, _: Vec<ToyLine>) -> Result<Vec<Option<Duration>>, String> {
+        unreachable!("the core makes no calls")
+    }
+    async fn release(&self, _: Vec<usize>) {
+        unreachable!("the core makes no calls")
+    }
+}
+
+fn hint(topic: u32) -> ToyHint {
+    ToyHint { topic: Some(topic), group: None, due_in: Duration::ZERO }
+}
+
+/// How a waiter ended, comparable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ended {
+    Granted(usize),
+    Empty,
+    Drained,
+    Failed(String),
+}
+
+/// A claim under way, as the test sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    call: CallId,
+    /// Line and number of asks.
+    lines: Vec<(ToyLine, usize)>,
+}
+
+/// The core with a hand-operated store.
+struct Rig {
+    core: Core<Toy>,
+    claims: VecDeque<Seen>,
+    sweeps: VecDeque<Vec<ToyLine>>,
+    ended: HashMap<IntentionId, Ended>,
+    released: Vec<usize>,
+    pickups: Vec<Duration>,
+    log: Vec<&'static str>,
+}
+
+impl Rig {
+    fn new(mode: WakeMode) -> Self {
+        Self::with(mode, LongPollConfig::default())
+    }
+
+    fn with(mode: WakeMode, config: LongPollConfig) -> Self {
+        Self {
+            core: Core::new(mode, config),
+            claims: VecDeque::new(),
+            sweeps: VecDeque::new(),
+            ended: HashMap::new(),
+            released: Vec::new(),
+            pickups: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
+    /// Carries the core's wishes into the rig.
+    fn pump(&mut self) {
+        for action in self.core.take_actions() {
+            match action {
+                Action::Claim { call, claims } => {
+                    let lines = claims.iter().map(|c| (c.line, c.asks.len())).collect();
+                    self.claims.push_back(Seen { call, lines });
+                }
+                Action::Sweep { lines } => self.sweeps.push_back(lines),
+                Action::Finish { intention, end, .. } => {
+                    let end = match end {
+                        End::Granted(items) => Ended::Granted(items),
+                        End::Empty => Ended::Empty,
+                        End::Drained => Ended::Drained,
+                        End::Failed(error) => Ended::Failed(error),
+                    };
+                    let before = self.ended.insert(intention, end);
+                    assert_eq!(before, None, "an intention ends once");
+                }
+                Action::Release { grant, .. } => self.released.push(grant),
+                Action::Observe(Sample::Pickup(span)) => self.pickups.push(span),
+                Action::Observe(_) => {}
+                Action::Degraded { .. } => self.log.push("degraded"),
+                Action::Recovered { .. } => self.log.push("recovered"),
+            }
+        }
+    }
+
+    fn at(&mut self, now: Duration) {
+        self.core.advance(now);
+        self.pump();
+    }
+
+    /// Lets time pass as the hub would: in the steps that the core asks for, answering every
+    /// claim as empty and every sweep as "nothing".
+    fn idle_until(&mut self, end: Duration) {
+        while let Some(next) = self.core.next_wakeup().filter(|next| *next <= end) {
+            self.at(next);
+            self.settle();
+        }
+        self.at(end);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        while !self.claims.is_empty() {
+            self.empty(None);
+        }
+        while let Some(lines) = self.sweeps.pop_front() {
+            self.core.swept(vec![None; lines.len()]);
+            self.pump();
+        }
+    }
+
+    fn arrive(&mut self, line: ToyLine, patience: Patience) -> IntentionId {
+        let Parked::Yes(id, _) = self.core.park(line, 1, patience) else {
+            panic!("there is room");
+        };
+        self.pump();
+        id
+    }
+
+    fn hint(&mut self, hint: ToyHint) {
+        self.core.hint(&[hint], HintSource::InProcess);
+        self.pump();
+    }
+
+    /// Answers the oldest claim: the first `found` asks get one item each.
+    fn found(&mut self, found: usize) {
+        self.answer(found, None);
+    }
+
+    fn empty(&mut self, next_due: Option<Duration>) {
+        self.answer(0, next_due);
+    }
+
+    fn answer(&mut self, mut found: usize, next_due: Option<Duration>) {
+        let seen = self.claims.pop_front().expect("a claim is under way");
+        let outcomes = seen.lines.iter().map(|(_, asks)| {
+            let here = found.min(*asks);
+            found -= here;
+            let grants = (0..*asks).map(|n| (n < here).then_some(1)).collect();
+            Claimed { grants, next_due: next_due.filter(|_| here < *asks) }
+        });
+        let outcomes = outcomes.collect();
+        self.core.claimed(seen.call, outcomes);
+        self.pump();
+    }
+
+    fn fail(&mut self) {
+        let seen = self.claims.pop_front().expect("a claim is under way");
+        self.core.claim_failed(seen.call, Some("no database".into()));
+        self.pump();
+    }
+
+    fn cancel(&mut self, id: IntentionId) {
+        self.core.cancel(id);
+        self.pump();
+    }
+
+    /// Lines and asks of the claims under way.
+    fn asked(&self) -> Vec<Vec<(ToyLine, usize)>> {
+        self.claims.iter().map(|seen| seen.lines.clone()).collect()
+    }
+
+    fn claims_total(&self) -> u64 {
+        self.core.counters.claims.total()
+    }
+
+    /// One waiter on (1, 0), parked after an empty claim.
+    fn with_parked(mode: WakeMode) -> (Self, IntentionId) {
+        let mut rig = Self::new(mode);
+        let id = rig.arrive((1, 0), LONG);
+        rig.empty(None);
+        assert_eq!(rig.core.waiters(), 1);
+        (rig, id)
+    }
+
+    /// Waiters on (1, 0), parked without anybody claiming for them.
+    fn park_many(&mut self, count: usize) -> Vec<IntentionId> {
+        let ids: Vec<_> = (0..count).map(|_| self.arrive((1, 0), LONG)).collect();
+        self.settle();
+        assert!(self.ended.is_empty());
+        ids
+    }
+}

@@ -1,0 +1,102 @@
+use super::*;
+
+#[test]
+fn one_waiter_per_hint_claims_for_itself() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    let ids = rig.park_many(4);
+    rig.hint(hint(1));
+    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+    rig.empty(None);
+    assert!(rig.claims.is_empty());
+    rig.hint(hint(1));
+    rig.found(1);
+    assert_eq!(rig.ended[&ids[0]], Ended::Granted(1), "the first to come is the first served");
+}
+
+#[test]
+fn found_work_wakes_the_next_so_a_folded_burst_fans_out() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    rig.park_many(4);
+    rig.hint(hint(1));
+    for _ in 0..4 {
+        assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+        rig.found(1);
+    }
+    assert_eq!(rig.ended.len(), 4);
+    assert!(rig.claims.is_empty());
+}
+
+#[test]
+fn wake_one_respects_filters() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    rig.arrive((1, 0), LONG);
+    let right = rig.arrive((1, 1), LONG);
+    rig.settle();
+    for _ in 0..3 {
+        rig.hint(ToyHint { group: Some(1), ..hint(1) });
+        assert_eq!(rig.asked(), [[((1, 1), 1)]]);
+        rig.empty(None);
+    }
+    rig.hint(ToyHint { group: Some(1), ..hint(1) });
+    rig.found(1);
+    assert_eq!(rig.ended[&right], Ended::Granted(1));
+}
+
+#[test]
+fn vanished_woken_waiter_passes_its_wake_on() {
+    let config = LongPollConfig { claims_in_flight_max: 1, ..LongPollConfig::default() };
+    let mut rig = Rig::with(WakeMode::Compete, config);
+    let ids = rig.park_many(2);
+    rig.arrive((9, 9), Patience::Now);
+    rig.hint(hint(1));
+    assert_eq!(rig.asked(), [[((9, 9), 1)]], "the only slot is taken");
+    rig.cancel(ids[0]);
+    rig.empty(None);
+    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+    rig.found(1);
+    assert_eq!(rig.ended[&ids[1]], Ended::Granted(1));
+}
+
+#[test]
+fn woken_waiter_whose_time_is_up_passes_its_wake_on() {
+    let config = LongPollConfig { claims_in_flight_max: 1, ..LongPollConfig::default() };
+    let mut rig = Rig::with(WakeMode::Compete, config);
+    let short = rig.arrive((1, 0), Patience::Wait(S));
+    let long = rig.arrive((1, 0), LONG);
+    rig.settle();
+    rig.arrive((9, 9), Patience::Now);
+    rig.hint(hint(1));
+    rig.at(2 * S);
+    assert_eq!(rig.ended[&short], Ended::Empty);
+    rig.empty(None);
+    rig.found(1);
+    assert_eq!(rig.ended[&long], Ended::Granted(1));
+}
+
+#[test]
+fn hint_that_finds_everybody_busy_makes_one_claim_again() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    rig.arrive((1, 0), LONG);
+    rig.arrive((1, 0), LONG);
+    assert_eq!(rig.claims.len(), 2, "each arrival claims for itself");
+    rig.hint(hint(1));
+    rig.empty(None);
+    assert_eq!(rig.claims.len(), 2, "the first that comes back empty claims again");
+    rig.empty(None);
+    assert_eq!(rig.claims.len(), 1);
+    rig.found(1);
+    assert_eq!(rig.ended.len(), 1);
+}
+
+#[test]
+fn reconnect_wakes_one_waiter_of_each_line() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    for line in [(1, 0), (1, 0), (2, 0), (2, 0)] {
+        rig.arrive(line, LONG);
+    }
+    rig.settle();
+    rig.core.everything();
+    rig.pump();
+    assert_eq!(rig.asked(), [[((1, 0), 1)], [((2, 0), 1)]]);
+    assert_eq!(rig.core.counters.wakes.reconnect, 2);
+}

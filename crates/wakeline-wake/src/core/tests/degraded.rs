@@ -1,0 +1,252 @@
+use super::*;
+use crate::config::AggressiveOn;
+
+fn down() -> Link {
+    Link::Down { reason: "cut".into() }
+}
+
+#[test]
+fn lost_link_polls_all_lines_in_one_call_in_every_hint_mode() {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        let mut rig = Rig::new(mode);
+        for line in [(1, 0), (1, 0), (2, 0)] {
+            rig.arrive(line, LONG);
+        }
+        rig.settle();
+        rig.core.link(down());
+        rig.pump();
+        assert_eq!(rig.log, ["degraded"]);
+        rig.at(100 * MS);
+        assert_eq!(rig.asked(), [[((1, 0), 2), ((2, 0), 1)]], "{mode}");
+        rig.settle();
+        rig.at(200 * MS);
+        assert_eq!(rig.claims.len(), 1);
+        assert_eq!(rig.core.counters.wakes.listener_lost, 4);
+        let degraded = rig.core.snapshot().degraded.expect("degraded");
+        assert_eq!(degraded.reason, "the listener is down: cut");
+        assert_eq!(degraded.since, 200 * MS);
+    }
+}
+
+#[test]
+fn polling_ends_after_the_duration_and_clean_claims_once_the_link_is_up() {
+    let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
+    rig.core.link(down());
+    for _ in 0..10 {
+        rig.arrive((1, 0), Patience::Now);
+    }
+    rig.settle();
+    rig.core.link(Link::Up);
+    rig.idle_until(29 * S);
+    rig.arrive((1, 0), LONG);
+    rig.idle_until(58 * S);
+    rig.arrive((1, 0), LONG);
+    assert_eq!(rig.log, ["degraded"], "clean claims alone do not end it");
+    rig.idle_until(61 * S);
+    assert_eq!(rig.log, ["degraded", "recovered"]);
+    let before = rig.claims_total();
+    rig.idle_until(80 * S);
+    assert_eq!(rig.claims_total(), before, "idle again");
+}
+
+#[test]
+fn polling_goes_on_while_the_link_is_down_or_work_is_found() {
+    let config = LongPollConfig {
+        aggressive_poll_duration: S,
+        aggressive_exit_threshold: 2,
+        ..LongPollConfig::default()
+    };
+    let mut rig = Rig::with(WakeMode::Fused, config);
+    rig.arrive((1, 0), LONG);
+    rig.core.link(down());
+    rig.idle_until(20 * S);
+    assert_eq!(rig.log, ["degraded"]);
+    rig.core.link(Link::Up);
+    rig.at(20 * S + 100 * MS);
+    rig.empty(None);
+    assert_eq!(rig.log, ["degraded"], "one clean claim is not two");
+    rig.at(20 * S + 200 * MS);
+    rig.found(1);
+    rig.arrive((1, 0), LONG);
+    rig.empty(None);
+    assert_eq!(rig.log, ["degraded"], "in a row");
+    rig.at(20 * S + 400 * MS);
+    rig.empty(None);
+    assert_eq!(rig.log, ["degraded", "recovered"]);
+}
+
+#[test]
+fn with_nobody_waiting_it_ends_by_time_and_makes_no_claims() {
+    let mut rig = Rig::new(WakeMode::Fused);
+    rig.core.link(down());
+    rig.idle_until(5 * S);
+    rig.core.link(Link::Up);
+    rig.idle_until(60 * S);
+    assert_eq!(rig.log, ["degraded", "recovered"]);
+    assert_eq!(rig.claims_total(), 0);
+}
+
+#[test]
+fn ordinary_hints_and_timers_do_not_start_polling() {
+    let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
+    rig.hint(hint(1));
+    rig.empty(Some(S));
+    rig.at(S);
+    rig.empty(None);
+    assert_eq!(rig.core.snapshot().degraded, None);
+    assert_eq!(rig.core.next_wakeup(), Some(30 * S));
+}
+
+#[test]
+fn any_wake_starts_polling_if_asked_for() {
+    let config =
+        LongPollConfig { aggressive_on: AggressiveOn::AnyWake, ..LongPollConfig::default() };
+    let mut rig = Rig::with(WakeMode::Compete, config);
+    rig.arrive((1, 0), LONG);
+    rig.empty(None);
+    let before = rig.claims_total();
+    rig.hint(hint(1));
+    rig.empty(None);
+    rig.idle_until(10 * S);
+    assert_eq!(rig.claims_total() - before, 1 + 100, "polls ten times a second");
+}
+
+#[test]
+fn unanswered_hint_wakes_everybody_and_starts_polling() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    rig.park_many(3);
+    rig.hint(hint(1));
+    assert_eq!(rig.claims.len(), 1);
+    rig.at(99 * MS);
+    assert_eq!(rig.log, [""; 0]);
+    rig.at(100 * MS);
+    assert_eq!(rig.log, ["degraded"]);
+    assert_eq!(rig.claims.len(), 2, "as many as may be under way");
+    assert_eq!(rig.core.counters.wakes.delivery_timeout, 2);
+}
+
+#[test]
+fn answered_hint_and_hint_without_waiters_time_out_nothing() {
+    let (mut rig, id) = Rig::with_parked(WakeMode::Fused);
+    rig.hint(hint(1));
+    rig.at(90 * MS);
+    rig.empty(None);
+    rig.cancel(id);
+    rig.hint(hint(1));
+    rig.at(S);
+    assert_eq!(rig.core.snapshot().degraded, None);
+}
+
+#[test]
+fn failing_claims_back_off_and_waiters_stay_parked() {
+    let (mut rig, id) = Rig::with_parked(WakeMode::Fused);
+    rig.hint(hint(1));
+    rig.fail();
+    assert_eq!(rig.log, ["degraded"]);
+    while !rig.ended.contains_key(&id) {
+        let next = rig.core.next_wakeup().expect("a deadline");
+        rig.at(next);
+        while !rig.claims.is_empty() {
+            rig.fail();
+        }
+    }
+    assert!(rig.core.counters.claims.error < 15, "{}", rig.core.counters.claims.error);
+    assert_eq!(rig.core.now, 30 * S);
+    assert_eq!(rig.ended[&id], Ended::Failed("no database".into()));
+}
+
+#[test]
+fn waiter_gets_its_work_when_claims_work_again() {
+    let (mut rig, id) = Rig::with_parked(WakeMode::Compete);
+    rig.hint(hint(1));
+    rig.fail();
+    rig.at(100 * MS);
+    rig.found(1);
+    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.core.counters.wakes.claim_error, 1);
+}
+
+#[test]
+fn impatient_poll_hears_the_error_even_while_others_are_held_back() {
+    let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
+    for _ in 0..3 {
+        let id = rig.arrive((2, 0), Patience::Now);
+        rig.fail();
+        assert_eq!(rig.ended[&id], Ended::Failed("no database".into()));
+    }
+    rig.hint(hint(1));
+    assert!(rig.claims.is_empty(), "claims for those who can wait are held back");
+    let later = rig.core.next_wakeup().expect("the end of the hold");
+    rig.idle_until(later + S);
+    assert!(rig.core.counters.claims.empty > 1);
+}
+
+#[test]
+fn line_whose_claims_always_fail_does_not_take_its_neighbours_along() {
+    let mut rig = Rig::new(WakeMode::Fused);
+    let good: Vec<_> = (1..=7).map(|topic| rig.arrive((topic, 0), LONG)).collect();
+    rig.arrive((8, 0), LONG);
+    rig.settle();
+    rig.core.everything();
+    rig.pump();
+    while good.iter().any(|id| !rig.ended.contains_key(id)) {
+        match rig.claims.front() {
+            Some(seen) if seen.lines.iter().any(|(line, _)| line.0 == 8) => rig.fail(),
+            Some(seen) => {
+                let asks = seen.lines.len();
+                rig.found(asks);
+            }
+            None => {
+                let next = rig.core.next_wakeup().expect("a retry");
+                rig.at(next);
+            }
+        }
+        assert!(rig.core.now < 5 * S, "{:?}", rig.ended);
+    }
+}
+
+#[test]
+fn claim_that_never_ends_frees_its_slot() {
+    let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
+    let impatient = rig.arrive((1, 0), Patience::Now);
+    let seen = rig.claims.pop_front().expect("a claim");
+    rig.core.claim_failed(seen.call, None);
+    rig.pump();
+    assert_eq!(rig.ended[&impatient], Ended::Drained);
+    rig.at(100 * MS);
+    assert_eq!(rig.claims.len(), 1);
+}
+
+#[test]
+fn five_minutes_with_an_event_a_minute_cost_under_a_claim_per_second() {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        let mut rig = Rig::new(mode);
+        rig.park_many(4);
+        let before = rig.claims_total();
+        let mut next_event = 50 * S;
+        let mut served = 0;
+        while rig.core.now < 300 * S {
+            let next = rig.core.next_wakeup().expect("deadlines").min(next_event);
+            rig.at(next);
+            poll_again(&mut rig);
+            if next == next_event {
+                rig.hint(hint(1));
+                rig.found(1);
+                served += rig.ended.len();
+                poll_again(&mut rig);
+                next_event += 60 * S;
+            }
+        }
+        assert_eq!(served, 5);
+        let claims = rig.claims_total() - before;
+        assert!(claims < 60, "{mode}: {claims} claims in 300 s");
+    }
+}
+
+/// Everybody who was answered polls again.
+fn poll_again(rig: &mut Rig) {
+    for _ in 0..rig.ended.drain().count() {
+        rig.arrive((1, 0), LONG);
+    }
+    rig.settle();
+}

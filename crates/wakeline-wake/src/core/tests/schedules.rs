@@ -1,0 +1,263 @@
+//! Thread schedules, explored by shuttle: the core behind a lock, with waiters, a hinter and
+//! claimers that race. The store is a number of items per line behind a lock of its own, so that
+//! a claim's read and its report are two steps that others can come between.
+
+use std::collections::BTreeMap;
+
+use shuttle::sync::{Arc, Condvar, Mutex};
+use shuttle::thread;
+
+use super::*;
+
+const ITERATIONS: usize = 1_500;
+
+struct World {
+    core: Mutex<Shared>,
+    /// Rung when there is a claim to make, a waiter answered, or an end to come to.
+    bell: Condvar,
+    store: Mutex<BTreeMap<ToyLine, usize>>,
+}
+
+struct Shared {
+    core: Core<Toy>,
+    claims: VecDeque<(CallId, Vec<Claim<ToyLine, usize>>)>,
+    ended: HashMap<IntentionId, Ended>,
+    released: Vec<(LineId, ToyLine)>,
+    keys: HashMap<LineId, ToyLine>,
+    stop: bool,
+}
+
+impl Shared {
+    fn pump(&mut self) {
+        for action in self.core.take_actions() {
+            match action {
+                Action::Claim { call, claims } => self.claims.push_back((call, claims)),
+                Action::Finish { intention, end, .. } => {
+                    let end = match end {
+                        End::Granted(items) => Ended::Granted(items),
+                        End::Empty => Ended::Empty,
+                        End::Drained => Ended::Drained,
+                        End::Failed(error) => Ended::Failed(error),
+                    };
+                    self.ended.insert(intention, end);
+                }
+                Action::Release { line, .. } => self.released.push((line, self.keys[&line])),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl World {
+    fn new(mode: WakeMode) -> Arc<Self> {
+        let shared = Shared {
+            core: Core::new(mode, LongPollConfig::default()),
+            claims: VecDeque::new(),
+            ended: HashMap::new(),
+            released: Vec::new(),
+            keys: HashMap::new(),
+            stop: false,
+        };
+        Arc::new(Self {
+            core: Mutex::new(shared),
+            bell: Condvar::new(),
+            store: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    fn tell<R>(&self, tell: impl FnOnce(&mut Shared) -> R) -> R {
+        let mut shared = self.core.lock().expect("no thread panicked");
+        let told = tell(&mut shared);
+        shared.pump();
+        self.bell.notify_all();
+        told
+    }
+
+    fn park(&self, line: ToyLine) -> IntentionId {
+        self.tell(|shared| {
+            let Parked::Yes(id, key) = shared.core.park(line, 1, LONG) else {
+                panic!("there is room");
+            };
+            shared.keys.insert(key, line);
+            id
+        })
+    }
+
+    /// Commits an item, then hints: two steps.
+    fn push(&self, line: ToyLine) {
+        *self.store.lock().expect("no thread panicked").entry(line).or_default() += 1;
+        let hint = ToyHint { group: Some(line.1), ..hint(line.0) };
+        self.tell(|shared| shared.core.hint(&[hint], HintSource::InProcess));
+    }
+
+    /// Blocks until the waiter is answered. Time does not pass here, so a lost wake is a
+    /// deadlock, which shuttle reports.
+    fn wait(&self, id: IntentionId) -> Ended {
+        let mut shared = self.core.lock().expect("no thread panicked");
+        loop {
+            if let Some(end) = shared.ended.get(&id) {
+                return end.clone();
+            }
+            shared = self.bell.wait(shared).expect("no thread panicked");
+        }
+    }
+
+    /// Makes claims and releases until told to stop.
+    fn serve(&self) {
+        loop {
+            let mut shared = self.core.lock().expect("no thread panicked");
+            while shared.claims.is_empty() && shared.released.is_empty() && !shared.stop {
+                shared = self.bell.wait(shared).expect("no thread panicked");
+            }
+            let claim = shared.claims.pop_front();
+            let released = std::mem::take(&mut shared.released);
+            let stop = shared.stop;
+            drop(shared);
+            for (line, key) in &released {
+                *self.store.lock().expect("no thread panicked").entry(*key).or_default() += 1;
+                self.tell(|shared| shared.core.released(&[*line]));
+            }
+            match claim {
+                Some((call, claims)) => self.claim(call, &claims),
+                None if stop && released.is_empty() => return,
+                None => {}
+            }
+        }
+    }
+
+    fn claim(&self, call: CallId, claims: &[Claim<ToyLine, usize>]) {
+        let mut store = self.store.lock().expect("no thread panicked");
+        let outcomes = claims.iter().map(|claim| {
+            let items = store.entry(claim.line).or_default();
+            let grants = claim.asks.iter().map(|_| {
+                let one = (*items > 0).then_some(1);
+                *items -= one.unwrap_or(0);
+                one
+            });
+            Claimed { grants: grants.collect(), next_due: None }
+        });
+        let outcomes = outcomes.collect();
+        drop(store);
+        self.tell(|shared| shared.core.claimed(call, outcomes));
+    }
+
+    fn stop(&self) {
+        self.tell(|shared| shared.stop = true);
+    }
+
+    fn left(&self) -> usize {
+        self.store.lock().expect("no thread panicked").values().sum()
+    }
+}
+
+/// Runs a scene under many schedules in each hint mode, with two claimers.
+fn explore(scene: fn(&Arc<World>)) {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        shuttle::check_random(
+            move || {
+                let world = World::new(mode);
+                let claimers: Vec<_> = (0..2)
+                    .map(|_| {
+                        let world = Arc::clone(&world);
+                        thread::spawn(move || world.serve())
+                    })
+                    .collect();
+                scene(&world);
+                world.stop();
+                for claimer in claimers {
+                    claimer.join().expect("a claimer ends");
+                }
+                let shared = world.core.lock().expect("no thread panicked");
+                assert_eq!(shared.core.waiters(), 0, "an intention leaked");
+                assert_eq!(shared.core.calls.len(), 0);
+            },
+            ITERATIONS,
+        );
+    }
+}
+
+fn spawn<R: 'static>(
+    world: &Arc<World>,
+    act: impl FnOnce(&World) -> R + Send + 'static,
+) -> thread::JoinHandle<R>
+where
+    R: Send,
+{
+    let world = Arc::clone(world);
+    thread::spawn(move || act(&world))
+}
+
+#[test]
+fn no_wake_is_lost_between_an_empty_claim_and_the_wait() {
+    explore(|world| {
+        let waiters: Vec<_> =
+            (0..2).map(|_| spawn(world, |world| world.wait(world.park((1, 0))))).collect();
+        let pusher = spawn(world, |world| {
+            world.push((1, 0));
+            world.push((1, 0));
+        });
+        pusher.join().expect("pushed");
+        for waiter in waiters {
+            assert_eq!(waiter.join().expect("answered"), Ended::Granted(1));
+        }
+        assert_eq!(world.left(), 0);
+    });
+}
+
+#[test]
+fn no_intention_leaks_after_a_drop_and_nothing_claimed_is_lost() {
+    explore(|world| {
+        let quitter = spawn(world, |world| {
+            let id = world.park((1, 0));
+            thread::yield_now();
+            world.tell(|shared| {
+                shared.core.cancel(id);
+                shared.ended.contains_key(&id)
+            })
+        });
+        let pusher = spawn(world, |world| world.push((1, 0)));
+        pusher.join().expect("pushed");
+        let served = quitter.join().expect("left");
+        // Whatever was claimed for the one that left is back for the next.
+        if !served {
+            assert_eq!(world.wait(world.park((1, 0))), Ended::Granted(1));
+        }
+        assert_eq!(world.left(), 0);
+    });
+}
+
+#[test]
+fn dropped_woken_waiter_passes_its_wake_on() {
+    explore(|world| {
+        let first = world.park((1, 0));
+        let second = world.park((1, 0));
+        let pusher = spawn(world, |world| world.push((1, 0)));
+        let quitter = spawn(world, move |world| {
+            world.tell(|shared| {
+                shared.core.cancel(first);
+                shared.ended.contains_key(&first)
+            })
+        });
+        pusher.join().expect("pushed");
+        if quitter.join().expect("left") {
+            world.tell(|shared| shared.core.cancel(second));
+        } else {
+            assert_eq!(world.wait(second), Ended::Granted(1));
+        }
+    });
+}
+
+#[test]
+fn wake_one_respects_filters() {
+    explore(|world| {
+        let other = world.park((1, 0));
+        let right = spawn(world, |world| world.wait(world.park((1, 1))));
+        let pusher = spawn(world, |world| world.push((1, 1)));
+        pusher.join().expect("pushed");
+        assert_eq!(right.join().expect("answered"), Ended::Granted(1));
+        world.tell(|shared| {
+            assert!(!shared.ended.contains_key(&other));
+            shared.core.cancel(other);
+        });
+    });
+}

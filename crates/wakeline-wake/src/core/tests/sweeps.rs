@@ -1,0 +1,126 @@
+use super::*;
+
+#[test]
+fn clients_that_poll_again_cost_one_sweep_a_minute_and_no_claim() {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        let mut rig = Rig::new(mode);
+        rig.park_many(100);
+        let first = rig.claims_total();
+        while rig.core.now < 600 * S {
+            let next = rig.core.next_wakeup().expect("deadlines");
+            rig.core.advance(next);
+            // They come back while the sweep of the same moment is under way.
+            rig.pump();
+            let gone: Vec<_> = rig.ended.drain().collect();
+            for (_, end) in gone {
+                assert_eq!(end, Ended::Empty);
+                rig.arrive((1, 0), LONG);
+            }
+            rig.settle();
+        }
+        assert_eq!(rig.claims_total() - first, 0, "{mode}");
+        assert_eq!(rig.core.counters.sweeps, 10, "{mode}");
+        assert_eq!(rig.core.counters.missed_hints, 0);
+    }
+}
+
+#[test]
+fn no_waiters_no_sweep() {
+    let (mut rig, id) = Rig::with_parked(WakeMode::Fused);
+    rig.cancel(id);
+    rig.idle_until(600 * S);
+    assert_eq!(rig.core.counters.sweeps, 0);
+}
+
+fn long_waits() -> LongPollConfig {
+    LongPollConfig { max_wait_time: 1_000 * S, ..LongPollConfig::default() }
+}
+
+fn swept_as(rig: &mut Rig, due: Option<Duration>) {
+    rig.at(60 * S);
+    let lines = rig.sweeps.pop_front().expect("a sweep");
+    assert_eq!(lines, [(1, 0)]);
+    rig.core.swept(vec![due]);
+    rig.pump();
+}
+
+#[test]
+fn sweep_that_finds_work_claims_and_counts_the_missed_hint() {
+    let mut rig = Rig::with(WakeMode::Fused, long_waits());
+    let id = rig.arrive((1, 0), Patience::Wait(900 * S));
+    rig.empty(None);
+    swept_as(&mut rig, Some(Duration::ZERO));
+    rig.found(1);
+    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    assert_eq!(rig.core.counters.wakes.fallback, 1);
+    rig.at(61 * S);
+    assert_eq!(rig.core.counters.missed_hints, 1);
+}
+
+#[test]
+fn hint_that_comes_just_after_the_sweep_was_not_missed() {
+    let mut rig = Rig::with(WakeMode::Fused, long_waits());
+    rig.arrive((1, 0), Patience::Wait(900 * S));
+    rig.empty(None);
+    swept_as(&mut rig, Some(Duration::ZERO));
+    rig.hint(hint(1));
+    rig.settle();
+    rig.at(61 * S);
+    assert_eq!(rig.core.counters.missed_hints, 0);
+}
+
+#[test]
+fn sweep_learns_timers_without_a_claim() {
+    let mut rig = Rig::with(WakeMode::Fused, long_waits());
+    rig.arrive((1, 0), Patience::Wait(900 * S));
+    rig.empty(None);
+    swept_as(&mut rig, Some(5 * S));
+    assert!(rig.claims.is_empty());
+    rig.at(65 * S);
+    assert_eq!(rig.claims.len(), 1);
+    assert_eq!(rig.core.counters.missed_hints, 0);
+}
+
+#[test]
+fn hint_during_a_sweep_is_not_undone_by_its_answer() {
+    let mut rig = Rig::with(WakeMode::Fused, long_waits());
+    let id = rig.arrive((1, 0), Patience::Wait(900 * S));
+    rig.empty(None);
+    rig.at(60 * S);
+    rig.hint(hint(1));
+    rig.found(1);
+    assert_eq!(rig.ended[&id], Ended::Granted(1));
+    rig.sweeps.pop_front();
+    rig.core.swept(vec![None]);
+    rig.arrive((1, 0), LONG);
+    assert_eq!(rig.claims.len(), 1, "the line is not known to be empty");
+}
+
+#[test]
+fn sweeps_ask_for_at_most_a_thousand_lines_at_a_time() {
+    let mut rig = Rig::with(WakeMode::Fused, long_waits());
+    for topic in 0..2_500 {
+        rig.arrive((topic, 0), Patience::Wait(900 * S));
+        rig.settle();
+    }
+    rig.at(60 * S);
+    let mut sizes = Vec::new();
+    while let Some(lines) = rig.sweeps.pop_front() {
+        sizes.push(lines.len());
+        rig.core.swept(vec![None; lines.len()]);
+        rig.pump();
+    }
+    assert_eq!(sizes, [1_000, 1_000, 500]);
+    assert_eq!(rig.core.counters.sweeps, 1);
+}
+
+#[test]
+fn failed_sweep_starts_polling() {
+    let mut rig = Rig::with(WakeMode::Fused, long_waits());
+    rig.arrive((1, 0), Patience::Wait(900 * S));
+    rig.empty(None);
+    rig.at(60 * S);
+    rig.core.sweep_failed(Some(&"gone".into()));
+    rig.at(60 * S + 100 * MS);
+    assert_eq!(rig.claims.len(), 1);
+}

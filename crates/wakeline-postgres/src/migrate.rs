@@ -27,6 +27,9 @@ const OPERATION: &str = "migrate";
 /// Longest time that one migration may take, and that a node waits for another's.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// The oldest server that has what the SQL uses.
+const SERVER_VERSION_MIN: i32 = 150_000;
+
 /// What [`migrate_up`] did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MigrationReport {
@@ -181,6 +184,7 @@ impl<'a> Migrator<'a> {
     }
 
     async fn read_books(&self, tx: &LinkTransaction<'_>) -> Result<Books, StoreError> {
+        self.check_server(tx).await?;
         let relations = self.sql(include_str!("../sql/queries/migrate_relations.sql"));
         let rows = tx.query(&relations, &[&self.schema.name()]).await?;
         let present: BTreeSet<String> = rows.iter().map(|row| row.get("name")).collect();
@@ -200,6 +204,18 @@ impl<'a> Migrator<'a> {
             }
         }
         Ok(books)
+    }
+
+    /// Refuses a server that is too old, before its first syntax error does.
+    async fn check_server(&self, tx: &LinkTransaction<'_>) -> Result<(), StoreError> {
+        let server = self.sql(include_str!("../sql/queries/migrate_server.sql"));
+        let rows = tx.query(&server, &[]).await?;
+        let version: i32 = rows.first().map_or(0, |row| row.get("version"));
+        if version >= SERVER_VERSION_MIN {
+            return Ok(());
+        }
+        let reason = format!("leads to PostgreSQL {}, 15 or later is needed", version / 10_000);
+        Err(StoreError::Invalid { field: "url", reason })
     }
 
     /// Refuses a schema that this binary does not understand.

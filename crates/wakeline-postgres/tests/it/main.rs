@@ -3,3 +3,4 @@
 mod listener;
 mod migrate;
 mod support;
+mod trigger;

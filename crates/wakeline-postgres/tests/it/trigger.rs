@@ -1,0 +1,150 @@
+//! notify = trigger: hints ride on the writing transaction, whoever writes.
+
+use std::time::Duration;
+
+use wakeline_core::{Change, GroupName, Namespace, PartitionName, TaskName};
+use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
+use wakeline_store::StoreAdmin;
+
+use crate::support::{Heard, Node, TestSchema, change, client};
+
+fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
+    PostgresOptions { notify, ..schema.options() }
+}
+
+async fn triggers(schema: &TestSchema) -> i64 {
+    let sql = "SELECT count(*) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid \
+               WHERE c.relnamespace = $1::text::regnamespace AND NOT g.tgisinternal";
+    client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
+}
+
+/// Runs a script in which `@` stands for the schema.
+async fn run(schema: &TestSchema, script: &str) {
+    client().await.batch_execute(&script.replace('@', &schema.name)).await.expect("runs");
+}
+
+/// A queue with some partitions and a sleeping group, made by hand.
+async fn fill(schema: &TestSchema, partitions: u32) {
+    let script = format!(
+        "INSERT INTO @.queues (name, namespace, task, created_at) VALUES ('n.t', 'n', 't', now());
+         INSERT INTO @.partitions (queue_id, name)
+             SELECT queue_id, 'p' || i FROM @.queues, generate_series(1, {partitions}) AS i;
+         INSERT INTO @.groups (queue_id, name, mode, created_at)
+             SELECT queue_id, 'g', 0, now() FROM @.queues;
+         INSERT INTO @.cursors (partition_id, group_id)
+             SELECT partition_id, group_id FROM @.partitions, @.groups"
+    );
+    run(schema, &script).await;
+}
+
+const SEGMENTS: &str = "INSERT INTO @.segments
+    (partition_id, first_offset, len, created_at, ids, ends, txn_ids, body)
+    SELECT partition_id, 0, 1, now(), ARRAY[gen_random_uuid()], ARRAY[2], ARRAY['t'], '{}'
+    FROM @.partitions";
+
+fn in_partition(partition: &str) -> Change {
+    Change {
+        partition: PartitionName::new(partition).ok(),
+        namespace: Namespace::new("n").ok(),
+        task: TaskName::new("t").ok(),
+        ..change("n.t")
+    }
+}
+
+#[tokio::test]
+async fn the_modes_can_be_switched_back_and_forth() {
+    let schema = TestSchema::new();
+    let modes = [
+        (NotifyMode::AfterCommit, 0),
+        (NotifyMode::Trigger, 3),
+        (NotifyMode::Trigger, 3),
+        (NotifyMode::Off, 0),
+        (NotifyMode::Trigger, 3),
+        (NotifyMode::AfterCommit, 0),
+    ];
+    for (mode, expected) in modes {
+        let store = PostgresStore::connect(with(&schema, mode)).await.expect("a store");
+        assert_eq!(triggers(&schema).await, expected, "{mode:?}");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn many_nodes_may_install_the_triggers_at_once() {
+    let schema = TestSchema::new();
+    let starts = (0..4).map(|_| PostgresStore::connect(with(&schema, NotifyMode::Trigger)));
+    for store in futures_util::future::join_all(starts).await {
+        store.expect("connected").close().await;
+    }
+    assert_eq!(triggers(&schema).await, 3);
+}
+
+#[tokio::test]
+async fn rows_stored_by_any_session_are_told_with_all_their_topics() {
+    let schema = TestSchema::new();
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    fill(&schema, 2).await;
+    run(&schema, SEGMENTS).await;
+    node.sink.until_changed("n.t").await;
+    // One statement, one notification.
+    let told = vec![in_partition("p1"), in_partition("p2")];
+    assert_eq!(node.sink.take(), [Heard::Changed(told)]);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn rows_of_many_partitions_are_told_as_everything() {
+    let schema = TestSchema::new();
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    fill(&schema, 1000).await;
+    run(&schema, SEGMENTS).await;
+    node.sink.until_joined().await;
+    assert_eq!(node.sink.take(), [Heard::Everything]);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_cursor_that_becomes_due_is_told_to_its_group_and_a_lease_is_not() {
+    let schema = TestSchema::new();
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    fill(&schema, 1).await;
+    run(
+        &schema,
+        "UPDATE @.cursors SET due_at = now() + interval '1 min',
+                  lease_token = gen_random_uuid()",
+    )
+    .await;
+    run(
+        &schema,
+        "UPDATE @.cursors SET due_at = now() + interval '1 min',
+                  lease_token = NULL",
+    )
+    .await;
+    node.sink.until_changed("n.t").await;
+    run(&schema, "UPDATE @.cursors SET parked = 1").await;
+    run(&schema, "UPDATE @.cursors SET due_at = now()").await;
+    let now = Change { group: GroupName::new("g").ok(), ..in_partition("p1") };
+    let expected = Heard::Changed(vec![now.clone()]);
+    node.sink.until("due now", |heard| *heard == expected).await;
+    let heard = node.sink.take();
+    let [Heard::Changed(later), last] = heard.as_slice() else { panic!("{heard:?}") };
+    assert_eq!(*last, expected);
+    assert!(later[0].due_in > Duration::from_secs(50), "{later:?}");
+    assert_eq!(Change { due_in: Duration::ZERO, ..later[0].clone() }, now);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn after_commit_leaves_the_writing_transaction_alone() {
+    let schema = TestSchema::new();
+    let node = Node::start(with(&schema, NotifyMode::AfterCommit)).await;
+    let other = Node::start(schema.options()).await;
+    fill(&schema, 1).await;
+    run(&schema, SEGMENTS).await;
+    // Notifications arrive in order, so this one would come after any of the insert.
+    other.store.tell(&[change("marker")]);
+    node.sink.until_changed("marker").await;
+    assert_eq!(node.sink.take(), [Heard::Changed(vec![change("marker")])]);
+    node.stop().await;
+    other.stop().await;
+}

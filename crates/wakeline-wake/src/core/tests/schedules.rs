@@ -176,13 +176,10 @@ fn explore(scene: fn(&Arc<World>)) {
     }
 }
 
-fn spawn<R: 'static>(
+fn spawn<R: Send + 'static>(
     world: &Arc<World>,
     act: impl FnOnce(&World) -> R + Send + 'static,
-) -> thread::JoinHandle<R>
-where
-    R: Send,
-{
+) -> thread::JoinHandle<R> {
     let world = Arc::clone(world);
     thread::spawn(move || act(&world))
 }

@@ -1,0 +1,245 @@
+-- Leases messages to the requests of one line, or settles them at once (autoAck). Cursors are
+-- taken in the order of their due time; SKIP LOCKED: rivals pass over what is being claimed
+-- instead of queueing behind it. Returns what was handed to which request, as parallel arrays;
+-- the failures of messages that were delivered before, by the index of the hand-over; and the time
+-- to the line's next message if a request went without.
+-- p_passed: partitions that this call has served. p_patient: wait for the first due cursor.
+-- o_state: 0 done, 2 only rivals' cursors are due.
+-- Called by: claim. Lock order: cursors, only tried, except the first one if p_patient; then tries
+-- queues and partitions.
+
+CREATE OR REPLACE FUNCTION @schema@.claim_line(
+    p_partition bigint, p_groups integer[], p_queues integer[], p_priorities integer[],
+    p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
+    p_agains boolean[], p_passed bigint[], p_patient boolean,
+    OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
+    OUT o_partitions bigint[], OUT o_groups integer[], OUT o_sets int8multirange[],
+    OUT o_lease_us bigint[], OUT o_retry_grants integer[], OUT o_retry_offsets bigint[],
+    OUT o_retry_failures integer[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := @schema@.clock();
+    v_queue @schema@.queues;
+    v_cursors refcursor;
+    v_cursor @schema@.cursors;
+    c record;
+    v_found integer;
+    v_request integer := 0;
+    v_room integer := 0;
+    v_left integer := 0;
+    v_without boolean := false;
+    v_done boolean := false;
+    v_kept bigint[] := '{}';
+    v_due timestamptz;
+    -- Taken of one cursor.
+    t_set int8multirange;
+    t_next bigint;
+    t_offsets bigint[];
+    t_failures integer[];
+    -- Drained in this round.
+    d_partition bigint[];
+    d_group integer[];
+    d_next bigint[];
+    d_parked integer[];
+    -- Leased.
+    g_partition bigint[] := '{}';
+    g_group integer[] := '{}';
+    g_start bigint[] := '{}';
+    g_next bigint[] := '{}';
+    g_set int8multirange[] := '{}';
+    g_parked integer[] := '{}';
+    g_token uuid[] := '{}';
+    g_until timestamptz[] := '{}';
+    -- Settled at once.
+    s_partition bigint[] := '{}';
+    s_group integer[] := '{}';
+    s_next bigint[] := '{}';
+    s_parked integer[] := '{}';
+BEGIN
+    o_state := 0;
+    o_requests := '{}'; o_partitions := '{}'; o_groups := '{}'; o_sets := '{}'; o_lease_us := '{}';
+    o_retry_grants := '{}'; o_retry_offsets := '{}'; o_retry_failures := '{}';
+    IF p_patient THEN
+        PERFORM @schema@.cursor_await(p_partition, p_groups, v_now);
+    END IF;
+    -- What the claim's first try leased, if this is its second.
+    FOR i IN 1 .. cardinality(p_tokens) LOOP
+        CONTINUE WHEN NOT p_agains[i];
+        FOR c IN SELECT * FROM @schema@.lease_find(p_partition, p_groups, p_tokens[i], v_now) LOOP
+            o_requests := o_requests || i;
+            o_partitions := o_partitions || c.partition_id;
+            o_groups := o_groups || c.group_id;
+            o_sets := o_sets || c.lease_set;
+            o_lease_us := o_lease_us || c.lease_us;
+            o_retry_grants := o_retry_grants
+                || array_fill(cardinality(o_requests), ARRAY[cardinality(c.offsets)]);
+            o_retry_offsets := o_retry_offsets || c.offsets;
+            o_retry_failures := o_retry_failures || c.failures;
+            p_batches[i] := 0;
+        END LOOP;
+    END LOOP;
+    LOOP
+        v_now := @schema@.clock();
+        v_found := 0;
+        d_partition := '{}'; d_group := '{}'; d_next := '{}'; d_parked := '{}';
+        IF p_partition IS NOT NULL THEN
+            OPEN v_cursors FOR
+                SELECT k.*, p.next_offset AS log_end, p.last_push_at FROM (
+                    SELECT k.* FROM @schema@.cursors k
+                    WHERE k.partition_id = p_partition AND k.group_id = p_groups[1]
+                        AND k.due_at <= v_now AND k.partition_id <> ALL (p_passed)
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
+        ELSIF cardinality(p_groups) = 1 THEN
+            OPEN v_cursors FOR
+                SELECT k.*, p.next_offset AS log_end, p.last_push_at FROM (
+                    SELECT k.* FROM @schema@.cursors k
+                    WHERE k.group_id = p_groups[1] AND k.due_at <= v_now
+                        AND (p_passed = '{}' OR k.partition_id <> ALL (p_passed))
+                    ORDER BY k.due_at, k.partition_id
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
+        ELSE
+            -- Several queues: their heads are merged by priority and due time, then tried.
+            OPEN v_cursors FOR
+                SELECT k.*, p.next_offset AS log_end, p.last_push_at FROM (
+                    SELECT f.partition_id, f.group_id
+                    FROM unnest(p_groups, p_priorities) AS x (group_id, priority)
+                    CROSS JOIN LATERAL (
+                        SELECT f.partition_id, f.group_id, f.due_at FROM @schema@.cursors f
+                        WHERE f.group_id = x.group_id AND f.due_at <= v_now
+                            AND f.partition_id <> ALL (p_passed)
+                        ORDER BY f.due_at, f.partition_id LIMIT 100) f
+                    ORDER BY x.priority DESC, f.due_at, f.partition_id
+                ) m CROSS JOIN LATERAL (
+                    SELECT k.* FROM @schema@.cursors k
+                    WHERE k.partition_id = m.partition_id AND k.group_id = m.group_id
+                        AND k.due_at <= v_now
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
+        END IF;
+
+        LOOP
+            -- The next request that wants something.
+            WHILE NOT v_done AND (v_room <= 0 OR v_left <= 0) LOOP
+                v_done := v_request = cardinality(p_tokens);
+                EXIT WHEN v_done;
+                v_request := v_request + 1;
+                v_room := p_batches[v_request];
+                v_left := p_partition_maxes[v_request];
+                v_without := v_room > 0;
+            END LOOP;
+            EXIT WHEN v_done;
+            FETCH v_cursors INTO c;
+            EXIT WHEN NOT FOUND;
+            v_found := v_found + 1;
+            IF v_queue.queue_id IS NULL
+                OR v_queue.queue_id <> p_queues[array_position(p_groups, c.group_id)]
+            THEN
+                SELECT q.* INTO v_queue FROM @schema@.queues q
+                WHERE q.queue_id = p_queues[array_position(p_groups, c.group_id)];
+            END IF;
+            IF c.lease_until > v_now THEN
+                UPDATE @schema@.cursors k SET due_at = k.lease_until
+                WHERE k.partition_id = c.partition_id AND k.group_id = c.group_id;
+                CONTINUE;
+            END IF;
+            IF c.lease_token IS NOT NULL THEN
+                c.parked := c.parked + @schema@.lease_expire(
+                    c.partition_id, c.group_id, c.lease_set, v_queue, v_now);
+                UPDATE @schema@.cursors k SET lease_token = NULL, lease_until = NULL,
+                    lease_start = NULL, lease_set = NULL, parked = c.parked
+                WHERE k.partition_id = c.partition_id AND k.group_id = c.group_id;
+            END IF;
+            IF c.parked = 0 AND v_queue.delay_secs = 0 AND v_queue.window_secs = 0 THEN
+                t_next := greatest(c.next_offset, least(c.log_end, c.next_offset + v_room));
+                t_set := int8multirange(int8range(c.next_offset, t_next));
+                t_offsets := '{}';
+            ELSE
+                v_cursor.partition_id := c.partition_id; v_cursor.group_id := c.group_id;
+                v_cursor.next_offset := c.next_offset; v_cursor.parked := c.parked;
+                SELECT x.* INTO t_set, t_next, t_offsets, t_failures FROM @schema@.cursor_take(
+                    v_cursor, c.log_end, c.last_push_at, v_room, v_queue, v_now) x;
+            END IF;
+            IF t_set = '{}' THEN
+                IF c.log_end <= c.next_offset AND NOT (c.parked > 0 AND v_queue.strict_order) THEN
+                    d_partition := d_partition || c.partition_id; d_group := d_group || c.group_id;
+                    d_next := d_next || c.next_offset; d_parked := d_parked || c.parked;
+                    CONTINUE;
+                END IF;
+                -- Not before a later time. As in lease_end: only while the options cannot change.
+                SELECT @schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
+                    c.log_end, c.last_push_at, l.strict_order, l.delay_secs, l.window_secs)
+                INTO v_due
+                FROM (SELECT q.* FROM @schema@.queues q WHERE q.queue_id = v_queue.queue_id
+                    FOR SHARE SKIP LOCKED) l;
+                IF v_due > v_now THEN
+                    UPDATE @schema@.cursors k SET due_at = v_due
+                    WHERE k.partition_id = c.partition_id AND k.group_id = c.group_id;
+                ELSE
+                    v_kept := v_kept || c.partition_id;
+                    p_passed := p_passed || c.partition_id;
+                END IF;
+                CONTINUE;
+            END IF;
+            v_left := v_left - 1;
+            v_without := false;
+            p_passed := p_passed || c.partition_id;
+            o_requests := o_requests || v_request;
+            o_partitions := o_partitions || c.partition_id;
+            o_groups := o_groups || c.group_id;
+            o_sets := o_sets || t_set;
+            o_lease_us := o_lease_us || v_queue.lease_secs * 1000000;
+            v_room := v_room - (t_next - c.next_offset)::integer - cardinality(t_offsets);
+            IF t_offsets <> '{}' THEN
+                o_retry_grants := o_retry_grants || array_fill(
+                    cardinality(o_requests), ARRAY[cardinality(t_offsets)]);
+                o_retry_offsets := o_retry_offsets || t_offsets;
+                o_retry_failures := o_retry_failures || t_failures;
+            END IF;
+            IF p_auto_acks[v_request] THEN
+                IF t_offsets <> '{}' THEN
+                    DELETE FROM @schema@.retries r
+                    WHERE r.partition_id = c.partition_id AND r.group_id = c.group_id
+                        AND r.message_offset = ANY (t_offsets);
+                END IF;
+                s_partition := s_partition || c.partition_id; s_group := s_group || c.group_id;
+                s_next := s_next || t_next;
+                s_parked := s_parked || c.parked - cardinality(t_offsets);
+            ELSE
+                g_partition := g_partition || c.partition_id; g_group := g_group || c.group_id;
+                g_start := g_start || c.next_offset; g_next := g_next || t_next;
+                g_set := g_set || t_set; g_parked := g_parked || c.parked;
+                g_token := g_token || p_tokens[v_request];
+                g_until := g_until || v_now + make_interval(secs => v_queue.lease_secs);
+            END IF;
+        END LOOP;
+        CLOSE v_cursors;
+        IF d_partition <> '{}' THEN
+            -- Put the drained ones to sleep. Those that a push holds stay due and are passed over.
+            FOR c IN SELECT e.ord FROM @schema@.lease_end(
+                d_partition, d_group, d_next, d_parked, v_now) e WHERE e.due_at <= v_now
+            LOOP
+                v_kept := v_kept || d_partition[c.ord];
+                p_passed := p_passed || d_partition[c.ord];
+            END LOOP;
+        END IF;
+        EXIT WHEN v_done OR v_found = 0;
+    END LOOP;
+    IF g_partition <> '{}' THEN
+        UPDATE @schema@.cursors k SET lease_token = x.token, lease_until = x.until,
+            due_at = x.until, lease_start = x.start, next_offset = x.next, lease_set = x.set,
+            parked = x.parked
+        FROM unnest(g_partition, g_group, g_token, g_until, g_start, g_next, g_set, g_parked)
+            AS x (partition_id, group_id, token, until, start, next, set, parked)
+        WHERE k.partition_id = x.partition_id AND k.group_id = x.group_id;
+    END IF;
+    IF s_partition <> '{}' THEN
+        PERFORM @schema@.lease_end(s_partition, s_group, s_next, s_parked, v_now);
+    END IF;
+    IF v_without OR v_request < cardinality(p_tokens) THEN
+        SELECT n.o_state, n.o_next_due_us INTO o_state, o_next_due_us
+        FROM @schema@.claim_next_due(p_partition, p_groups, p_passed, v_kept, v_now) n;
+    END IF;
+END
+$$;

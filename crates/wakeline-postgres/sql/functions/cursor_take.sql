@@ -1,0 +1,72 @@
+-- What can be taken now of a cursor that has no lease: the offsets, where the log goes on, and the
+-- failures of those that were parked. Rules 3 to 5 of docs/reference/queue.md.
+-- Called by: claim_line, under the cursor's lock. Reads only.
+
+CREATE OR REPLACE FUNCTION @schema@.cursor_take(
+    p_cursor @schema@.cursors, p_log_end bigint, p_last_push timestamptz, p_room integer,
+    p_queue @schema@.queues, p_now timestamptz,
+    OUT o_set int8multirange, OUT o_next bigint, OUT o_retry_offsets bigint[],
+    OUT o_retry_failures integer[])
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    r record;
+    v_log boolean := true;
+    v_end bigint;
+    v_head timestamptz;
+    v_delay interval := make_interval(secs => p_queue.delay_secs);
+    v_window interval := make_interval(secs => p_queue.window_secs);
+BEGIN
+    o_set := '{}'; o_next := p_cursor.next_offset; o_retry_offsets := '{}'; o_retry_failures := '{}';
+    IF p_cursor.parked > 0 AND p_queue.strict_order THEN
+        FOR r IN SELECT t.message_offset, t.due_at, t.solo, t.failures FROM @schema@.retries t
+            WHERE t.partition_id = p_cursor.partition_id AND t.group_id = p_cursor.group_id
+            ORDER BY t.message_offset LIMIT p_room
+        LOOP
+            EXIT WHEN r.due_at > p_now OR (r.solo AND o_retry_offsets <> '{}');
+            o_retry_offsets := o_retry_offsets || r.message_offset;
+            o_retry_failures := o_retry_failures || r.failures;
+            v_log := NOT r.solo;
+            EXIT WHEN r.solo;
+        END LOOP;
+        v_log := v_log AND cardinality(o_retry_offsets) = p_cursor.parked;
+    ELSIF p_cursor.parked > 0 THEN
+        FOR r IN SELECT t.message_offset, t.solo, t.failures FROM @schema@.retries t
+            WHERE t.partition_id = p_cursor.partition_id AND t.group_id = p_cursor.group_id
+                AND t.due_at <= p_now
+            ORDER BY t.due_at, t.message_offset LIMIT p_room
+        LOOP
+            v_log := NOT r.solo;
+            EXIT WHEN r.solo AND o_retry_offsets <> '{}';
+            o_retry_offsets := o_retry_offsets || r.message_offset;
+            o_retry_failures := o_retry_failures || r.failures;
+            EXIT WHEN r.solo;
+        END LOOP;
+    END IF;
+    IF o_retry_offsets <> '{}' THEN
+        SELECT range_agg(int8range(x, x + 1)) INTO o_set FROM unnest(o_retry_offsets) AS x;
+    END IF;
+    v_end := least(p_log_end, o_next + p_room - cardinality(o_retry_offsets));
+    IF NOT v_log OR v_end <= o_next THEN
+        RETURN;
+    END IF;
+    IF p_queue.delay_secs > 0 OR p_queue.window_secs > 0 THEN
+        SELECT s.created_at INTO v_head FROM @schema@.segments s
+        WHERE s.partition_id = p_cursor.partition_id AND s.first_offset <= o_next
+        ORDER BY s.first_offset DESC LIMIT 1;
+        IF v_head + v_delay > p_now
+            OR (p_last_push + v_window > p_now AND v_head + 10 * v_window > p_now)
+        THEN
+            RETURN;
+        END IF;
+        -- created_at never runs backwards within a partition.
+        SELECT s.first_offset INTO v_end FROM @schema@.segments s
+        WHERE s.partition_id = p_cursor.partition_id AND s.first_offset > o_next
+            AND s.first_offset < v_end AND s.created_at + v_delay > p_now
+        ORDER BY s.first_offset LIMIT 1;
+        v_end := coalesce(v_end,
+            least(p_log_end, o_next + p_room - cardinality(o_retry_offsets)));
+    END IF;
+    o_set := o_set + int8multirange(int8range(o_next, v_end));
+    o_next := v_end;
+END
+$$;

@@ -1,0 +1,52 @@
+-- Moves a group, in all its queues, to what was pushed at or after a moment: leases and parked
+-- messages are forgotten. Returns one row per cursor, with the time until something can be taken.
+-- Called by: QueueAdmin::resubscribe. Lock order: queues FOR UPDATE by id; cursors by (partition,
+-- group); then tries partitions.
+
+CREATE OR REPLACE FUNCTION @schema@.group_resubscribe(p_group text, p_from timestamptz)
+RETURNS TABLE (queue text, partition text, namespace text, task text, due_us bigint)
+LANGUAGE plpgsql
+SET enable_seqscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    q record;
+    v_now timestamptz;
+    v_last bigint;
+    v_partitions bigint[];
+    v_names text[];
+    v_nexts bigint[];
+BEGIN
+    FOR q IN
+        SELECT x.*, g.group_id FROM @schema@.queues x
+        JOIN @schema@.groups g ON g.queue_id = x.queue_id AND g.name = p_group
+        ORDER BY x.queue_id FOR UPDATE
+    LOOP
+        UPDATE @schema@.groups g SET mode = 2, from_at = p_from WHERE g.group_id = q.group_id;
+        v_last := 0;
+        LOOP
+            SELECT array_agg(l.partition_id), array_agg(l.name),
+                array_agg(@schema@.offset_since(l.partition_id, l.next_offset, p_from))
+            INTO v_partitions, v_names, v_nexts
+            FROM (
+                SELECT p.partition_id, p.name, p.next_offset FROM @schema@.partitions p
+                JOIN @schema@.cursors c ON c.partition_id = p.partition_id
+                    AND c.group_id = q.group_id
+                WHERE p.queue_id = q.queue_id AND p.partition_id > v_last
+                ORDER BY p.partition_id LIMIT 2000 FOR NO KEY UPDATE OF c
+            ) l;
+            EXIT WHEN v_partitions IS NULL;
+            v_last := v_partitions[cardinality(v_partitions)];
+            v_now := @schema@.clock();
+            DELETE FROM @schema@.retries r
+            WHERE r.partition_id = ANY (v_partitions) AND r.group_id = q.group_id;
+            RETURN QUERY
+            SELECT q.name::text, v_names[e.ord], q.namespace::text, q.task::text,
+                ceil(extract(epoch FROM e.due_at - v_now) * 1000000)::bigint
+            FROM @schema@.lease_end(v_partitions,
+                array_fill(q.group_id, ARRAY[cardinality(v_partitions)]), v_nexts,
+                array_fill(0, ARRAY[cardinality(v_partitions)]), v_now) e
+            ORDER BY e.ord;
+        END LOOP;
+    END LOOP;
+END
+$$;

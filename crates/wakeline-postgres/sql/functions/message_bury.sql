@@ -1,0 +1,34 @@
+-- Copies messages to the dead letters, which own their data.
+-- Called by: message_fail, lease_expire, under the cursor's lock.
+
+CREATE OR REPLACE FUNCTION @schema@.message_bury(
+    p_partition bigint, p_group integer, p_offsets bigint[], p_failures integer[],
+    p_errors text[], p_now timestamptz)
+RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO @schema@.dead_letters (queue_id, partition_id, partition, group_name,
+        message_offset, id, txn_id, trace_id, producer, payload, created_at, failures, error,
+        failed_at)
+    SELECT p.queue_id, p.partition_id, p.name, g.name, m.message_offset, s.ids[m.n], s.txn_ids[m.n],
+        s.trace_ids[m.n], s.producers[m.n],
+        substring(s.body FROM coalesce(s.ends[m.n - 1], 0) + 1
+            FOR s.ends[m.n] - coalesce(s.ends[m.n - 1], 0)),
+        s.created_at, m.failures, m.error, p_now
+    FROM (
+        SELECT i.*, h.first_offset, (i.message_offset - h.first_offset + 1)::integer AS n
+        FROM unnest(p_offsets, p_failures, p_errors)
+            WITH ORDINALITY AS i (message_offset, failures, error, ord)
+        CROSS JOIN LATERAL (
+            SELECT h.first_offset FROM @schema@.segments h
+            WHERE h.partition_id = p_partition AND h.first_offset <= i.message_offset
+            ORDER BY h.first_offset DESC LIMIT 1
+        ) h
+    ) m
+    JOIN @schema@.segments s
+        ON s.partition_id = p_partition AND s.first_offset = m.first_offset
+    JOIN @schema@.partitions p ON p.partition_id = p_partition
+    JOIN @schema@.groups g ON g.group_id = p_group
+    ORDER BY m.ord;
+END
+$$;

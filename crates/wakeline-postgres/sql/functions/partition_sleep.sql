@@ -1,0 +1,23 @@
+-- Marks partitions in which a cursor is about to fall asleep, so that the next push wakes it.
+-- Returns those that nobody holds, with their ends as read under the lock: a cursor may be put to
+-- sleep only if the end is where it stands. A real UPDATE, so that a push that waits for the row
+-- sees the mark. Partitions that a push holds are passed over: their cursors stay due.
+-- Called by: claim, lease_end, group_begin. Lock order: tries partitions, never waits.
+
+CREATE OR REPLACE FUNCTION @schema@.partition_sleep(
+    p_partitions bigint[], OUT o_partitions bigint[], OUT o_ends bigint[])
+LANGUAGE plpgsql AS $$
+BEGIN
+    WITH locked AS MATERIALIZED (
+        SELECT p.partition_id FROM @schema@.partitions p
+        WHERE p.partition_id = ANY (p_partitions)
+        FOR NO KEY UPDATE SKIP LOCKED
+    ), marked AS (
+        UPDATE @schema@.partitions p SET idle = true
+        FROM locked WHERE p.partition_id = locked.partition_id
+        RETURNING p.partition_id, p.next_offset
+    )
+    SELECT coalesce(array_agg(m.partition_id), '{}'), coalesce(array_agg(m.next_offset), '{}')
+    INTO o_partitions, o_ends FROM marked m;
+END
+$$;

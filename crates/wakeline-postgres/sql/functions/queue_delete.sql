@@ -1,0 +1,21 @@
+-- Takes a queue, its groups and its subscriptions out of sight in one short transaction; true if it
+-- existed. Everything finds its rows through queues and groups, so messages, cursors and dead
+-- letters are gone with them; queue_purge removes them.
+-- Called by: QueueAdmin::delete_queue. Lock order: the queue FOR UPDATE, its groups.
+
+CREATE OR REPLACE FUNCTION @schema@.queue_delete(p_queue text) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue integer;
+BEGIN
+    DELETE FROM @schema@.subscriptions s WHERE s.queue = p_queue;
+    SELECT q.queue_id INTO v_queue FROM @schema@.queues q WHERE q.name = p_queue FOR UPDATE;
+    IF v_queue IS NULL THEN
+        RETURN false;
+    END IF;
+    INSERT INTO @schema@.deleted_queues (queue_id) VALUES (v_queue);
+    DELETE FROM @schema@.groups g WHERE g.queue_id = v_queue;
+    DELETE FROM @schema@.queues q WHERE q.queue_id = v_queue;
+    RETURN true;
+END
+$$;

@@ -1,0 +1,113 @@
+-- Pushes and settles, all or nothing. Returns rows of kind 0, one per slot of the push (as push),
+-- and of kind 1 (as settle). If a slot has a state other than 0, nothing happened, and the node
+-- tries again as after a push. If an item names no message, nothing happened, and the rows of kind 1
+-- say which do.
+-- Called by: QueueStore::transact. Lock order: partitions by id (waits, by lock_timeout), then all
+-- cursors that it settles or may wake by (partition, group), then tries queues. Push before
+-- settlement: the other way round deadlocks with pushes.
+
+CREATE OR REPLACE FUNCTION @schema@.transact(
+    p_partitions bigint[], p_lens integer[], p_checks boolean[], p_froms bigint[], p_tos bigint[],
+    p_known_slots integer[], p_known_offsets bigint[], p_known_txns text[],
+    p_chunk_slots integer[], p_chunk_starts integer[], p_chunk_lens integer[],
+    p_chunk_items integer[], p_chunk_txns text[], p_chunk_bodies bytea[],
+    p_ids uuid[], p_ends integer[], p_traces uuid[], p_producers text[],
+    p_settle_partitions bigint[], p_settle_groups text[], p_settle_entries integer[],
+    p_settle_tokens uuid[], p_settle_txns text[], p_settle_verdicts smallint[],
+    p_settle_errors text[])
+RETURNS TABLE (
+    kind smallint, slot integer, state smallint, first_offset bigint, created_at timestamptz,
+    window_secs bigint, wait_secs bigint, namespace text, task text,
+    known_txns text[], known_ids uuid[], known_offsets bigint[],
+    delta_firsts bigint[], delta_ats timestamptz[], delta_txns text[],
+    entry integer, held bigint, lease_token uuid, strict_fencing boolean, items integer[],
+    dead boolean[], queue text, partition text, due_us bigint)
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_mergejoin = off SET lock_timeout = '5s' AS $$
+#variable_conflict use_column
+DECLARE
+    r record;
+    v_go boolean := true;
+    v_named integer := 0;
+    w_slot integer[] := '{}';
+    w_partition bigint[] := '{}';
+    w_len integer[] := '{}';
+    w_at timestamptz[] := '{}';
+    w_queue integer[] := '{}';
+    w_wait bigint[] := '{}';
+    w_strict boolean[] := '{}';
+BEGIN
+    kind := 0;
+    FOR r IN SELECT * FROM @schema@.push_check(p_partitions, p_checks, p_froms, p_tos,
+        p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots, p_chunk_txns, true)
+    LOOP
+        slot := r.o_slot; state := r.o_state; first_offset := r.o_end; created_at := r.o_at;
+        window_secs := r.o_window; wait_secs := r.o_wait;
+        namespace := r.o_namespace; task := r.o_task; known_txns := r.o_known_txns;
+        known_ids := r.o_known_ids; known_offsets := r.o_known_offsets;
+        delta_firsts := r.o_delta_firsts; delta_ats := r.o_delta_ats; delta_txns := r.o_delta_txns;
+        RETURN NEXT;
+        v_go := v_go AND r.o_state = 0;
+        CONTINUE WHEN r.o_state <> 0 OR p_lens[r.o_slot] = 0;
+        w_slot := w_slot || r.o_slot; w_partition := w_partition || p_partitions[r.o_slot];
+        w_len := w_len || p_lens[r.o_slot]; w_at := w_at || r.o_at;
+        w_queue := w_queue || r.o_queue_id; w_wait := w_wait || r.o_wait;
+        w_strict := w_strict || r.o_strict;
+    END LOOP;
+    IF NOT v_go THEN
+        RETURN;
+    END IF;
+    PERFORM FROM (
+        SELECT c.partition_id, c.group_id FROM @schema@.cursors c
+        WHERE c.partition_id = ANY (w_partition)
+        UNION
+        SELECT p.partition_id, g.group_id
+        FROM unnest(p_settle_partitions, p_settle_groups) AS u (partition_id, group_name)
+        JOIN @schema@.partitions p ON p.partition_id = u.partition_id
+        JOIN @schema@.groups g ON g.queue_id = p.queue_id AND g.name = u.group_name
+    ) n
+    JOIN @schema@.cursors c ON c.partition_id = n.partition_id AND c.group_id = n.group_id
+    ORDER BY c.partition_id, c.group_id
+    FOR NO KEY UPDATE OF c;
+    FOR r IN SELECT s.* FROM @schema@.settle_resolve(p_settle_partitions, p_settle_groups,
+        p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts) s
+    LOOP
+        v_named := v_named + cardinality(r.o_items);
+    END LOOP;
+    IF v_named < cardinality(p_settle_entries) THEN
+        RETURN QUERY
+        SELECT 1::smallint, NULL::integer, NULL::smallint, NULL::bigint, NULL::timestamptz,
+            NULL::bigint, NULL::bigint, (s.o_queue).namespace::text, (s.o_queue).task::text,
+            NULL::text[], NULL::uuid[], NULL::bigint[], NULL::bigint[], NULL::timestamptz[],
+            NULL::text[], s.o_entry, CASE WHEN s.o_live THEN s.o_held END,
+            CASE WHEN s.o_live THEN (s.o_cursor).lease_token END, (s.o_queue).strict_fencing,
+            s.o_items, NULL::boolean[], (s.o_queue).name::text, s.o_partition, NULL::bigint
+        FROM @schema@.settle_resolve(p_settle_partitions, p_settle_groups,
+            p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts) s;
+        RETURN;
+    END IF;
+    kind := 1; slot := NULL; state := NULL; known_txns := NULL; known_ids := NULL;
+    known_offsets := NULL; delta_firsts := NULL; delta_ats := NULL; delta_txns := NULL;
+    FOR r IN SELECT s.* FROM @schema@.settle(p_settle_partitions, p_settle_groups,
+        p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts, p_settle_errors) s
+    LOOP
+        entry := r.entry; held := r.held; lease_token := r.lease_token; items := r.items;
+        strict_fencing := r.strict_fencing; dead := r.dead; queue := r.queue;
+        partition := r.partition; namespace := r.namespace; task := r.task; due_us := r.due_us;
+        v_named := v_named - coalesce(cardinality(r.items), 0);
+        RETURN NEXT;
+    END LOOP;
+    IF v_named > 0 THEN
+        RAISE EXCEPTION 'a lease ended between check and settlement'
+            USING ERRCODE = 'serialization_failure';
+    END IF;
+    IF w_slot <> '{}' THEN
+        PERFORM @schema@.push_store(w_slot, w_partition, w_len, w_at, p_chunk_slots, p_chunk_starts,
+            p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids, p_ends, p_traces,
+            p_producers);
+        -- All of them, idle or not: the settlement may just have put a cursor to sleep.
+        PERFORM @schema@.cursor_wake(w_partition, w_queue, w_wait, w_strict);
+    END IF;
+END
+$$;

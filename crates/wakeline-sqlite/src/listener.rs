@@ -157,9 +157,21 @@ impl HintFeed for SqliteStore {
             return;
         }
         let number = listener.sidecar.add_sink(Arc::clone(&sink));
+        let _feeding = Feeding { sidecar: listener.sidecar(), number };
         sink.link(LinkState::Up);
         sink.everything();
         shutdown.cancelled().await;
-        listener.sidecar.remove_sink(number);
+    }
+}
+
+/// Takes a sink away again, also if the feed is dropped before its shutdown.
+struct Feeding {
+    sidecar: Arc<Sidecar>,
+    number: u64,
+}
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.sidecar.remove_sink(self.number);
     }
 }

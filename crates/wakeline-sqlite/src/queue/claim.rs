@@ -56,7 +56,7 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Vec<L
     let mut outcomes = Vec::with_capacity(lines.len());
     for LineClaim { line, subscription, requests } in lines {
         let queues = s.matching(&line.selector)?;
-        if *subscription != Subscription::All && queues.is_empty() {
+        if group::outlasts(line, *subscription, !queues.is_empty()) && !group::knows(s, line)? {
             return Ok(None);
         }
         let mut groups = Groups::new();

@@ -86,12 +86,36 @@ pub(crate) fn begin(
         };
         begun.push((queue, group));
     }
-    let lasting = subscription != Subscription::All && !line.group.is_queue_mode();
-    let later = !found || matches!(line.selector, Selector::Filter { .. });
-    if lasting && later {
+    if outlasts(line, subscription, found) && !knows(s, line)? {
         remember(s, line, subscription)?;
     }
     Ok(begun)
+}
+
+/// Whether a subscription counts for queues that come later.
+pub(crate) fn outlasts(line: &QueueLine, subscription: Subscription, found: bool) -> bool {
+    let lasting = subscription != Subscription::All && !line.group.is_queue_mode();
+    lasting && (!found || matches!(line.selector, Selector::Filter { .. }))
+}
+
+/// Whether it is remembered already where the group of a line begins in later queues.
+pub(crate) fn knows(s: &Session<'_>, line: &QueueLine) -> Res<bool> {
+    let (queue, namespace, task) = scope(&line.selector);
+    let sql = include_str!("../../sql/queries/subscription_known.sql");
+    let params = (line.group.as_str(), queue, namespace, task);
+    Ok(s.conn.prepare_cached(sql)?.exists(params)?)
+}
+
+/// What a selector says of later queues: their name, namespace and task.
+fn scope(selector: &Selector) -> (Option<&str>, Option<&str>, Option<&str>) {
+    match selector {
+        Selector::Queue(queue) | Selector::Partition(queue, _) => {
+            (Some(queue.as_str()), None, None)
+        }
+        Selector::Filter { namespace, task } => {
+            (None, namespace.as_ref().map(Namespace::as_str), task.as_ref().map(TaskName::as_str))
+        }
+    }
 }
 
 /// Begins a group in a queue.
@@ -160,21 +184,11 @@ fn first_since(s: &Session<'_>, partition: i64, (tail, from): (i64, i64)) -> Res
 }
 
 fn remember(s: &Session<'_>, line: &QueueLine, subscription: Subscription) -> Res<()> {
-    let (queue, namespace, task) = match &line.selector {
-        Selector::Queue(queue) | Selector::Partition(queue, _) => (Some(queue), None, None),
-        Selector::Filter { namespace, task } => (None, namespace.as_ref(), task.as_ref()),
-    };
+    let (queue, namespace, task) = scope(&line.selector);
     let (mode, from) = mode_columns(subscription);
     let sql = include_str!("../../sql/queries/subscription_add.sql");
-    s.conn.prepare_cached(sql)?.execute((
-        line.group.as_str(),
-        queue.map(QueueName::as_str),
-        namespace.map(Namespace::as_str),
-        task.map(TaskName::as_str),
-        mode,
-        from,
-        s.now.0,
-    ))?;
+    let params = (line.group.as_str(), queue, namespace, task, mode, from, s.now.0);
+    s.conn.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }
 

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::OptionalExtension as _;
 use wakeline_core::{QueueLine, Selector, Timestamp};
 
+use super::cursor::Cursor;
 use crate::error::Res;
 use crate::session::{Queue, Session};
+
+/// Cursors under a window that are looked at for the true time of the next message.
+const WINDOWS_LEN_MAX: i64 = 16;
 
 /// How long until each line has something. A group that has not begun yet would begin with
 /// everything, so that a hint that was lost before its first claim costs no work.
@@ -36,20 +39,49 @@ pub(crate) fn next_due(
 ) -> Res<Option<i64>> {
     let mut next = None;
     for (queue, group) in groups {
-        let due: Option<Option<i64>> = match &line.selector {
-            Selector::Partition(_, name) => {
-                let Some(partition) = s.partition(queue, name)? else { continue };
-                let sql = include_str!("../../sql/queries/cursor_next_due.sql");
-                let mut statement = s.conn.prepare_cached(sql)?;
-                statement.query_row((partition, group), |row| row.get(0)).optional()?
-            }
-            Selector::Queue(_) | Selector::Filter { .. } => {
-                let sql = include_str!("../../sql/queries/group_next_due.sql");
-                let mut statement = s.conn.prepare_cached(sql)?;
-                statement.query_row([group], |row| row.get(0)).optional()?
-            }
+        let due = match &line.selector {
+            Selector::Partition(_, name) => match s.partition(queue, name)? {
+                Some(partition) => partition_due(s, queue, (partition, *group))?,
+                None => None,
+            },
+            Selector::Queue(_) | Selector::Filter { .. } => group_due(s, queue, *group)?,
         };
-        next = earlier(next, due.flatten());
+        next = earlier(next, due);
+    }
+    Ok(next)
+}
+
+fn partition_due(
+    s: &Session<'_>,
+    queue: &Queue,
+    (partition, group): (i64, i64),
+) -> Res<Option<i64>> {
+    match Cursor::read(s, partition, group)? {
+        // A push moves the end of a window without writing the cursor.
+        Some(cursor) if queue.window_micros() > 0 => cursor.due(s, queue),
+        Some(cursor) => Ok(cursor.due_at),
+        None => Ok(None),
+    }
+}
+
+/// The first entry of the group in the index; under a window, the earliest true time of the
+/// first few, or what the last of them says if that is not enough to know.
+fn group_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<Option<i64>> {
+    let limit = if queue.window_micros() > 0 { WINDOWS_LEN_MAX } else { 1 };
+    let sql = include_str!("../../sql/queries/group_next_due.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((group, limit))?;
+    let (mut next, mut seen) = (None, 0);
+    while let Some(row) = rows.next()? {
+        let due_at: i64 = row.get(0)?;
+        seen += 1;
+        if limit == 1 || next.is_some_and(|next| next <= due_at) {
+            return Ok(earlier(next, Some(due_at)));
+        }
+        next = earlier(next, partition_due(s, queue, (row.get(1)?, group))?);
+        if seen == limit {
+            return Ok(earlier(next, Some(due_at)));
+        }
     }
     Ok(next)
 }

@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 use tempfile::TempDir;
+use wakeline_core::{GroupName, LeaseToken, QueueLine, QueueName, Selector, Subscription, Verdict};
 use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
-use wakeline_store::{Store, StoreAdmin as _};
+use wakeline_store::{
+    ClaimRequest, Grant, LineClaim, QueueStore as _, SettleItem, Store, StoreAdmin as _,
+};
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::TEST_EPOCH;
 
@@ -53,4 +57,53 @@ impl StoreUnderTest for Fixture {
     async fn finish(&self) {
         self.store.close().await;
     }
+}
+
+impl Fixture {
+    /// The database as another program sees it.
+    pub(crate) fn raw(&self) -> Connection {
+        Connection::open(self.folder.path().join("wakeline.db")).expect("the file opens")
+    }
+}
+
+/// A queue's name.
+pub(crate) fn queue(name: &str) -> QueueName {
+    QueueName::new(name).expect("a valid name")
+}
+
+/// A claim of one request for some messages of a queue.
+pub(crate) fn claim(name: &str, batch_len_max: u32) -> Vec<LineClaim> {
+    let line = QueueLine { selector: Selector::Queue(queue(name)), group: GroupName::queue_mode() };
+    let request = ClaimRequest {
+        token: LeaseToken::generate(),
+        batch_len_max,
+        partitions_len_max: 1,
+        auto_ack: false,
+    };
+    vec![LineClaim { line, subscription: Subscription::All, requests: vec![request] }]
+}
+
+/// What a claim of one request got.
+pub(crate) async fn take(store: &SqliteStore, name: &str, batch_len_max: u32) -> Option<Grant> {
+    let claimed = store.claim(claim(name, batch_len_max)).await;
+    claimed.expect("the claim is answered").remove(0).grants.remove(0)
+}
+
+/// Completes everything of a grant.
+pub(crate) fn completions(grant: &Grant) -> Vec<SettleItem> {
+    let token = grant.lease.as_ref().map(|lease| lease.token);
+    let mut items = Vec::new();
+    for partition in &grant.partitions {
+        for message in &partition.messages {
+            items.push(SettleItem {
+                partition: partition.partition_id,
+                group: GroupName::queue_mode(),
+                token,
+                transaction_id: message.transaction_id.clone(),
+                verdict: Verdict::Completed,
+                error: None,
+            });
+        }
+    }
+    items
 }

@@ -3,3 +3,8 @@
 use crate::fixture::Fixture;
 
 wakeline_testkit::conformance_suite!(Fixture::open().await);
+
+#[test]
+fn random_sequences_end_as_the_oracle_says() {
+    wakeline_testkit::differential::run(Fixture::open);
+}

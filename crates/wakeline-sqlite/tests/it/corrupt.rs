@@ -1,0 +1,60 @@
+//! Rows that cannot be understood are errors with their id, never dropped (trap 46).
+
+use wakeline_store::{QueueStore as _, StoreError};
+use wakeline_testkit::conformance::item;
+
+use crate::fixture::{Fixture, claim, completions, queue, take};
+
+async fn stored() -> Fixture {
+    let fixture = Fixture::open().await;
+    fixture.store.push(vec![item(&queue("q"), "Default", "a")]).await.expect("pushed");
+    fixture
+}
+
+fn id_of(error: StoreError, kind: &str) -> String {
+    match error {
+        StoreError::Corrupt { what, id, .. } if what == kind => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_spoilt_message_is_an_error_with_its_place_and_stays() {
+    let fixture = stored().await;
+    let raw = fixture.raw();
+    for spoil in [
+        "UPDATE messages SET id = x'00'",
+        "UPDATE messages SET id = zeroblob(16), trace_id = x'01'",
+        "UPDATE messages SET trace_id = NULL, transaction_id = ''",
+    ] {
+        assert_eq!(raw.execute(spoil, []).expect("spoilt"), 1);
+        let error = fixture.store.claim(claim("q", 1)).await.expect_err("it is not skipped");
+        assert_eq!(id_of(error, "message"), "1/0", "{spoil}");
+    }
+    raw.execute("UPDATE messages SET transaction_id = 'a'", []).expect("mended");
+    assert!(take(&fixture.store, "q", 1).await.is_some(), "nothing was lost");
+}
+
+#[tokio::test]
+async fn a_spoilt_lease_is_an_error_with_its_cursor() {
+    let fixture = stored().await;
+    let grant = take(&fixture.store, "q", 1).await.expect("one message");
+    let raw = fixture.raw();
+    raw.execute("UPDATE cursors SET lease_set = '9-3'", []).expect("spoilt");
+    let error = fixture.store.settle(completions(&grant)).await.expect_err("it is not settled");
+    assert_eq!(id_of(error, "cursor"), "1/1");
+    raw.execute("UPDATE cursors SET lease_set = '0'", []).expect("mended");
+    fixture.store.settle(completions(&grant)).await.expect("settled");
+}
+
+#[tokio::test]
+async fn a_missing_message_is_an_error_and_not_skipped() {
+    let fixture = stored().await;
+    let grant = take(&fixture.store, "q", 1).await.expect("one message");
+    fixture.clock.advance(grant.lease_for);
+    assert!(take(&fixture.store, "q", 1).await.is_some(), "the second try");
+    fixture.clock.advance(grant.lease_for);
+    fixture.raw().execute("DELETE FROM messages", []).expect("spoilt");
+    let error = fixture.store.claim(claim("q", 1)).await.expect_err("its retry is parked");
+    assert_eq!(id_of(error, "message"), "1/0");
+}

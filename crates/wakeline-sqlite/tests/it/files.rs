@@ -1,0 +1,131 @@
+//! The file: its schema, how it is opened, and what is in it afterwards.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+use wakeline_core::{PartitionId, Timestamp};
+use wakeline_sqlite::{
+    SqliteOptions, SqliteStore, TestClock, dump_schema, migrate_status, migrate_up,
+};
+use wakeline_store::{QueueAdmin as _, QueueStore as _, StoreAdmin as _, StoreError};
+use wakeline_testkit::conformance::item;
+use wakeline_testkit::oracle::TEST_EPOCH;
+
+use crate::fixture::{Fixture, options, queue, take};
+
+#[tokio::test]
+async fn the_schema_is_the_one_in_the_tree() {
+    let fixture = Fixture::open().await;
+    let schema = dump_schema(&fixture.raw()).expect("the schema is dumped");
+    let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/sql/schema.txt");
+    if std::env::var_os("WAKELINE_BLESS").is_some() {
+        std::fs::write(committed, &schema).expect("the tree is writable");
+    }
+    let expected = std::fs::read_to_string(committed).unwrap_or_default();
+    assert_eq!(schema, expected, "WAKELINE_BLESS=1 rewrites sql/schema.txt");
+}
+
+#[tokio::test]
+async fn what_was_stored_is_there_after_reopening() {
+    let fixture = Fixture::open().await;
+    let items = vec![item(&queue("q"), "p", "a"), item(&queue("q"), "p", "b")];
+    fixture.store.push(items).await.expect("pushed");
+    let held = take(&fixture.store, "q", 1).await.expect("one message");
+    fixture.store.close().await;
+    let store = fixture.second().await;
+    assert!(take(&store, "q", 1).await.is_none(), "the lease is still held");
+    fixture.clock.advance(held.lease_for);
+    let again = take(&store, "q", 1).await.expect("it expired");
+    assert_eq!(again.partitions[0].messages[0].attempt, 2);
+}
+
+#[tokio::test]
+async fn dropping_the_last_handle_ends_the_store() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = TestClock::new(TEST_EPOCH);
+    let store = SqliteStore::open(options(&folder, &clock)).await.expect("opens");
+    store.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+    drop(store);
+    let store = SqliteStore::open(options(&folder, &clock)).await.expect("opens again");
+    assert!(take(&store, "q", 1).await.is_some());
+}
+
+#[tokio::test]
+async fn time_does_not_run_backwards_over_a_restart() {
+    let fixture = Fixture::open().await;
+    fixture.clock.advance(Duration::from_secs(3600));
+    fixture.store.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+    fixture.store.close().await;
+    let earlier = TestClock::new(TEST_EPOCH);
+    let store = SqliteStore::open(options(&fixture.folder, &earlier)).await.expect("opens");
+    store.push(vec![item(&queue("q"), "other", "b")]).await.expect("pushed");
+    let grant = take(&store, "q", 1).await.expect("one message");
+    let expected = TEST_EPOCH.plus(Duration::from_secs(3600));
+    assert_eq!(grant.partitions[0].messages[0].created_at, expected);
+    store.push(vec![item(&queue("q"), "third", "c")]).await.expect("pushed");
+    let third = store.queue(&queue("q")).await.expect("answered").expect("it exists");
+    assert_ne!(third.default_partition, PartitionId(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_open_a_new_file_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = TestClock::new(Timestamp(1_000_000));
+    let opening: Vec<_> =
+        (0..8).map(|_| tokio::spawn(SqliteStore::open(options(&folder, &clock)))).collect();
+    for store in opening {
+        store.await.expect("no panic").expect("opens");
+    }
+}
+
+#[tokio::test]
+async fn migrations_are_told_and_applied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(&folder, &TestClock::new(TEST_EPOCH));
+    let before = migrate_status(&options).await.expect("told");
+    assert!(before.iter().all(|migration| !migration.applied));
+    assert!(!options.path.exists(), "asking makes no file");
+    let without = SqliteOptions { migrate: false, ..options.clone() };
+    let refused = SqliteStore::open(without.clone()).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable { .. })));
+    let after = migrate_up(&options).await.expect("applied");
+    assert!(after.iter().all(|migration| migration.applied));
+    assert_eq!(migrate_status(&options).await.expect("told"), after);
+    SqliteStore::open(without).await.expect("up to date");
+}
+
+#[tokio::test]
+async fn a_changed_or_newer_schema_is_refused() {
+    for spoil in [
+        "UPDATE migrations SET checksum = 'other'",
+        "INSERT INTO migrations (version, name, checksum) VALUES (999, 'future', '')",
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = options(&folder, &TestClock::new(TEST_EPOCH));
+        migrate_up(&options).await.expect("applied");
+        Connection::open(&options.path).expect("opens").execute(spoil, []).expect("spoilt");
+        let opened = SqliteStore::open(options.clone()).await;
+        assert!(matches!(opened, Err(StoreError::Unavailable { .. })), "{spoil}");
+        assert!(migrate_up(&options).await.is_err());
+        assert!(migrate_status(&options).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_untouched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(&folder, &TestClock::new(TEST_EPOCH));
+    std::fs::write(&options.path, "x".repeat(5000)).expect("writable");
+    let opened = SqliteStore::open(options.clone()).await;
+    assert!(matches!(opened, Err(StoreError::Corrupt { what: "database", .. })), "{opened:?}");
+    assert_eq!(std::fs::read(&options.path).expect("readable"), "x".repeat(5000).into_bytes());
+}
+
+#[tokio::test]
+async fn the_store_tells_what_and_where_it_is() {
+    let fixture = Fixture::open().await;
+    let info = fixture.store.info();
+    assert_eq!(info.kind, "sqlite");
+    assert!(info.location.ends_with("wakeline.db"), "{}", info.location);
+    fixture.store.ping().await.expect("it answers");
+}

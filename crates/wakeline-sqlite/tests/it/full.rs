@@ -1,0 +1,67 @@
+//! A full disk: pushes are refused, what is there can still be taken, settled and deleted.
+
+use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
+use wakeline_store::{PushItem, QueueAdmin as _, QueueStore as _, SettleOutcome, StoreError};
+use wakeline_testkit::conformance::item;
+use wakeline_testkit::oracle::TEST_EPOCH;
+
+use crate::fixture::{completions, queue, take};
+
+const PAGES_MAX: u32 = 120;
+
+fn options(folder: &tempfile::TempDir, ballast_bytes: u64) -> SqliteOptions {
+    SqliteOptions {
+        ballast_bytes,
+        clock: Some(TestClock::new(TEST_EPOCH)),
+        pages_max: Some(PAGES_MAX),
+        ..SqliteOptions::new(folder.path().join("wakeline.db"))
+    }
+}
+
+fn large(id: usize) -> PushItem {
+    let payload = format!("\"{}\"", "x".repeat(8_000)).into();
+    PushItem { payload, ..item(&queue("q"), "p", &id.to_string()) }
+}
+
+/// Pushes until the disk is full; returns how many went in.
+async fn fill(store: &SqliteStore) -> usize {
+    for id in 0..1_000 {
+        match store.push(vec![large(id)]).await {
+            Ok(_) => {}
+            Err(StoreError::Full { operation: "push" }) => return id,
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    panic!("the disk is never full");
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_pushes_and_can_still_be_emptied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = options(&folder, 64 * 4096);
+    let ballast = folder.path().join("wakeline.db.ballast");
+    let store = SqliteStore::open(options).await.expect("opens");
+    assert_eq!(std::fs::metadata(&ballast).expect("it was laid").len(), 64 * 4096);
+    let stored = fill(&store).await;
+    assert!(stored > 10, "{stored}");
+    assert!(!ballast.exists(), "it was given up");
+    let again = store.push(vec![large(5_000)]).await;
+    assert!(matches!(again, Err(StoreError::Full { .. })), "{again:?}");
+    for _ in 0..stored {
+        let grant = take(&store, "q", 1).await.expect("everything that was answered is there");
+        let settled = store.settle(completions(&grant)).await.expect("settling works");
+        assert!(matches!(settled.outcomes[0], SettleOutcome::Settled { .. }));
+    }
+    assert!(take(&store, "q", 1).await.is_none());
+    assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
+    store.push(vec![large(1)]).await.expect("there is room again");
+}
+
+#[tokio::test]
+async fn without_ballast_a_full_disk_loses_nothing_and_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(options(&folder, 0)).await.expect("opens");
+    let stored = fill(&store).await;
+    let grant = take(&store, "q", 1_000).await.expect("reading works");
+    assert_eq!(grant.partitions[0].messages.len(), stored);
+}

@@ -1,0 +1,247 @@
+//! Several stores on one file, as several processes have them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{Change, GroupName, PartitionName, QueueOptions};
+use wakeline_sqlite::{SqliteOptions, SqliteStore};
+use wakeline_store::{
+    ConfigureQueue, HintFeed as _, HintOrigin, HintSink, LinkState, QueueAdmin as _,
+    QueueStore as _, StoreAdmin as _,
+};
+use wakeline_testkit::conformance::item;
+
+use crate::fixture::{Fixture, completions, options, queue, take};
+
+#[derive(Debug, PartialEq, Eq)]
+enum Heard {
+    Changed(Vec<Change>, HintOrigin),
+    Everything,
+    Link(LinkState),
+}
+
+struct Ear(mpsc::UnboundedSender<Heard>);
+
+impl HintSink for Ear {
+    fn changed(&self, changes: &[Change], origin: HintOrigin) {
+        let _ = self.0.send(Heard::Changed(changes.to_vec(), origin));
+    }
+    fn everything(&self) {
+        let _ = self.0.send(Heard::Everything);
+    }
+    fn link(&self, state: LinkState) {
+        let _ = self.0.send(Heard::Link(state));
+    }
+}
+
+struct Listening {
+    heard: mpsc::UnboundedReceiver<Heard>,
+    shutdown: CancellationToken,
+}
+
+impl Listening {
+    fn to(store: &SqliteStore) -> Self {
+        let (sender, heard) = mpsc::unbounded_channel();
+        let (store, shutdown) = (store.clone(), CancellationToken::new());
+        let end = shutdown.clone();
+        tokio::spawn(async move { store.feed(Arc::new(Ear(sender)), end).await });
+        Self { heard, shutdown }
+    }
+
+    /// What is heard next. The bound is far from both sides: hints take a millisecond.
+    async fn next(&mut self) -> Heard {
+        tokio::time::timeout(Duration::from_secs(30), self.heard.recv())
+            .await
+            .expect("something is heard")
+            .expect("the feed runs")
+    }
+
+    async fn connected(&mut self) {
+        assert_eq!(self.next().await, Heard::Link(LinkState::Up));
+        assert_eq!(self.next().await, Heard::Everything);
+    }
+
+    /// Skips until a change of a partition is heard.
+    async fn hears(&mut self, partition: &str) -> Change {
+        loop {
+            if let Heard::Changed(changes, origin) = self.next().await {
+                assert_eq!(origin, HintOrigin::Notify);
+                let fits = |change: &Change| {
+                    change.partition.as_ref().is_some_and(|name| name.as_str() == partition)
+                };
+                if let Some(change) = changes.into_iter().find(fits) {
+                    return change;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_push_in_one_process_is_heard_in_the_other_precisely() {
+    let here = Fixture::open().await;
+    let mut ears = Listening::to(&here.store);
+    ears.connected().await;
+    let there = here.second().await;
+    assert_eq!(ears.next().await, Heard::Everything, "a process joined");
+    let reply = there.push(vec![item(&queue("n.t"), "p", "a")]).await.expect("pushed");
+    assert_eq!(ears.hears("p").await, reply.changes[0]);
+    assert!(take(&here.store, "n.t", 1).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_lease_in_one_process_is_known_in_the_other() {
+    let here = Fixture::open().await;
+    let there = here.second().await;
+    there.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+    let mut ears = Listening::to(&here.store);
+    ears.connected().await;
+    let grant = take(&there, "q", 1).await.expect("one message");
+    loop {
+        if let Heard::Changed(changes, _) = ears.next().await
+            && changes.iter().any(|change| change.due_in == grant.lease_for)
+        {
+            let group = changes[0].group.as_ref().expect("for the group that claimed");
+            assert_eq!(*group, GroupName::queue_mode());
+            break;
+        }
+    }
+    there.settle(completions(&grant)).await.expect("settled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_hears_nothing_of_its_own() {
+    let here = Fixture::open().await;
+    let there = here.second().await;
+    let mut ears = Listening::to(&here.store);
+    ears.connected().await;
+    here.store.push(vec![item(&queue("q"), "mine", "a")]).await.expect("pushed");
+    there.push(vec![item(&queue("q"), "theirs", "b")]).await.expect("pushed");
+    loop {
+        if let Heard::Changed(changes, _) = ears.next().await {
+            let named = |name: &str| {
+                changes.iter().any(|change| change.partition == PartitionName::new(name).ok())
+            };
+            assert!(!named("mine"));
+            if named("theirs") {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_missed_is_heard_as_everything() {
+    let here = Fixture::open().await;
+    let there = here.second().await;
+    let mut ears = Listening::to(&here.store);
+    ears.connected().await;
+    let many = (0..200).map(|n| item(&queue("q"), &n.to_string(), "a")).collect();
+    there.push(many).await.expect("pushed");
+    while ears.next().await != Heard::Everything {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_garbled_page_is_heard_as_everything() {
+    let here = Fixture::open().await;
+    let there = here.second().await;
+    let mut ears = Listening::to(&here.store);
+    ears.connected().await;
+    there.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+    ears.hears("p").await;
+    for file in hint_files(&here) {
+        std::fs::write(file, "not a page").expect("writable");
+    }
+    while ears.next().await != Heard::Everything {}
+    there.push(vec![item(&queue("q"), "p2", "b")]).await.expect("pushed");
+    ears.hears("p2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_feed_ends_at_its_shutdown() {
+    let here = Fixture::open().await;
+    let mut ears = Listening::to(&here.store);
+    ears.connected().await;
+    ears.shutdown.cancel();
+    let ended = tokio::time::timeout(Duration::from_secs(30), ears.heard.recv()).await;
+    assert_eq!(ended.expect("it ends"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_hints_the_link_is_off_and_says_why() {
+    let fixture = Fixture::open().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = SqliteOptions { hints: false, ..options(&folder, &fixture.clock) };
+    let store = SqliteStore::open(options).await.expect("opens");
+    let mut ears = Listening::to(&store);
+    let Heard::Link(LinkState::Off { reason }) = ears.next().await else {
+        panic!("the link is not off");
+    };
+    assert!(reason.contains("switched off"), "{reason}");
+    assert!(!folder.path().join("wakeline.db.hints").exists());
+}
+
+fn hint_files(fixture: &Fixture) -> Vec<std::path::PathBuf> {
+    let folder = fixture.folder.path().join("wakeline.db.hints");
+    let files = std::fs::read_dir(folder).expect("the folder of hints");
+    files.map(|file| file.expect("readable").path()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_dead_processes_are_removed_and_those_of_live_ones_kept() {
+    let here = Fixture::open().await;
+    let dead = here.folder.path().join("wakeline.db.hints/dead.hint");
+    std::fs::write(&dead, "").expect("writable");
+    let there = here.second().await;
+    assert!(!dead.exists());
+    assert_eq!(hint_files(&here).len(), 2);
+    there.close().await;
+    assert_eq!(hint_files(&here).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_never_hold_the_same_message() {
+    let here = Fixture::open().await;
+    let there = here.second().await;
+    let items = (0..200).map(|n| item(&queue("q"), &n.to_string(), &n.to_string())).collect();
+    here.store.push(items).await.expect("pushed");
+    let claimers = [here.store.clone(), there.clone(), here.store.clone(), there];
+    let mut tasks = Vec::new();
+    for store in claimers {
+        tasks.push(tokio::spawn(async move {
+            let mut ids = Vec::new();
+            while let Some(grant) = take(&store, "q", 1).await {
+                ids.push(grant.partitions[0].messages[0].id);
+            }
+            ids
+        }));
+    }
+    let mut seen = HashSet::new();
+    for task in tasks {
+        for id in task.await.expect("no panic") {
+            assert!(seen.insert(id), "{id} was delivered twice");
+        }
+    }
+    assert_eq!(seen.len(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_process_changed_is_not_remembered_wrongly() {
+    let here = Fixture::open().await;
+    let there = here.second().await;
+    here.store.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+    let options = QueueOptions { lease_secs: 7, ..QueueOptions::default() };
+    let command = ConfigureQueue { queue: queue("q"), namespace: None, task: None, options };
+    there.configure(command).await.expect("configured");
+    let grant = take(&here.store, "q", 1).await.expect("one message");
+    assert_eq!(grant.lease_for, Duration::from_secs(7));
+    assert!(there.delete_queue(&queue("q")).await.expect("deleted"));
+    here.store.push(vec![item(&queue("q"), "p", "b")]).await.expect("pushed");
+    let grant = take(&there, "q", 1).await.expect("one message");
+    let message = &grant.partitions[0].messages[0];
+    assert_eq!((message.transaction_id.as_str(), message.offset), ("b", 0));
+    assert_eq!(grant.lease_for, Duration::from_secs(300), "the options are gone with the queue");
+}

@@ -8,4 +8,5 @@
 //! * Time passes only by the store's test clock, which stands still until a test advances it.
 
 pub mod conformance;
+pub mod differential;
 pub mod oracle;

@@ -60,20 +60,23 @@ impl State {
         }
     }
 
-    /// The cursors of a line in the order in which they are offered, with their due times.
+    /// The cursors of a line in the order in which they are offered, with their due times. A group
+    /// that has not begun is read as one that begins with `all`.
     fn offered(&self, line: &QueueLine, now: Timestamp) -> Vec<(CursorKey, Option<Timestamp>)> {
         let mut offered = Vec::new();
         for (name, queue) in &self.queues {
-            let Some(group) = queue.groups.get(&line.group) else { continue };
             if !queue.matches(name, &line.selector) {
                 continue;
             }
+            let group = queue.groups.get(&line.group);
+            let beginning = Cursor::at(0, Timestamp(0));
             for (partition_name, partition) in &queue.partitions {
                 if matches!(&line.selector, Selector::Partition(_, p) if p != partition_name) {
                     continue;
                 }
                 let reading = Reading { options: &queue.options, partition, now };
-                let due_at = reading.due_at(&group.cursors[partition_name]);
+                let cursor = group.map_or(&beginning, |group| &group.cursors[partition_name]);
+                let due_at = reading.due_at(cursor);
                 let key = CursorKey {
                     queue: name.clone(),
                     partition: partition_name.clone(),
@@ -86,15 +89,10 @@ impl State {
         offered.into_iter().map(|(_, due_at, key)| (key, due_at)).collect()
     }
 
-    fn next_due(&self, line: &QueueLine, now: Timestamp) -> Option<Duration> {
+    /// The time until something can be taken; zero if it can be now.
+    pub(super) fn next_due(&self, line: &QueueLine, now: Timestamp) -> Option<Duration> {
         let due = self.offered(line, now).into_iter().filter_map(|(_, due_at)| due_at).min();
         due.map(|due_at| now.until(due_at))
-    }
-
-    pub(super) fn sweep(&self, line: &QueueLine, now: Timestamp) -> Option<Duration> {
-        let mut copy = self.clone();
-        copy.begin(line, Subscription::All, now);
-        copy.next_due(line, now)
     }
 
     fn serve(

@@ -22,8 +22,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
-    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, Subscription, Timestamp,
-    TransactionId,
+    Change, GroupName, LeaseId, PartitionId, PartitionName, QueueLine, QueueName, Subscription,
+    Timestamp, TransactionId,
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
@@ -69,6 +69,12 @@ impl MemoryStore {
     /// Moves the clock on.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
+    }
+
+    /// Whether a partition has been made.
+    pub(crate) fn has_partition(&self, queue: &QueueName, partition: &PartitionName) -> bool {
+        let state = self.state.lock();
+        state.queues.get(queue).is_some_and(|queue| queue.partitions.contains_key(partition))
     }
 
     fn not_in_the_future(&self, field: &'static str, from: Timestamp) -> Result<(), StoreError> {
@@ -119,7 +125,7 @@ impl QueueStore for MemoryStore {
 
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
         let state = self.state.lock();
-        Ok(lines.iter().map(|line| state.sweep(line, self.now())).collect())
+        Ok(lines.iter().map(|line| state.next_due(line, self.now())).collect())
     }
 }
 

@@ -9,7 +9,7 @@ use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
 
 #[derive(Default)]
-struct Oracle(Arc<MemoryStore>);
+pub(crate) struct Oracle(pub(crate) Arc<MemoryStore>);
 
 #[async_trait]
 impl StoreUnderTest for Oracle {

@@ -1,4 +1,5 @@
 //! The oracle is held to the rules that it is the measure of, which checks the suite too.
 
 mod conformance;
+mod differential;
 mod suite;

@@ -1,0 +1,88 @@
+//! Everything that can be listed, on both sides.
+
+use wakeline_core::{GroupName, TransactionId};
+use wakeline_store::{
+    DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, QueueAdmin as _, Store,
+};
+
+use super::compare::{Same, same};
+use super::side::Hold;
+use super::world::{World, failed};
+
+impl World<'_> {
+    pub(super) async fn inspect(&mut self) -> Same {
+        for queue in self.names.queues.clone() {
+            let filter = DeadLetterFilter {
+                queue: Some(queue.clone()),
+                limit: 10_000,
+                ..DeadLetterFilter::default()
+            };
+            let oracle = self.oracle.dead_letters(filter.clone()).await.map_err(failed)?;
+            let store = self.store.dead_letters(filter).await.map_err(failed)?;
+            let plain = |letters: Vec<DeadLetter>| {
+                let mut letters = letters;
+                letters.sort_by(|a, b| {
+                    let key = |l: &DeadLetter| (l.failed_at, l.id, l.group.clone());
+                    key(a).cmp(&key(b))
+                });
+                letters
+            };
+            let no_skew = super::side::Skew(0);
+            let oracle = oracle.iter().map(|letter| no_skew.dead_letter(letter)).collect();
+            let store = store.iter().map(|letter| self.skew.dead_letter(letter)).collect();
+            same(&format!("dead letters of {queue}"), plain(oracle), plain(store))?;
+            let oracle = self.oracle.queue(&queue).await.map_err(failed)?;
+            let store = self.store.queue(&queue).await.map_err(failed)?;
+            same("whether the queue exists", oracle.is_some(), store.is_some())?;
+        }
+        for group in self.names.groups.clone() {
+            self.inspect_group(&group).await?;
+        }
+        for hold in self.holds.clone().iter().rev().take(4) {
+            self.inspect_messages(hold).await?;
+        }
+        Ok(())
+    }
+
+    async fn inspect_group(&self, group: &GroupName) -> Same {
+        let oracle = self.oracle.groups(Some(group)).await.map_err(failed)?;
+        let store = self.store.groups(Some(group)).await.map_err(failed)?;
+        // Queue mode has begun in queues of other cases too, and may begin with its queue.
+        let ours = |detail: &&GroupDetail| {
+            !group.is_queue_mode() || oracle.iter().any(|other| other.queue == detail.queue)
+        };
+        let plain = |detail: &GroupDetail| {
+            let counts = [detail.partitions, detail.partitions_behind, detail.lag, detail.leases];
+            (detail.group.clone(), detail.queue.clone(), counts)
+        };
+        let of_store: Vec<_> = store.iter().filter(ours).map(plain).collect();
+        let of_oracle: Vec<_> = oracle.iter().map(plain).collect();
+        same("groups (partitions, behind, lag, leases)", of_oracle, of_store)
+    }
+
+    async fn inspect_messages(&self, hold: &Hold) -> Same {
+        for id in hold.messages.iter().take(3) {
+            let oracle = find(&self.oracle, hold.oracle.partition, id).await?;
+            let store = find(self.store.as_ref(), hold.store.partition, id).await?;
+            let known: Vec<GroupName> = (oracle.iter())
+                .flat_map(|detail| detail.groups.iter().map(|(group, _)| group.clone()))
+                .collect();
+            let store = store.map(|mut detail| {
+                detail.message = self.skew.delivered(&detail.message);
+                detail.groups.retain(|(group, _)| known.contains(group));
+                detail.groups.sort_by(|a, b| a.0.cmp(&b.0));
+                detail
+            });
+            same("message", oracle, store)?;
+        }
+        Ok(())
+    }
+}
+
+async fn find(
+    store: &dyn Store,
+    partition: wakeline_core::PartitionId,
+    id: &TransactionId,
+) -> Result<Option<MessageDetail>, String> {
+    store.message(partition, id).await.map_err(failed)
+}

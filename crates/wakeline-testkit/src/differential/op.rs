@@ -1,0 +1,208 @@
+//! What a random sequence is made of.
+//!
+//! Operations name queues, partitions, groups and leases by small numbers, which are resolved
+//! when they run: so a sequence stays meaningful when shrinking removes a part of it.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use wakeline_core::{Backoff, Fencing, MessageOrder, QueueOptions, Verdict};
+
+/// Number of queues in a sequence.
+pub(super) const QUEUES: usize = 2;
+/// Number of partitions per queue.
+pub(super) const PARTITIONS: usize = 3;
+/// Number of groups; the first is queue mode.
+pub(super) const GROUPS: usize = 3;
+/// Dedup window of all queues, so that transaction ids recur.
+pub(super) const DEDUP_SECS: u32 = 20;
+
+/// A partition of a queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) queue: usize,
+    pub(super) partition: usize,
+}
+
+/// Where a group begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Begin {
+    All,
+    New,
+    FromMsAgo(u64),
+}
+
+/// How much a request takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Portion {
+    pub(super) group: usize,
+    pub(super) batch: u32,
+    pub(super) auto_ack: bool,
+    pub(super) begin: Begin,
+}
+
+/// Under which token a message is settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fence {
+    Own,
+    None,
+    Foreign,
+}
+
+/// One settlement: of a message of a lease, counted back from the newest.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settling {
+    pub(super) hold: usize,
+    pub(super) message: usize,
+    pub(super) verdict: Verdict,
+    pub(super) error: bool,
+    pub(super) fence: Fence,
+}
+
+/// One step of a sequence.
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    /// Pushes fresh transaction ids to one partition.
+    PushFresh { place: Place, count: usize },
+    /// Pushes transaction ids of a small set, which recur.
+    PushRecurring(Vec<(Place, u8)>),
+    /// Claims of one partition.
+    Claim { place: Place, portion: Portion },
+    /// Claims all that is due in one queue, or in both.
+    ClaimAll { queue: Option<usize>, partitions: u32, portion: Portion },
+    /// Settles some messages.
+    Settle(Vec<Settling>),
+    /// Settles all messages of a lease, forwards or backwards.
+    SettleAll { hold: usize, verdict: Verdict, backwards: bool },
+    /// Gives leases back.
+    Release(Vec<usize>),
+    /// Extends a lease.
+    Extend { hold: usize, secs: u64 },
+    /// Pushes to partitions that exist, and settles.
+    Transact { pushes: Vec<(Place, u8)>, settles: Vec<Settling> },
+    /// Replaces a queue's options.
+    Configure { queue: usize, options: QueueOptions },
+    /// Deletes a queue.
+    DeleteQueue(usize),
+    /// Forgets a group, in one queue or in all.
+    DeleteGroup { group: usize, queue: Option<usize> },
+    /// Moves a group.
+    Resubscribe { group: usize, ms_ago: u64 },
+    /// Moves the clock on.
+    Advance { ms: u64 },
+    /// Moves the clock to the moment at which a cursor has something, or next to it.
+    AdvanceToDue { place: Place, group: usize, beside_ms: i64 },
+    /// Compares all that can be listed.
+    Inspect,
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    (0..QUEUES, 0..PARTITIONS).prop_map(|(queue, partition)| Place { queue, partition })
+}
+
+fn portion() -> impl Strategy<Value = Portion> {
+    let batch = prop_oneof![6 => 1u32..6, 2 => 6u32..60, 1 => 60u32..300];
+    let begin = prop_oneof![
+        6 => Just(Begin::All),
+        2 => Just(Begin::New),
+        1 => (0u64..20_000).prop_map(Begin::FromMsAgo),
+    ];
+    (0..GROUPS, batch, prop::bool::weighted(0.15), begin)
+        .prop_map(|(group, batch, auto_ack, begin)| Portion { group, batch, auto_ack, begin })
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        4 => Just(Verdict::Completed),
+        3 => Just(Verdict::Failed),
+        1 => Just(Verdict::Retry),
+        1 => Just(Verdict::DeadLetter),
+    ]
+}
+
+fn hold() -> impl Strategy<Value = usize> {
+    prop_oneof![4 => Just(0usize), 2 => Just(1usize), 2 => 2usize..8]
+}
+
+fn settling() -> impl Strategy<Value = Settling> {
+    let fence =
+        prop_oneof![12 => Just(Fence::Own), 1 => Just(Fence::None), 1 => Just(Fence::Foreign)];
+    let message = prop_oneof![6 => 0usize..6, 1 => 6usize..300];
+    (hold(), message, verdict(), any::<bool>(), fence).prop_map(
+        |(hold, message, verdict, error, fence)| Settling { hold, message, verdict, error, fence },
+    )
+}
+
+fn recurring(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(Place, u8)>> {
+    prop::collection::vec((place(), 0u8..6), len)
+}
+
+pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
+    let tries = (select(vec![4u32, 30]), 0u32..4, select(vec![0u64, 1_000, 3_500]));
+    let growth = (select(vec![6_000u64, 3_600_000]), any::<bool>(), prop::bool::weighted(0.8));
+    let time = (-1i32..2, select(vec![0u32, 0, 0, 3]), select(vec![0u32, 0, 0, 2]));
+    (tries, growth, time, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
+        |(tries, growth, time, relaxed, lenient)| QueueOptions {
+            lease_secs: tries.0,
+            retry_limit: tries.1,
+            retry_delay_ms: tries.2,
+            retry_delay_ms_max: growth.0,
+            retry_backoff: if growth.1 { Backoff::Exponential } else { Backoff::Fixed },
+            dead_letters: growth.2,
+            priority: time.0,
+            delay_secs: time.1,
+            window_secs: time.2,
+            ordering: if relaxed { MessageOrder::Relaxed } else { MessageOrder::Strict },
+            fencing: if lenient { Fencing::Lenient } else { Fencing::Strict },
+            dedup_window_secs: DEDUP_SECS,
+        },
+    )
+}
+
+fn work() -> impl Strategy<Value = Op> {
+    let count = prop_oneof![8 => 1usize..6, 2 => 90usize..110, 1 => 110usize..250];
+    prop_oneof![
+        4 => (place(), count).prop_map(|(place, count)| Op::PushFresh { place, count }),
+        3 => recurring(1..8).prop_map(Op::PushRecurring),
+        8 => (place(), portion()).prop_map(|(place, portion)| Op::Claim { place, portion }),
+        3 => (prop::option::of(0..QUEUES), 1u32..4, portion()).prop_map(
+            |(queue, partitions, portion)| Op::ClaimAll { queue, partitions, portion }
+        ),
+        7 => prop::collection::vec(settling(), 1..6).prop_map(Op::Settle),
+        3 => (hold(), verdict(), any::<bool>())
+            .prop_map(|(hold, verdict, backwards)| Op::SettleAll { hold, verdict, backwards }),
+        2 => prop::collection::vec(hold(), 1..3).prop_map(Op::Release),
+        2 => (hold(), 0u64..60).prop_map(|(hold, secs)| Op::Extend { hold, secs }),
+        2 => (recurring(0..4), prop::collection::vec(settling(), 0..4))
+            .prop_map(|(pushes, settles)| Op::Transact { pushes, settles }),
+    ]
+}
+
+fn rarity() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        5 => (0..QUEUES, options())
+            .prop_map(|(queue, options)| Op::Configure { queue, options }),
+        1 => (0..QUEUES).prop_map(Op::DeleteQueue),
+        1 => (0..GROUPS, prop::option::of(0..QUEUES))
+            .prop_map(|(group, queue)| Op::DeleteGroup { group, queue }),
+        1 => (0..GROUPS, 0u64..20_000)
+            .prop_map(|(group, ms_ago)| Op::Resubscribe { group, ms_ago }),
+        4 => Just(Op::Inspect),
+    ]
+}
+
+fn time() -> impl Strategy<Value = Op> {
+    let ms =
+        select(vec![1u64, 500, 999, 1_000, 2_000, 3_999, 4_000, 10_000, 20_000, 20_001, 30_000]);
+    prop_oneof![
+        1 => ms.prop_map(|ms| Op::Advance { ms }),
+        2 => (place(), 0..GROUPS, -1i64..2).prop_map(
+            |(place, group, beside_ms)| Op::AdvanceToDue { place, group, beside_ms }
+        ),
+    ]
+}
+
+/// A sequence, after the options of its queues.
+pub(super) fn sequences() -> impl Strategy<Value = (Vec<QueueOptions>, Vec<Op>)> {
+    let op = prop_oneof![9 => work(), 1 => rarity(), 3 => time()];
+    (prop::collection::vec(options(), QUEUES), prop::collection::vec(op, 1..60))
+}

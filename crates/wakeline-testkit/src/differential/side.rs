@@ -1,0 +1,136 @@
+//! The names and times that both sides of a comparison share, and those that differ.
+
+use std::time::Duration;
+
+use wakeline_core::{
+    CursorId, GroupName, LeaseId, LeaseToken, Namespace, PartitionId, PartitionName, QueueLine,
+    QueueName, Selector, Timestamp, TransactionId,
+};
+use wakeline_store::{DeadLetter, Delivered};
+
+use super::op::{GROUPS, PARTITIONS, Place, QUEUES};
+
+/// What a sequence calls its things.
+pub(super) struct Names {
+    pub(super) queues: Vec<QueueName>,
+    pub(super) partitions: Vec<PartitionName>,
+    pub(super) groups: Vec<GroupName>,
+    pub(super) namespace: Namespace,
+}
+
+impl Names {
+    /// Names that no other case uses.
+    pub(super) fn fresh() -> Self {
+        let unique = uuid::Uuid::new_v4().simple().to_string();
+        let namespace = Namespace::new(&unique).expect("a short name");
+        let queue = |n| QueueName::new(format!("{unique}.{n}")).expect("a short name");
+        let partition = |n| match n {
+            0 => PartitionName::default_partition(),
+            n => PartitionName::new(format!("p{n}")).expect("a short name"),
+        };
+        let group = |n| match n {
+            0 => GroupName::queue_mode(),
+            n => GroupName::new(format!("g{n}-{unique}")).expect("a short name"),
+        };
+        Self {
+            queues: (0..QUEUES).map(queue).collect(),
+            partitions: (0..PARTITIONS).map(partition).collect(),
+            groups: (0..GROUPS).map(group).collect(),
+            namespace,
+        }
+    }
+
+    pub(super) fn places() -> impl Iterator<Item = Place> {
+        (0..QUEUES)
+            .flat_map(|queue| (0..PARTITIONS).map(move |partition| Place { queue, partition }))
+    }
+
+    pub(super) fn place(&self, queue: &QueueName, partition: &PartitionName) -> Option<Place> {
+        Some(Place {
+            queue: self.queues.iter().position(|name| name == queue)?,
+            partition: self.partitions.iter().position(|name| name == partition)?,
+        })
+    }
+
+    pub(super) fn line(&self, place: Place, group: usize) -> QueueLine {
+        let queue = self.queues[place.queue].clone();
+        let selector = Selector::Partition(queue, self.partitions[place.partition].clone());
+        QueueLine { selector, group: self.groups[group].clone() }
+    }
+
+    /// A queue, or both of them by their namespace.
+    pub(super) fn wide_line(&self, queue: Option<usize>, group: usize) -> QueueLine {
+        let selector = match queue {
+            Some(queue) => Selector::Queue(self.queues[queue].clone()),
+            None => Selector::Filter { namespace: Some(self.namespace.clone()), task: None },
+        };
+        QueueLine { selector, group: self.groups[group].clone() }
+    }
+
+    /// Every cursor that there can be, as a line.
+    pub(super) fn all_lines(&self) -> Vec<QueueLine> {
+        let groups = |place| (0..GROUPS).map(move |group| self.line(place, group));
+        Self::places().flat_map(groups).collect()
+    }
+}
+
+/// How the store's clock differs from the oracle's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Skew(pub(super) i64);
+
+impl Skew {
+    /// A moment of the store's, by the oracle's clock.
+    pub(super) fn to_oracle(self, moment: Timestamp) -> Timestamp {
+        Timestamp(moment.0 - self.0)
+    }
+
+    /// A moment of the oracle's, by the store's clock.
+    pub(super) fn to_store(self, moment: Timestamp) -> Timestamp {
+        Timestamp(moment.0 + self.0)
+    }
+
+    pub(super) fn delivered(self, message: &Delivered) -> Delivered {
+        Delivered { created_at: self.to_oracle(message.created_at), ..message.clone() }
+    }
+
+    pub(super) fn dead_letter(self, letter: &DeadLetter) -> DeadLetter {
+        DeadLetter {
+            created_at: self.to_oracle(letter.created_at),
+            failed_at: self.to_oracle(letter.failed_at),
+            partition_id: PartitionId(0),
+            ..letter.clone()
+        }
+    }
+}
+
+/// One side's view of a leased cursor.
+#[derive(Debug, Clone)]
+pub(super) struct Handle {
+    pub(super) partition: PartitionId,
+    pub(super) lease: LeaseId,
+}
+
+impl Handle {
+    /// The part of a lease that is about its n-th partition.
+    pub(super) fn of(lease: &LeaseId, n: usize) -> Self {
+        let cursor: CursorId = lease.cursors[n];
+        let lease = LeaseId { token: lease.token, cursors: vec![cursor] };
+        Self { partition: cursor.partition, lease }
+    }
+}
+
+/// A cursor that was leased on both sides; possibly no longer.
+#[derive(Debug, Clone)]
+pub(super) struct Hold {
+    pub(super) group: usize,
+    pub(super) token: LeaseToken,
+    pub(super) oracle: Handle,
+    pub(super) store: Handle,
+    pub(super) messages: Vec<TransactionId>,
+}
+
+/// The moment so long ago.
+pub(super) fn ago(now: Timestamp, ms: u64) -> Timestamp {
+    let micros = i64::try_from(Duration::from_millis(ms).as_micros()).expect("a short time");
+    Timestamp(now.0 - micros)
+}

@@ -1,0 +1,236 @@
+//! Runs one sequence on both sides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use wakeline_core::{Change, MessageId, QueueLine, QueueName, QueueOptions, TransactionId};
+use wakeline_store::{
+    ClaimRequest, ConfigureQueue, LineClaim, PushItem, QueueAdmin as _, QueueStore as _, Store,
+    StoreError,
+};
+
+use super::compare::{Same, same, same_pushes, sweep_is_not_late, told_of_what_became_due};
+use super::op::{Op, Place};
+use super::side::{Hold, Names, Skew, ago};
+use crate::conformance::StoreUnderTest;
+use crate::oracle::MemoryStore;
+
+/// Leases that are remembered, most of them stale.
+const HOLDS_MAX: usize = 24;
+
+/// Both sides, and what is known of them.
+pub(super) struct World<'a> {
+    fixture: &'a dyn StoreUnderTest,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) oracle: MemoryStore,
+    pub(super) names: Names,
+    pub(super) skew: Skew,
+    pub(super) holds: Vec<Hold>,
+    lines: Vec<QueueLine>,
+    pushed: u64,
+}
+
+/// Runs a sequence on the store and on a fresh oracle.
+pub(super) async fn replay(
+    fixture: &dyn StoreUnderTest,
+    options: Vec<QueueOptions>,
+    ops: &[Op],
+) -> Same {
+    let mut world = World::begin(fixture).await?;
+    for (queue, options) in options.into_iter().enumerate() {
+        world.configure(queue, options).await?;
+    }
+    for (n, op) in ops.iter().enumerate() {
+        world.step(op).await.map_err(|difference| format!("step {n}: {difference}"))?;
+    }
+    world.step(&Op::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
+}
+
+/// An error of the store, in words.
+pub(super) fn failed(error: StoreError) -> String {
+    format!("the store failed: {error:?}")
+}
+
+impl<'a> World<'a> {
+    async fn begin(fixture: &'a dyn StoreUnderTest) -> Result<Self, String> {
+        let (store, oracle, names) = (fixture.store(), MemoryStore::new(), Names::fresh());
+        let queue = QueueName::new(format!("{}-clock", names.namespace)).expect("a short name");
+        let item = push_item(&queue, &names, 0, "clock".to_owned());
+        store.push(vec![item]).await.map_err(failed)?;
+        let mut line = names.wide_line(Some(0), 0);
+        line.selector = wakeline_core::Selector::Queue(queue);
+        let request = ClaimRequest {
+            token: wakeline_core::LeaseToken::generate(),
+            batch_len_max: 1,
+            partitions_len_max: 1,
+            auto_ack: true,
+        };
+        let claim = LineClaim { line, subscription: Default::default(), requests: vec![request] };
+        let outcome = store.claim(vec![claim]).await.map_err(failed)?.remove(0);
+        let grant = outcome.grants[0].as_ref().ok_or("the store does not give what was pushed")?;
+        let skew = Skew(grant.partitions[0].messages[0].created_at.0 - oracle.now().0);
+        let lines = names.all_lines();
+        Ok(Self { fixture, store, oracle, names, skew, holds: Vec::new(), lines, pushed: 0 })
+    }
+
+    /// One operation; then nothing may be late, and nobody may have missed a change.
+    async fn step(&mut self, op: &Op) -> Same {
+        let lines = self.lines.clone();
+        let before = self.oracle.sweep(lines.clone()).await.map_err(failed)?;
+        let changes = self.apply(op).await?;
+        let after = self.oracle.sweep(lines.clone()).await.map_err(failed)?;
+        if let Some(changes) = changes {
+            told_of_what_became_due(&lines, &before, &after, &changes)?;
+        }
+        let store = self.store.sweep(lines.clone()).await.map_err(failed)?;
+        sweep_is_not_late(&lines, &after, &store)
+    }
+
+    /// Returns what the store tells its waiters, where it can.
+    async fn apply(&mut self, op: &Op) -> Result<Option<Vec<Change>>, String> {
+        match op {
+            Op::PushFresh { place, count } => {
+                let items = (0..*count).map(|_| self.fresh_item(*place)).collect();
+                return self.push(items).await.map(Some);
+            }
+            Op::PushRecurring(picks) => {
+                let items = self.recurring_items(picks);
+                return self.push(items).await.map(Some);
+            }
+            Op::Claim { place, portion } => self.claim(*place, *portion).await?,
+            Op::ClaimAll { queue, partitions, portion } => {
+                self.claim_all(*queue, *partitions, *portion).await?;
+            }
+            Op::Settle(settlings) => return self.settle(settlings).await.map(Some),
+            Op::SettleAll { hold, verdict, backwards } => {
+                return self.settle_all(*hold, *verdict, *backwards).await.map(Some);
+            }
+            Op::Release(holds) => return self.release(holds).await.map(Some),
+            Op::Extend { hold, secs } => self.extend(*hold, *secs).await?,
+            Op::Transact { pushes, settles } => {
+                return self.transact(pushes, settles).await.map(Some);
+            }
+            Op::Configure { queue, options } => {
+                return self.configure(*queue, options.clone()).await.map(Some);
+            }
+            Op::DeleteQueue(queue) => self.delete_queue(*queue).await?,
+            Op::DeleteGroup { group, queue } => self.delete_group(*group, *queue).await?,
+            Op::Resubscribe { group, ms_ago } => {
+                return self.resubscribe(*group, *ms_ago).await.map(Some);
+            }
+            Op::Advance { ms } => self.advance(*ms).await,
+            Op::AdvanceToDue { place, group, beside_ms } => {
+                self.advance_to_due(*place, *group, *beside_ms).await?;
+            }
+            Op::Inspect => self.inspect().await?,
+        }
+        Ok(None)
+    }
+
+    fn fresh_item(&mut self, place: Place) -> PushItem {
+        self.pushed += 1;
+        let id = format!("fresh-{}", self.pushed);
+        push_item(&self.names.queues[place.queue], &self.names, place.partition, id)
+    }
+
+    pub(super) fn recurring_items(&self, picks: &[(Place, u8)]) -> Vec<PushItem> {
+        let item = |(place, id): &(Place, u8)| {
+            let queue = &self.names.queues[place.queue];
+            push_item(queue, &self.names, place.partition, format!("recurring-{id}"))
+        };
+        picks.iter().map(item).collect()
+    }
+
+    async fn push(&mut self, items: Vec<PushItem>) -> Result<Vec<Change>, String> {
+        let oracle = self.oracle.push(items.clone()).await.map_err(failed)?;
+        let store = self.store.push(items).await.map_err(failed)?;
+        same_pushes(&oracle.outcomes, &store.outcomes)?;
+        Ok(store.changes)
+    }
+
+    async fn configure(
+        &mut self,
+        queue: usize,
+        options: QueueOptions,
+    ) -> Result<Vec<Change>, String> {
+        let queue = self.names.queues[queue].clone();
+        let command = ConfigureQueue { queue, namespace: None, task: None, options };
+        let (oracle, _) = self.oracle.configure(command.clone()).await.map_err(failed)?;
+        let (store, changes) = self.store.configure(command).await.map_err(failed)?;
+        same("options", oracle.options, store.options)?;
+        same("namespace", oracle.namespace, store.namespace)?;
+        same("task", oracle.task, store.task)?;
+        Ok(changes)
+    }
+
+    async fn delete_queue(&mut self, queue: usize) -> Same {
+        let queue = &self.names.queues[queue];
+        let oracle = self.oracle.delete_queue(queue).await.map_err(failed)?;
+        let store = self.store.delete_queue(queue).await.map_err(failed)?;
+        same("deletion", oracle, store)
+    }
+
+    async fn delete_group(&mut self, group: usize, queue: Option<usize>) -> Same {
+        // Queue mode is shared by all cases of a run, so it is deleted by queue only.
+        let queue = if group == 0 { Some(queue.unwrap_or(0)) } else { queue };
+        let queue = queue.map(|queue| &self.names.queues[queue]);
+        let group = &self.names.groups[group];
+        let oracle = self.oracle.delete_group(group, queue).await.map_err(failed)?;
+        let store = self.store.delete_group(group, queue).await.map_err(failed)?;
+        // A store may begin queue mode with its queue.
+        if group.is_queue_mode() && oracle == 0 {
+            return Ok(());
+        }
+        same("number of forgotten cursors", oracle, store)
+    }
+
+    async fn resubscribe(&mut self, group: usize, ms_ago: u64) -> Result<Vec<Change>, String> {
+        let group = &self.names.groups[group.max(1)];
+        let from = ago(self.oracle.now(), ms_ago);
+        let oracle = self.oracle.resubscribe(group, from).await.map_err(failed)?;
+        let from = self.skew.to_store(from);
+        let store = self.store.resubscribe(group, from).await.map_err(failed)?;
+        same("number of moved cursors", oracle.0, store.0)?;
+        Ok(store.1)
+    }
+
+    async fn advance(&mut self, ms: u64) {
+        let by = Duration::from_millis(ms);
+        self.oracle.advance(by);
+        self.fixture.advance(by).await;
+    }
+
+    async fn advance_to_due(&mut self, place: Place, group: usize, beside_ms: i64) -> Same {
+        let line = self.names.line(place, group);
+        let due = self.oracle.sweep(vec![line]).await.map_err(failed)?.remove(0);
+        let Some(due) = due.filter(|due| !due.is_zero()) else { return Ok(()) };
+        let ms = u64::try_from(due.as_millis()).expect("a short time");
+        self.advance(ms.saturating_add_signed(beside_ms)).await;
+        Ok(())
+    }
+
+    pub(super) fn remember(&mut self, hold: Hold) {
+        self.holds.push(hold);
+        if self.holds.len() > HOLDS_MAX {
+            self.holds.remove(0);
+        }
+    }
+
+    /// The n-th newest lease; round and round if there are fewer.
+    pub(super) fn hold(&self, n: usize) -> Option<&Hold> {
+        self.holds.iter().rev().nth(n.checked_rem(self.holds.len())?)
+    }
+}
+
+fn push_item(queue: &QueueName, names: &Names, partition: usize, id: String) -> PushItem {
+    PushItem {
+        queue: queue.clone(),
+        partition: names.partitions[partition].clone(),
+        id: MessageId::generate(),
+        payload: Bytes::from(format!("{{\"of\": \"{id}\"}}")),
+        producer: id.ends_with('1').then(|| format!("producer of {id}")),
+        trace_id: id.ends_with('2').then(uuid::Uuid::new_v4),
+        transaction_id: TransactionId::new(id).expect("a short id"),
+    }
+}

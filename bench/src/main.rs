@@ -1,1 +1,112 @@
-fn main() {}
+//! Benchmarks: every figure beside its rival, measured in the same run.
+//!
+//! # Where it sits
+//! Beside the product. Starts `wakeline serve` and its rivals as processes, drives them over HTTP
+//! and prints Markdown tables; `docs/reference/benchmarks.md` says how to read them.
+//!
+//! # Invariants
+//! * Sides are interleaved, and ratios are taken within a round: a slow moment of the machine
+//!   meets both.
+//! * Nothing fails because it is slow: figures are printed beside their targets.
+
+mod bare;
+mod client;
+mod cpu;
+mod database;
+mod handloop;
+mod hints;
+mod load;
+mod modes;
+mod node;
+mod peers;
+mod queue;
+mod setup;
+mod table;
+mod wake;
+mod wire;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+
+use crate::setup::{Setup, SetupArgs};
+
+/// Benchmarks of Wakeline, each beside a rival in the same run.
+#[derive(Parser)]
+#[command(name = "wakeline-bench", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Push, and pop with ack, over HTTP on both stores, beside a bare handler
+    Queue {
+        #[command(flatten)]
+        setup: SetupArgs,
+        #[command(flatten)]
+        args: queue::QueueArgs,
+    },
+    /// How soon a parked pop is answered, beside a hand-written loop; and what the wake modes cost
+    Wake {
+        #[command(flatten)]
+        setup: SetupArgs,
+        #[command(flatten)]
+        args: wake::WakeArgs,
+    },
+    /// What telling other nodes costs the writers
+    Hints {
+        #[command(flatten)]
+        setup: SetupArgs,
+        #[command(flatten)]
+        args: hints::HintsArgs,
+    },
+    /// Run the bare handler (the queue benchmark starts it by itself)
+    Bare(bare::BareArgs),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("wakeline-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    if let Command::Bare(args) = &command {
+        return bare::run(args);
+    }
+    // One thread: on a machine that is shared with the servers, a load generator that steals work
+    // between threads costs more than it brings.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(bench(command))
+}
+
+async fn bench(command: Command) -> Result<()> {
+    let (Command::Queue { setup, .. } | Command::Wake { setup, .. } | Command::Hints { setup, .. }) =
+        &command
+    else {
+        bail!("the bare handler has a runtime of its own");
+    };
+    let setup = Setup::make(setup).await?;
+    let measured = tokio::select! {
+        measured = measure(&setup, &command) => measured,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    setup.remove().await?;
+    measured
+}
+
+async fn measure(setup: &Setup, command: &Command) -> Result<()> {
+    match command {
+        Command::Queue { args, .. } => queue::run(setup, args).await,
+        Command::Wake { args, .. } => wake::run(setup, args).await,
+        Command::Hints { args, .. } => hints::run(setup, args).await,
+        Command::Bare(_) => Ok(()),
+    }
+}

@@ -1,0 +1,134 @@
+//! Who uses the processor: the load generator, the server, PostgreSQL.
+//!
+//! Read from `/proc`, in seconds of user and system time; PostgreSQL with all its processes, but
+//! only if it runs on this machine.
+
+use std::collections::HashMap;
+use std::fs;
+
+/// Ticks a second in `/proc/PID/stat`: what Linux shows to programs, whatever the kernel uses.
+const TICKS_PER_SEC: f64 = 100.0;
+
+/// Processor time by process, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Usage {
+    /// The load generator: this process.
+    pub(crate) load: f64,
+    /// The server under test.
+    pub(crate) server: f64,
+    /// PostgreSQL with all its processes; 0 if it is elsewhere or not used.
+    pub(crate) postgres: f64,
+}
+
+impl Usage {
+    /// What was used since an earlier reading, per second of `elapsed` seconds.
+    pub(crate) fn since(&self, earlier: &Self, elapsed: f64) -> Self {
+        Self {
+            load: (self.load - earlier.load) / elapsed,
+            server: (self.server - earlier.server) / elapsed,
+            postgres: (self.postgres - earlier.postgres) / elapsed,
+        }
+    }
+}
+
+/// Reads the processor time of the processes that take part in a measurement.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meter {
+    /// The server under test.
+    pub(crate) server: u32,
+    /// PostgreSQL's first process.
+    pub(crate) postgres: Option<u32>,
+}
+
+impl Meter {
+    /// The processor time used until now.
+    pub(crate) fn read(&self) -> Usage {
+        let processes = Processes::read();
+        Usage {
+            load: processes.own(std::process::id()),
+            server: processes.own(self.server),
+            postgres: self.postgres.map_or(0.0, |pid| processes.tree(pid)),
+        }
+    }
+}
+
+/// The process whose children serve a backend, if it is a PostgreSQL on this machine.
+pub(crate) fn postmaster_of(backend: u32) -> Option<u32> {
+    let name = fs::read_to_string(format!("/proc/{backend}/comm")).ok()?;
+    let text = fs::read_to_string(format!("/proc/{backend}/stat")).ok()?;
+    (name.trim() == "postgres").then(|| Process::parse(&text).map(|process| process.parent))?
+}
+
+struct Process {
+    parent: u32,
+    /// Its own time.
+    own: u64,
+    /// The time of children that have ended.
+    ended: u64,
+}
+
+impl Process {
+    /// Reads the text of `/proc/PID/stat`. The name in it may hold anything, so that fields
+    /// count from the last parenthesis.
+    fn parse(text: &str) -> Option<Self> {
+        let (_, fields) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+        Some(Self {
+            parent: u32::try_from(number(1)?).ok()?,
+            own: number(11)? + number(12)?,
+            ended: number(13)? + number(14)?,
+        })
+    }
+}
+
+struct Processes(HashMap<u32, Process>);
+
+impl Processes {
+    fn read() -> Self {
+        let mut processes = HashMap::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let Ok(text) = fs::read_to_string(entry.path().join("stat")) else { continue };
+            if let Some(process) = Process::parse(&text) {
+                processes.insert(pid, process);
+            }
+        }
+        Self(processes)
+    }
+
+    /// Seconds used by a process itself: the servers are children of the load generator.
+    fn own(&self, pid: u32) -> f64 {
+        self.0.get(&pid).map_or(0.0, |process| process.own as f64 / TICKS_PER_SEC)
+    }
+
+    /// Seconds used by a process and everything below it.
+    fn tree(&self, pid: u32) -> f64 {
+        let Some(process) = self.0.get(&pid) else { return 0.0 };
+        let children = self.0.iter().filter(|(_, child)| child.parent == pid);
+        let below: f64 = children.map(|(child, _)| self.tree(*child)).sum();
+        (process.own + process.ended) as f64 / TICKS_PER_SEC + below
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_name_with_parentheses_does_not_shift_the_fields() {
+        let text = "7 (a) b (c) S 5 7 7 0 -1 0 0 0 0 0 11 22 33 44 20 0 1 0 9";
+        let process = Process::parse(text).expect("fields");
+        assert_eq!((process.parent, process.own, process.ended), (5, 33, 77));
+    }
+
+    #[test]
+    fn a_tree_counts_its_children() {
+        let process = |parent, own| Process { parent, own, ended: 0 };
+        let processes =
+            HashMap::from([(1, process(0, 100)), (2, process(1, 50)), (3, process(2, 25))]);
+        assert!((Processes(processes).tree(1) - 1.75).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,140 @@
+//! A database of the run's own, on a PostgreSQL that is there already.
+//!
+//! # Invariants
+//! * Everything that a benchmark does on PostgreSQL happens in this database, so that statements
+//!   can be counted without those of others, and one DROP leaves nothing behind.
+
+use anyhow::{Context, Result};
+use tokio_postgres::{Client, Connection, NoTls, Socket, tls::NoTlsStream};
+use uuid::Uuid;
+
+use crate::cpu;
+
+/// Statements by kind, since some moment in the past. The pings of health checks do not count.
+const STATEMENTS: &str = "
+    SELECT coalesce(sum(calls), 0)::bigint AS total,
+        coalesce(sum(calls) FILTER (WHERE query ~ '\\mclaim\\('), 0)::bigint AS claims,
+        coalesce(sum(rows) FILTER (WHERE query ~ '\\mpg_notify\\('), 0)::bigint AS notifies
+    FROM pg_stat_statements
+    WHERE dbid = (SELECT oid FROM pg_database WHERE datname = $1) AND toplevel
+        AND query !~ '^(--.*\\n)*SELECT (\\$)?1$'";
+
+/// The database of a run.
+pub(crate) struct Database {
+    admin: Client,
+    name: String,
+    url: String,
+    /// PostgreSQL's first process, if it is on this machine.
+    pub(crate) postmaster: Option<u32>,
+    /// The version of PostgreSQL.
+    pub(crate) version: String,
+    /// Today, as PostgreSQL sees it.
+    pub(crate) date: String,
+}
+
+/// Statements that were run in the database.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Statements {
+    /// All.
+    pub(crate) total: i64,
+    /// Claims.
+    pub(crate) claims: i64,
+    /// Notifications that were sent to other nodes.
+    pub(crate) notifies: i64,
+}
+
+impl Statements {
+    /// What came after an earlier count.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            total: self.total - earlier.total,
+            claims: self.claims - earlier.claims,
+            notifies: self.notifies - earlier.notifies,
+        }
+    }
+}
+
+impl Database {
+    /// Makes it.
+    pub(crate) async fn make(url: &str) -> Result<Self> {
+        let (admin, connection) = open(url).await?;
+        tokio::spawn(connection);
+        let statements = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements";
+        admin.batch_execute(statements).await.context("statements cannot be counted")?;
+        let name = format!("wakeline_bench_{}", Uuid::now_v7().simple());
+        admin
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .context("cannot make a database for the run")?;
+        let facts = "SELECT pg_backend_pid(), current_setting('server_version'), now()::date::text";
+        let facts = admin.query_one(facts, &[]).await?;
+        let backend: i32 = facts.get(0);
+        Ok(Self {
+            postmaster: u32::try_from(backend).ok().and_then(cpu::postmaster_of),
+            version: facts.get(1),
+            date: facts.get(2),
+            url: with_database(url, &name).context("the URL of PostgreSQL names no host")?,
+            admin,
+            name,
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A connection to it.
+    pub(crate) async fn connect(&self) -> Result<Client> {
+        let (client, connection) = open(&self.url).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    /// A connection to it whose messages the caller reads.
+    pub(crate) async fn connect_raw(&self) -> Result<(Client, Connection<Socket, NoTlsStream>)> {
+        open(&self.url).await
+    }
+
+    /// Statements run in it until now.
+    pub(crate) async fn statements(&self) -> Result<Statements> {
+        let row = self.admin.query_one(STATEMENTS, &[&self.name]).await;
+        let row = row.context("statements cannot be counted: is pg_stat_statements loaded?")?;
+        Ok(Statements { total: row.get(0), claims: row.get(1), notifies: row.get(2) })
+    }
+
+    /// Removes it, whoever is connected.
+    pub(crate) async fn remove(self) -> Result<()> {
+        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        self.admin.batch_execute(&drop).await.context("cannot remove the run's database")
+    }
+}
+
+async fn open(url: &str) -> Result<(Client, Connection<Socket, NoTlsStream>)> {
+    tokio_postgres::connect(url, NoTls).await.context("cannot connect to PostgreSQL")
+}
+
+/// The same server, another database.
+fn with_database(url: &str, name: &str) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let (address, parameters) = match rest.split_once('?') {
+        Some((address, parameters)) => (address, format!("?{parameters}")),
+        None => (rest, String::new()),
+    };
+    let server = address.split_once('/').map_or(address, |(server, _)| server);
+    Some(format!("{scheme}://{server}/{name}{parameters}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_database_of_a_url_is_replaced() {
+        let replaced = |url| with_database(url, "b").expect("a URL");
+        assert_eq!(replaced("postgres://u@h:1/a"), "postgres://u@h:1/b");
+        assert_eq!(replaced("postgres://u:p@h/a?x=1/2"), "postgres://u:p@h/b?x=1/2");
+        assert_eq!(replaced("postgresql://h"), "postgresql://h/b");
+        assert_eq!(with_database("host=h dbname=a", "b"), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What the benchmarks print: Markdown tables, so that a run can be kept as it is.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+/// Prints a line. A closed pipe is the reader's choice, not an error.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// A Markdown table with aligned columns.
+pub(crate) struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub(crate) fn new(columns: &[&str]) -> Self {
+        Self { rows: vec![columns.iter().map(ToString::to_string).collect()] }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: &[String]) {
+        self.rows.push(cells.to_vec());
+    }
+
+    /// Whether it has no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() == 1
+    }
+
+    /// Prints the table under a heading.
+    pub(crate) fn print(&self, heading: &str) {
+        say(&format!("\n## {heading}\n"));
+        say(&self.render());
+    }
+
+    fn render(&self) -> String {
+        let columns = self.rows[0].len();
+        let widest = |column: usize| {
+            self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..columns).map(widest).collect();
+        let line = |cells: &[String]| {
+            let padded = cells.iter().zip(&widths).map(|(cell, width)| format!(" {cell:<width$} "));
+            format!("|{}|", padded.collect::<Vec<_>>().join("|"))
+        };
+        let mut lines = vec![line(&self.rows[0])];
+        let rule = widths.iter().map(|width| "-".repeat(width + 2)).collect::<Vec<_>>().join("|");
+        lines.push(format!("|{rule}|"));
+        lines.extend(self.rows[1..].iter().map(|row| line(row)));
+        lines.join("\n")
+    }
+}
+
+/// A whole number with separated thousands.
+pub(crate) fn count(number: f64) -> String {
+    let digits = format!("{:.0}", number.abs());
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if number <= -0.5 { format!("-{text}") } else { text }
+}
+
+/// Microseconds as milliseconds.
+pub(crate) fn millis(micros: u64) -> String {
+    format!("{:.2} ms", micros as f64 / 1000.0)
+}
+
+/// Whether a target was met.
+pub(crate) fn met(yes: bool) -> String {
+    if yes { "met" } else { "not met" }.to_owned()
+}
+
+/// A duration in whole microseconds.
+pub(crate) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The middle one of some figures; the lower middle of an even number.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new(&["a", "figure"]);
+        table.row(&["long name".to_owned(), "1".to_owned()]);
+        let expected = "| a         | figure |\n|-----------|--------|\n| long name | 1      |";
+        assert_eq!(table.render(), expected);
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(count(1_234_567.0), "1,234,567");
+        assert_eq!(count(999.4), "999");
+        assert_eq!(count(-1_500.0), "-1,500");
+        assert_eq!(millis(1_234), "1.23 ms");
+    }
+
+    #[test]
+    fn a_median_is_one_of_the_figures() {
+        assert!((median(vec![9.0, 1.0, 5.0]) - 5.0).abs() < f64::EPSILON);
+        assert!((median(vec![4.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!(median(Vec::new()).is_nan());
+    }
+}

@@ -1,0 +1,271 @@
+//! `wakeline-bench wake`: how soon a parked pop is answered, beside a hand-written loop.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use hdrhistogram::Histogram;
+use serde::Deserialize;
+
+use crate::client::{Connection, get};
+use crate::handloop::{HandLoop, Producer};
+use crate::modes;
+use crate::node::{Node, StoreAt};
+use crate::setup::Setup;
+use crate::table::{Table, met, micros, millis};
+use crate::wire;
+
+/// Samples of each side that are not counted.
+const WARM_UP: usize = 20;
+/// Quiet time before a push: the system is idle when it comes.
+const QUIET: Duration = Duration::from_millis(6);
+/// The design's limits for an idle system, in microseconds.
+const P50_TARGET: u64 = 1_500;
+const P99_TARGET: u64 = 5_000;
+const RATIO_TARGET: f64 = 2.0;
+const HAND_WRITTEN: &str = "hand-written loop, one round trip";
+
+/// Settings of the wake benchmark.
+#[derive(Args)]
+pub(crate) struct WakeArgs {
+    /// Pushes that each side is measured with
+    #[arg(long, default_value_t = 500)]
+    samples: usize,
+    /// Pushes that each wake mode is measured with
+    #[arg(long, default_value_t = 150)]
+    pub(crate) events: usize,
+    /// Seconds for which each wake mode is left idle
+    #[arg(long, default_value_t = 9.0)]
+    pub(crate) idle_seconds: f64,
+    /// A few samples only: to see that it works
+    #[arg(long)]
+    quick: bool,
+}
+
+/// How soon one message was had.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sample {
+    /// From sending the push to having the message.
+    whole: Duration,
+    /// From the answer to the push to having the message; zero if that came first.
+    after: Duration,
+}
+
+impl Sample {
+    /// From the moments at which the push was sent and answered, and the message was had.
+    pub(crate) fn new(sent: Instant, answered: Instant, had: Instant) -> Self {
+        let after = had.saturating_duration_since(answered);
+        Self { whole: had.saturating_duration_since(sent), after }
+    }
+}
+
+/// Runs the benchmark.
+pub(crate) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
+    let mut args = WakeArgs { ..*args };
+    if args.quick {
+        (args.samples, args.events, args.idle_seconds) = (30, 12, 3.0);
+    }
+    setup.introduce(
+        "From a push to a parked pop's answer",
+        &format!(
+            "{} pushes per side on an idle system, one of each side in turn, over HTTP; the \
+             hand-written loops speak to PostgreSQL directly.",
+            args.samples
+        ),
+    );
+    latencies(setup, &args).await?;
+    modes::run(setup, &args).await
+}
+
+async fn latencies(setup: &Setup, args: &WakeArgs) -> Result<()> {
+    let (postgres, sqlite) = (Nodes::start(setup, &setup.postgres("wake"))?, setup.sqlite("w.db"));
+    let sqlite = Nodes::start(setup, &sqlite)?;
+    let database = &setup.database;
+    let mut sides = vec![
+        Side::hand(HAND_WRITTEN, HandLoop::start(database, Producer::OneTrip).await?)?,
+        Side::hand("hand-written loop, plain", HandLoop::start(database, Producer::Plain).await?)?,
+        Side::http("PostgreSQL, to the other node", &postgres.one, &postgres.other).await?,
+        Side::http("PostgreSQL, same node", &postgres.one, &postgres.one).await?,
+        Side::http("SQLite, to the other process", &sqlite.one, &sqlite.other).await?,
+        Side::http("SQLite, same process", &sqlite.one, &sqlite.one).await?,
+    ];
+    for index in 0..args.samples + WARM_UP {
+        // The order changes, so that nobody always follows the same neighbour.
+        let count = sides.len();
+        sides.rotate_left(index % count);
+        for side in &mut sides {
+            // Not a whole number of anything: no rhythm of the machine is met again and again.
+            let jitter = Duration::from_micros((index * 617 % 3_001) as u64);
+            let sample = side.sample(QUIET + jitter).await.context(side.name)?;
+            if index >= WARM_UP {
+                side.whole.saturating_record(micros(sample.whole));
+                side.after.saturating_record(micros(sample.after));
+            }
+        }
+    }
+    print(&mut sides);
+    Ok(())
+}
+
+/// Two processes on one store.
+struct Nodes {
+    one: Node,
+    other: Node,
+}
+
+impl Nodes {
+    fn start(setup: &Setup, store: &StoreAt) -> Result<Self> {
+        Ok(Self {
+            one: Node::serve(&setup.server, store, &[])?,
+            other: Node::serve(&setup.server, store, &[])?,
+        })
+    }
+}
+
+/// One way from a producer to a consumer, and what was measured of it.
+struct Side {
+    name: &'static str,
+    way: Way,
+    whole: Histogram<u64>,
+    after: Histogram<u64>,
+}
+
+enum Way {
+    Hand(Box<HandLoop>),
+    Http(Box<HttpWay>),
+}
+
+struct HttpWay {
+    pusher: Connection,
+    popper: Connection,
+    watcher: Connection,
+    push: Vec<u8>,
+    pop: Vec<u8>,
+}
+
+impl Side {
+    fn new(name: &'static str, way: Way) -> Result<Self> {
+        Ok(Self { name, way, whole: Histogram::new(3)?, after: Histogram::new(3)? })
+    }
+
+    fn hand(name: &'static str, hand: HandLoop) -> Result<Self> {
+        Self::new(name, Way::Hand(Box::new(hand)))
+    }
+
+    async fn http(name: &'static str, pushed_to: &Node, parked_at: &Node) -> Result<Self> {
+        let queue = if pushed_to.pid() == parked_at.pid() { "same" } else { "other" };
+        let way = HttpWay {
+            pusher: Connection::open(pushed_to.address()).await?,
+            popper: Connection::open(parked_at.address()).await?,
+            watcher: Connection::open(parked_at.address()).await?,
+            push: wire::push(queue, 0, 1),
+            pop: wire::pop_waiting(queue),
+        };
+        Self::new(name, Way::Http(Box::new(way)))
+    }
+
+    async fn sample(&mut self, quiet: Duration) -> Result<Sample> {
+        match &mut self.way {
+            Way::Hand(hand) => {
+                tokio::time::sleep(quiet).await;
+                hand.sample("{\"order\":123456}").await
+            }
+            Way::Http(way) => way.sample(quiet).await,
+        }
+    }
+}
+
+impl HttpWay {
+    /// One message: park a pop, let it be quiet, push, and see when both are answered.
+    async fn sample(&mut self, quiet: Duration) -> Result<Sample> {
+        self.popper.send(&self.pop).await?;
+        parked(&mut self.watcher, 1).await?;
+        tokio::time::sleep(quiet).await;
+        let sent = Instant::now();
+        self.pusher.send(&self.push).await?;
+        let pushed = async {
+            self.pusher.receive().await?.expect(201)?;
+            Ok::<_, anyhow::Error>(Instant::now())
+        };
+        let popped = async {
+            let answer = self.popper.receive().await?;
+            let had = Instant::now();
+            let popped = wire::Popped::parse(answer.expect(200)?)?;
+            ensure!(popped.len() == 1, "popped {} messages instead of one", popped.len());
+            Ok((had, popped.ack()))
+        };
+        let (answered, popped) = tokio::join!(pushed, popped);
+        let (had, ack) = popped?;
+        let acked = self.popper.call(&ack).await?;
+        ensure!(wire::all_acked(acked.expect(200)?), "an ack was refused");
+        Ok(Sample::new(sent, answered?, had))
+    }
+}
+
+/// Waits until so many pops are parked at a node.
+pub(crate) async fn parked(watcher: &mut Connection, count: usize) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Health {
+        wake: Wake,
+    }
+    #[derive(Deserialize)]
+    struct Wake {
+        waiters: usize,
+    }
+    let request = get("/health");
+    for _ in 0..3_000 {
+        // First, so that an empty claim that goes before the parking has had its time.
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let answer = watcher.call(&request).await?;
+        let health: Health = serde_json::from_slice(answer.expect(200)?)?;
+        if health.wake.waiters >= count {
+            return Ok(());
+        }
+    }
+    bail!("the node never had {count} parked pops")
+}
+
+fn print(sides: &mut [Side]) {
+    sides.sort_by_key(|side| side.name);
+    let hand = sides.iter().find(|side| side.name == HAND_WRITTEN);
+    let hand = hand.map_or(0, |side| side.whole.value_at_quantile(0.5));
+    let mut table = Table::new(&[
+        "from the push's request to the message",
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        "from the push's answer: p50",
+        "p99",
+        "p50 to hand-written",
+    ]);
+    let mut targets = Table::new(&["what", "figure", "target", ""]);
+    for side in sides.iter() {
+        let at = |quantile: f64| side.whole.value_at_quantile(quantile);
+        let ratio = at(0.5) as f64 / hand as f64;
+        table.row(&[
+            side.name.to_owned(),
+            millis(at(0.5)),
+            millis(at(0.9)),
+            millis(at(0.99)),
+            millis(side.whole.max()),
+            millis(side.after.value_at_quantile(0.5)),
+            millis(side.after.value_at_quantile(0.99)),
+            format!("{ratio:.2}"),
+        ]);
+        if matches!(side.way, Way::Http(_)) {
+            let target = |name: &str, figure: String, target: String, yes: bool| {
+                [format!("{}: {name}", side.name), figure, target, met(yes)]
+            };
+            let below = format!("below {RATIO_TARGET}");
+            let yes = ratio < RATIO_TARGET;
+            targets.row(&target("p50 to hand-written", format!("{ratio:.2}"), below, yes));
+            for (name, quantile, most) in [("p50", 0.5, P50_TARGET), ("p99", 0.99, P99_TARGET)] {
+                let most_text = format!("below {}", millis(most));
+                targets.row(&target(name, millis(at(quantile)), most_text, at(quantile) < most));
+            }
+        }
+    }
+    table.print("Latency");
+    targets.print("Distance to the targets");
+}

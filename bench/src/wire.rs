@@ -1,0 +1,128 @@
+//! The requests that the benchmarks send, and the little that they read of the answers.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::client::{get, post};
+
+/// A payload of 130 bytes, as in the figures of the peers.
+const PAYLOAD: &str = "{\"order\":123456,\"customer\":\"c-000042\",\"items\":[1,2,3],\"note\":\
+    \"012345678901234567890123456789012345678901234567890123456789012345\"}";
+
+/// A push of `batch` messages to one partition of a queue.
+pub(crate) fn push(queue: &str, partition: usize, batch: usize) -> Vec<u8> {
+    let mut body = String::from("{\"items\":[");
+    for index in 0..batch {
+        let comma = if index == 0 { "" } else { "," };
+        let _ = write!(
+            body,
+            "{comma}{{\"queue\":\"{queue}\",\"partition\":\"p{partition}\",\"payload\":{PAYLOAD}}}"
+        );
+    }
+    body.push_str("]}");
+    post("/api/v1/push", &body)
+}
+
+/// A pop that does not wait.
+pub(crate) fn pop(queue: &str, batch: usize) -> Vec<u8> {
+    get(&format!("/api/v1/pop/queue/{queue}?batch={batch}"))
+}
+
+/// A pop that waits.
+pub(crate) fn pop_waiting(queue: &str) -> Vec<u8> {
+    get(&format!("/api/v1/pop/queue/{queue}?wait=true&timeout=30000"))
+}
+
+/// What a consumer needs of popped messages.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Popped<'a> {
+    lease_id: &'a str,
+    partition_id: &'a str,
+    messages: Vec<Message<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Message<'a> {
+    transaction_id: &'a str,
+}
+
+impl<'a> Popped<'a> {
+    /// Reads the answer to a pop.
+    pub(crate) fn parse(body: &'a [u8]) -> Result<Self> {
+        serde_json::from_slice(body).context("the answer to a pop is not understood")
+    }
+
+    /// How many messages there are.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// The request that acknowledges all of them.
+    pub(crate) fn ack(&self) -> Vec<u8> {
+        let mut body = String::with_capacity(self.messages.len() * 200 + 64);
+        if let [message] = &self.messages[..] {
+            self.ack_one(message, &mut body);
+            return post("/api/v1/ack", &body);
+        }
+        body.push_str("{\"acknowledgments\":[");
+        for (index, message) in self.messages.iter().enumerate() {
+            if index > 0 {
+                body.push(',');
+            }
+            self.ack_one(message, &mut body);
+        }
+        body.push_str("]}");
+        post("/api/v1/ack/batch", &body)
+    }
+
+    fn ack_one(&self, message: &Message<'_>, body: &mut String) {
+        let _ = write!(
+            body,
+            "{{\"transactionId\":\"{}\",\"partitionId\":\"{}\",\"leaseId\":\"{}\",\
+             \"status\":\"completed\"}}",
+            message.transaction_id, self.partition_id, self.lease_id
+        );
+    }
+}
+
+/// Whether the answer to an acknowledgment says that all of it was recorded.
+pub(crate) fn all_acked(body: &[u8]) -> bool {
+    let refused = b"\"success\":false";
+    !body.windows(refused.len()).any(|window| window == refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_have_the_size_that_the_pages_say() {
+        assert_eq!(PAYLOAD.len(), 130);
+        assert!(serde_json::from_str::<serde_json::Value>(PAYLOAD).is_ok());
+    }
+
+    #[test]
+    fn one_message_is_acked_alone_and_several_together() {
+        let message = "{\"transactionId\":\"t\",\"data\":1}";
+        let popped = |messages: &str| {
+            format!("{{\"leaseId\":\"l\",\"partitionId\":\"p\",\"messages\":[{messages}]}}")
+        };
+        let one = popped(message);
+        let one = Popped::parse(one.as_bytes()).expect("valid");
+        assert!(one.ack().starts_with(b"POST /api/v1/ack HTTP/1.1"));
+        let two = popped(&format!("{message},{message}"));
+        let two = Popped::parse(two.as_bytes()).expect("valid");
+        assert_eq!(two.len(), 2);
+        assert!(two.ack().starts_with(b"POST /api/v1/ack/batch HTTP/1.1"));
+    }
+
+    #[test]
+    fn a_refused_ack_is_seen() {
+        assert!(all_acked(b"[{\"success\":true},{\"success\":true}]"));
+        assert!(!all_acked(b"[{\"success\":true},{\"success\":false}]"));
+    }
+}

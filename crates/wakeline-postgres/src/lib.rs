@@ -10,11 +10,14 @@
 //! * Hints never ride on a writing transaction (unless asked for by `notify = trigger`).
 //! * Dropping the last [`PostgresStore`] ends every task and connection of it.
 
+mod admin;
 mod connect;
 mod connector;
+mod dedup;
 mod embedded;
 mod error;
 mod fuse;
+mod incoming;
 mod listener;
 mod migrate;
 mod notifier;
@@ -22,6 +25,7 @@ mod options;
 mod payload;
 mod pool;
 mod queue;
+mod rows;
 mod schema_dump;
 mod tls;
 
@@ -52,6 +56,9 @@ pub(crate) struct Links {
     pub(crate) settle: Vec<Link>,
     /// For everything else.
     pub(crate) general: Pool,
+    /// For taking over incoming rows; opened under notify = trigger only, and on top of the limit.
+    /// It is held while their push runs, which may need any of the others.
+    pub(crate) incoming: Link,
 }
 
 impl Links {
@@ -66,6 +73,7 @@ impl Links {
             claim: links(),
             settle: links(),
             general: Pool::new(connector, general),
+            incoming: Link::new(connector.clone()),
         }
     }
 
@@ -74,6 +82,7 @@ impl Links {
             link.close().await;
         }
         self.general.close().await;
+        self.incoming.close().await;
     }
 }
 

@@ -1,0 +1,2 @@
+-- The store's clock. Called by: claim and resubscribe, to refuse moments that lie in the future.
+SELECT @schema@.clock()

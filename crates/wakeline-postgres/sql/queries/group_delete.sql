@@ -1,0 +1,2 @@
+-- Forgets a group. Called by: QueueAdmin::delete_group.
+SELECT @schema@.group_delete($1, $2)

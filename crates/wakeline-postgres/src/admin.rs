@@ -1,0 +1,328 @@
+//! Configuration and inspection of queues.
+//!
+//! # Where it sits
+//! Implements `QueueAdmin`. Nothing here is hot: each call is one statement or a few, on a
+//! connection for general use.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio_postgres::Row;
+use wakeline_core::{
+    Backoff, Change, Fencing, GroupName, MessageId, MessageOrder, PartitionId, PartitionName,
+    QueueName, QueueOptions, Subscription, Timestamp, TransactionId,
+};
+use wakeline_store::{
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, GroupDetail, MessageDetail,
+    MessageState, QueueAdmin, QueueDetail, StoreError,
+};
+
+use crate::PostgresStore;
+use crate::rows::{self, Columns};
+
+/// More changes than this are told as one per queue.
+const CHANGES_MAX: usize = 100;
+
+#[async_trait]
+impl QueueAdmin for PostgresStore {
+    async fn configure(
+        &self,
+        command: ConfigureQueue,
+    ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
+        const OPERATION: &str = "configure queue";
+        let core = &self.queue.core;
+        loop {
+            let (namespace, task) = command.queue.derived_scope();
+            let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
+            let key = (command.queue.clone(), PartitionName::default_partition());
+            core.make_partitions(BTreeMap::from([(key, scope)])).await?;
+            let rows = self.configure_row(OPERATION, &command).await?;
+            let done = rows.first().map(|row| Columns::new(OPERATION, row).take::<bool>());
+            // Deleted meanwhile: it is made again.
+            if !done.transpose()?.unwrap_or(false) {
+                continue;
+            }
+            let Some(detail) = self.queue(&command.queue).await? else { continue };
+            let changes = vec![Change {
+                queue: detail.queue.clone(),
+                partition: None,
+                namespace: detail.namespace.clone(),
+                task: detail.task.clone(),
+                group: None,
+                due_in: Duration::ZERO,
+            }];
+            self.shared.notifier.tell(&changes);
+            return Ok((detail, changes));
+        }
+    }
+
+    async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
+        const OPERATION: &str = "read queue";
+        let core = &self.queue.core;
+        let rows = core.general(OPERATION, &core.sql.queue_get, &[&queue.as_str()]).await?;
+        rows.first().map(|row| queue_detail(OPERATION, queue, row)).transpose()
+    }
+
+    async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
+        const OPERATION: &str = "delete queue";
+        let core = &self.queue.core;
+        let rows = core.general(OPERATION, &core.sql.queue_delete, &[&queue.as_str()]).await?;
+        let existed = rows.first().map(|row| Columns::new(OPERATION, row).take());
+        let existed = existed.transpose()?.unwrap_or(false);
+        if existed {
+            core.purge().await?;
+        }
+        Ok(existed)
+    }
+
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        const OPERATION: &str = "list groups";
+        let core = &self.queue.core;
+        let group = group.map(GroupName::as_str);
+        let rows = core.general(OPERATION, &core.sql.group_list, &[&group]).await?;
+        rows.iter().map(|row| group_detail(&mut Columns::new(OPERATION, row))).collect()
+    }
+
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<u64, StoreError> {
+        const OPERATION: &str = "delete group";
+        let core = &self.queue.core;
+        let queue = queue.map(QueueName::as_str);
+        let sql = &core.sql.group_delete;
+        let rows = core.general(OPERATION, sql, &[&group.as_str(), &queue]).await?;
+        let gone = rows.first().map(|row| Columns::new(OPERATION, row).take::<i64>());
+        Ok(count(gone.transpose()?.unwrap_or(0)))
+    }
+
+    async fn resubscribe(
+        &self,
+        group: &GroupName,
+        from: Timestamp,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        const OPERATION: &str = "resubscribe";
+        let core = &self.queue.core;
+        core.not_in_the_future("subscriptionTimestamp", from).await?;
+        let sql = &core.sql.group_resubscribe;
+        let from = rows::system_time(from);
+        let rows = core.general(OPERATION, sql, &[&group.as_str(), &from]).await?;
+        let mut changes = Vec::new();
+        for row in &rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let change = rows::change(&mut columns)?;
+            if let Some(due) = columns.take::<Option<i64>>()? {
+                let due_in = rows::span(due);
+                changes.push(Change { group: Some(group.clone()), due_in, ..change });
+            }
+        }
+        if changes.len() > CHANGES_MAX {
+            changes = by_queue(changes);
+        }
+        self.shared.notifier.tell(&changes);
+        Ok((rows.len() as u64, changes))
+    }
+
+    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
+        const OPERATION: &str = "list dead letters";
+        let core = &self.queue.core;
+        let queue = filter.queue.as_ref().map(QueueName::as_str);
+        let group = filter.group.as_ref().map(GroupName::as_str);
+        let partition = filter.partition.as_ref().map(PartitionName::as_str);
+        let (limit, offset) = (i64::from(filter.limit), i64::from(filter.offset));
+        let sql = &core.sql.dead_letter_list;
+        let rows = core
+            .general(OPERATION, sql, &[&queue, &group, &partition, &limit, &offset])
+            .await?;
+        rows.iter().map(|row| dead_letter(&mut Columns::new(OPERATION, row))).collect()
+    }
+
+    async fn message(
+        &self,
+        partition: PartitionId,
+        transaction_id: &TransactionId,
+    ) -> Result<Option<MessageDetail>, StoreError> {
+        const OPERATION: &str = "read message";
+        let core = &self.queue.core;
+        let sql = &core.sql.message_find;
+        let found =
+            core.general(OPERATION, sql, &[&partition.0, &transaction_id.as_str()]).await?;
+        let Some(row) = found.first() else { return Ok(None) };
+        let mut columns = Columns::new(OPERATION, row);
+        let (queue, name) = (columns.name("queue")?, columns.name("partition")?);
+        let offset: i64 = columns.take()?;
+        let mut message = Delivered {
+            id: MessageId(columns.take()?),
+            transaction_id: transaction_id.clone(),
+            trace_id: columns.take()?,
+            payload: Bytes::from(columns.take::<Vec<u8>>()?),
+            created_at: columns.moment()?,
+            offset,
+            attempt: 1,
+            producer: columns.take()?,
+        };
+        let sql = &core.sql.message_groups;
+        let rows = core.general(OPERATION, sql, &[&partition.0, &offset]).await?;
+        let mut groups = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (group, state, failures) = message_group(&mut Columns::new(OPERATION, row))?;
+            if group.is_queue_mode() {
+                message.attempt = failures + 1;
+            }
+            groups.push((group, state));
+        }
+        Ok(Some(MessageDetail { queue, partition: name, message, groups }))
+    }
+}
+
+impl PostgresStore {
+    async fn configure_row(
+        &self,
+        operation: &'static str,
+        command: &ConfigureQueue,
+    ) -> Result<Vec<Row>, StoreError> {
+        let core = &self.queue.core;
+        let options = &command.options;
+        // Longer than PostgreSQL can add to a timestamp is as good as for ever.
+        let millis = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        core.general(
+            operation,
+            &core.sql.queue_configure,
+            &[
+                &command.queue.as_str(),
+                &command.namespace.as_ref().map(|name| name.as_str()),
+                &command.task.as_ref().map(|name| name.as_str()),
+                &i64::from(options.lease_secs),
+                &i64::from(options.retry_limit),
+                &millis(options.retry_delay_ms),
+                &millis(options.retry_delay_ms_max),
+                &(options.retry_backoff == Backoff::Exponential),
+                &options.dead_letters,
+                &options.priority,
+                &i64::from(options.delay_secs),
+                &i64::from(options.window_secs),
+                &(options.ordering == MessageOrder::Strict),
+                &(options.fencing == Fencing::Strict),
+                &i64::from(options.dedup_window_secs),
+            ],
+        )
+        .await
+    }
+}
+
+fn queue_detail(
+    operation: &'static str,
+    queue: &QueueName,
+    row: &Row,
+) -> Result<QueueDetail, StoreError> {
+    let mut columns = Columns::new(operation, row);
+    let id: i32 = columns.take()?;
+    Ok(QueueDetail {
+        id: id.into(),
+        queue: queue.clone(),
+        namespace: columns.name_if("namespace")?,
+        task: columns.name_if("task")?,
+        default_partition: PartitionId(columns.take()?),
+        options: QueueOptions {
+            lease_secs: small(columns.take()?),
+            retry_limit: small(columns.take()?),
+            retry_delay_ms: count(columns.take()?),
+            retry_delay_ms_max: count(columns.take()?),
+            retry_backoff: match columns.take::<bool>()? {
+                true => Backoff::Exponential,
+                false => Backoff::Fixed,
+            },
+            dead_letters: columns.take()?,
+            priority: columns.take()?,
+            delay_secs: small(columns.take()?),
+            window_secs: small(columns.take()?),
+            ordering: match columns.take::<bool>()? {
+                true => MessageOrder::Strict,
+                false => MessageOrder::Relaxed,
+            },
+            fencing: match columns.take::<bool>()? {
+                true => Fencing::Strict,
+                false => Fencing::Lenient,
+            },
+            dedup_window_secs: small(columns.take()?),
+        },
+    })
+}
+
+fn group_detail(columns: &mut Columns<'_>) -> Result<GroupDetail, StoreError> {
+    let (queue, group) = (columns.name("queue")?, columns.name("group")?);
+    let mode: i16 = columns.take()?;
+    let from: Option<SystemTime> = columns.take()?;
+    Ok(GroupDetail {
+        queue,
+        group,
+        subscription: match (mode, from) {
+            (0, _) => Subscription::All,
+            (2, Some(from)) => Subscription::From(rows::timestamp(from)),
+            _ => Subscription::New,
+        },
+        created_at: columns.moment()?,
+        partitions: count(columns.take()?),
+        partitions_behind: count(columns.take()?),
+        lag: count(columns.take()?),
+        leases: count(columns.take()?),
+    })
+}
+
+fn dead_letter(columns: &mut Columns<'_>) -> Result<DeadLetter, StoreError> {
+    let id: uuid::Uuid = columns.take()?;
+    let txn: String = columns.take()?;
+    let broken = |error| rows::corrupt("dead letter", id.to_string(), error);
+    Ok(DeadLetter {
+        id: MessageId(id),
+        transaction_id: TransactionId::new(txn).map_err(broken)?,
+        partition_id: PartitionId(columns.take()?),
+        queue: columns.name("queue")?,
+        partition: columns.name("partition")?,
+        group: columns.name("group")?,
+        error: columns.take()?,
+        failures: u32::try_from(columns.take::<i32>()?).unwrap_or(0),
+        payload: Bytes::from(columns.take::<Vec<u8>>()?),
+        producer: columns.take()?,
+        created_at: columns.moment()?,
+        failed_at: columns.moment()?,
+    })
+}
+
+fn message_group(
+    columns: &mut Columns<'_>,
+) -> Result<(GroupName, MessageState, u32), StoreError> {
+    let group = columns.name("group")?;
+    let state = match columns.take::<i16>()? {
+        0 => MessageState::Pending,
+        1 => MessageState::Processing,
+        2 => MessageState::DeadLetter,
+        _ => MessageState::Completed,
+    };
+    Ok((group, state, u32::try_from(columns.take::<i32>()?).unwrap_or(0)))
+}
+
+/// One change per queue, due when the first of them is.
+fn by_queue(changes: Vec<Change>) -> Vec<Change> {
+    let mut queues: BTreeMap<QueueName, Change> = BTreeMap::new();
+    for change in changes {
+        let due_in = change.due_in;
+        let whole = queues
+            .entry(change.queue.clone())
+            .or_insert(Change { partition: None, ..change });
+        whole.due_in = whole.due_in.min(due_in);
+    }
+    queues.into_values().collect()
+}
+
+/// A number that the database keeps as bigint and that was small when it was stored.
+fn small(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn count(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

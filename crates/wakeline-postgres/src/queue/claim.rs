@@ -1,0 +1,339 @@
+//! Claim: leases messages to waiting requests, many lines in one call.
+//!
+//! # Invariants
+//! * What takes longer does not hold up the other lines of a fused call: a group that has to begin,
+//!   and cursors that rivals hold, are dealt with afterwards, by the claim that asked.
+//! * A claim that finds only rivals' rows does not report that there is nothing (trap 24).
+//! * A call of unknown outcome is repeated once, and then finds by its tokens what the first try
+//!   leased. So does a later claim with a token that was granted before.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio_postgres::Row;
+use uuid::Uuid;
+use wakeline_core::{Change, Subscription, Timestamp};
+use wakeline_store::{ClaimRequest, LineClaim, LineOutcome, StoreError};
+
+use super::grants::Grants;
+use super::sweep::LineColumns;
+use super::{Core, same_error};
+use crate::connect::Link;
+use crate::error;
+use crate::rows::{self, Columns};
+
+const OPERATION: &str = "claim";
+
+/// How often a claim begins its group anew: it may be deleted meanwhile.
+const BEGINS_MAX: usize = 10;
+
+/// When to look again if rivals would not let go.
+const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
+
+/// How a line stands after a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineState {
+    /// All that could be taken was.
+    Done,
+    /// The group has to begin first.
+    Begin,
+    /// Rivals hold what is due.
+    Contended,
+}
+
+/// What a call has to say to one line.
+pub(crate) struct LineResult {
+    pub(super) claim: LineClaim,
+    pub(super) state: LineState,
+    pub(super) outcome: LineOutcome,
+}
+
+impl Core {
+    /// Refuses subscriptions from a moment that lies in the future.
+    pub(super) async fn refuse_future(&self, lines: &[LineClaim]) -> Result<(), StoreError> {
+        let from = |line: &LineClaim| match line.subscription {
+            Subscription::From(from) => Some(from),
+            Subscription::All | Subscription::New => None,
+        };
+        match lines.iter().filter_map(from).max() {
+            Some(latest) => self.not_in_the_future("subscriptionFrom", latest).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a moment that lies in the future by the database's clock.
+    pub(crate) async fn not_in_the_future(
+        &self,
+        field: &'static str,
+        moment: Timestamp,
+    ) -> Result<(), StoreError> {
+        if moment.0 <= self.clock_seen.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let rows = self.general("read clock", &self.sql.clock, &[]).await?;
+        let now = rows.first().map(|row| Columns::new(OPERATION, row).moment()).transpose()?;
+        let now = now.unwrap_or(Timestamp(0));
+        self.clock_seen.fetch_max(now.0, Ordering::Relaxed);
+        if moment > now {
+            let reason = "must not lie in the future".to_owned();
+            return Err(StoreError::Invalid { field, reason });
+        }
+        Ok(())
+    }
+
+    /// Makes one call for many claims.
+    pub(super) async fn flush_claim(
+        &self,
+        lane: usize,
+        commands: Vec<Vec<LineClaim>>,
+    ) -> Vec<Result<Vec<LineResult>, StoreError>> {
+        let link = &self.shared.links.claim[lane];
+        let lens: Vec<usize> = commands.iter().map(Vec::len).collect();
+        let claims: Vec<LineClaim> = commands.into_iter().flatten().collect();
+        match self.claim_twice(Some(link), &claims, false).await {
+            Ok(results) => {
+                let mut results = results.into_iter();
+                lens.iter().map(|len| Ok(results.by_ref().take(*len).collect())).collect()
+            }
+            Err(error) if lens.len() > 1 && error::blames_values(&error) => {
+                let mut results = Vec::with_capacity(lens.len());
+                let mut rest = claims.as_slice();
+                for len in lens {
+                    let (alone, others) = rest.split_at(len);
+                    results.push(self.claim_twice(Some(link), alone, false).await);
+                    rest = others;
+                }
+                results
+            }
+            Err(error) => lens.iter().map(|_| Err(same_error(&error))).collect(),
+        }
+    }
+
+    /// Does what a fused call left to do, and answers.
+    pub(super) async fn finish_claim(
+        &self,
+        results: Vec<LineResult>,
+    ) -> Result<Vec<LineOutcome>, StoreError> {
+        let mut outcomes = Vec::with_capacity(results.len());
+        for mut result in results {
+            for _ in 0..BEGINS_MAX {
+                if result.state != LineState::Begin {
+                    break;
+                }
+                self.begin(&result.claim).await?;
+                let claim = std::slice::from_ref(&result.claim);
+                result = self.claim_twice(None, claim, false).await?.remove(0);
+            }
+            if result.state == LineState::Contended {
+                self.wait_for_rivals(&mut result).await?;
+            }
+            outcomes.push(result.outcome);
+        }
+        Ok(outcomes)
+    }
+
+    /// Begins the group of a line, step by step.
+    async fn begin(&self, claim: &LineClaim) -> Result<(), StoreError> {
+        let line = LineColumns::new(std::iter::once(&claim.line));
+        let (mode, from) = match claim.subscription {
+            _ if claim.line.group.is_queue_mode() => (0i16, None),
+            Subscription::All => (0, None),
+            Subscription::New => (1, None),
+            Subscription::From(from) => (2, Some(rows::system_time(from))),
+        };
+        loop {
+            let rows = self
+                .general(
+                    "begin group",
+                    &self.sql.group_begin,
+                    &[
+                        &line.kinds[0],
+                        &line.queues[0],
+                        &line.namespaces[0],
+                        &line.tasks[0],
+                        &line.groups[0],
+                        &mode,
+                        &from,
+                    ],
+                )
+                .await?;
+            let done = rows.first().map(|row| Columns::new(OPERATION, row).take());
+            if done.transpose()?.unwrap_or(true) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One try that waits for rivals a little, for the requests that went without.
+    async fn wait_for_rivals(&self, result: &mut LineResult) -> Result<(), StoreError> {
+        let without: Vec<usize> = (result.outcome.grants.iter().enumerate())
+            .filter_map(|(index, grant)| grant.is_none().then_some(index))
+            .collect();
+        let requests = without.iter().map(|index| result.claim.requests[*index].clone()).collect();
+        let claim = LineClaim { requests, ..result.claim.clone() };
+        match self.claim_once(None, &[claim], (true, false)).await {
+            Ok(mut again) => {
+                let again = again.remove(0);
+                for (index, grant) in without.into_iter().zip(again.outcome.grants) {
+                    result.outcome.grants[index] = grant;
+                }
+                result.outcome.next_due = again.outcome.next_due;
+            }
+            // They would not let go within the lock's timeout.
+            Err(error) if error::was_rolled_back(&error) => {
+                result.outcome.next_due = Some(CONTENDED_AGAIN);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Makes a call, and once more if its outcome is unknown.
+    async fn claim_twice(
+        &self,
+        link: Option<&Link>,
+        claims: &[LineClaim],
+        patient: bool,
+    ) -> Result<Vec<LineResult>, StoreError> {
+        let mut result = self.claim_once(link, claims, (patient, false)).await;
+        for _ in 0..super::ROLLBACKS_MAX {
+            match &result {
+                Err(error) if error::was_rolled_back(error) => {
+                    result = self.claim_once(link, claims, (patient, false)).await;
+                }
+                _ => break,
+            }
+        }
+        if matches!(result, Err(StoreError::Transient { .. })) {
+            result = self.claim_once(link, claims, (patient, true)).await;
+        }
+        if result.is_err() {
+            self.tokens.remember(claims.iter().flat_map(|c| &c.requests).map(|r| r.token));
+        }
+        result
+    }
+
+    async fn claim_once(
+        &self,
+        link: Option<&Link>,
+        claims: &[LineClaim],
+        (patient, again): (bool, bool),
+    ) -> Result<Vec<LineResult>, StoreError> {
+        let lines = LineColumns::new(claims.iter().map(|claim| &claim.line));
+        let requests = self.request_columns(claims, again);
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[
+            &lines.kinds,
+            &lines.queues,
+            &lines.partitions,
+            &lines.namespaces,
+            &lines.tasks,
+            &lines.groups,
+            &requests.modes,
+            &requests.firsts,
+            &requests.counts,
+            &requests.tokens,
+            &requests.batches,
+            &requests.partition_maxes,
+            &requests.auto_acks,
+            &requests.agains,
+            &patient,
+        ];
+        let rows = match link {
+            Some(link) => link.query(OPERATION, &self.sql.claim, params).await?,
+            None => {
+                self.shared.links.general.query(OPERATION, &self.sql.claim, params).await?
+            }
+        };
+        self.read_claim(claims, &rows)
+    }
+
+    fn request_columns(&self, claims: &[LineClaim], again: bool) -> RequestColumns {
+        let mut columns = RequestColumns::default();
+        for claim in claims {
+            let recorded = match claim.subscription {
+                _ if claim.line.group.is_queue_mode() => 0,
+                Subscription::All => 0,
+                Subscription::New => 1,
+                Subscription::From(_) => 2,
+            };
+            columns.modes.push(recorded);
+            columns.firsts.push(to_i32(columns.tokens.len()) + 1);
+            columns.counts.push(to_i32(claim.requests.len()));
+            for request in &claim.requests {
+                columns.tokens.push(request.token.0);
+                columns.batches.push(i32::try_from(request.batch_len_max).unwrap_or(i32::MAX / 2));
+                columns.partition_maxes.push(partitions_max(request));
+                columns.auto_acks.push(request.auto_ack);
+                columns.agains.push(again || self.tokens.contains(request.token));
+            }
+        }
+        columns
+    }
+
+    fn read_claim(
+        &self,
+        claims: &[LineClaim],
+        rows: &[Row],
+    ) -> Result<Vec<LineResult>, StoreError> {
+        let mut results: Vec<LineResult> = claims
+            .iter()
+            .map(|claim| LineResult {
+                claim: claim.clone(),
+                state: LineState::Done,
+                outcome: LineOutcome::default(),
+            })
+            .collect();
+        let mut grants = Grants::new(claims);
+        for row in rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let line = to_index(columns.take()?);
+            let request: i32 = columns.take()?;
+            if request > 0 {
+                grants.add(line, to_index(request), row)?;
+                continue;
+            }
+            results[line].state = match columns.take::<i16>()? {
+                0 => LineState::Done,
+                1 => LineState::Begin,
+                _ => LineState::Contended,
+            };
+            let next_due: Option<i64> = columns.take()?;
+            results[line].outcome.next_due = next_due.map(rows::span);
+            self.clock_seen.fetch_max(columns.moment()?.0, Ordering::Relaxed);
+        }
+        let leases = grants.leases();
+        self.tokens.remember(leases.iter().map(|(token, _)| *token));
+        let changes: Vec<Change> = leases.into_iter().map(|(_, change)| change).collect();
+        self.shared.notifier.tell_leases(&changes);
+        for (result, grants) in results.iter_mut().zip(grants.finish()?) {
+            result.outcome.grants = grants;
+        }
+        Ok(results)
+    }
+}
+
+/// Requests as columns.
+#[derive(Default)]
+struct RequestColumns {
+    modes: Vec<i16>,
+    firsts: Vec<i32>,
+    counts: Vec<i32>,
+    tokens: Vec<Uuid>,
+    batches: Vec<i32>,
+    partition_maxes: Vec<i32>,
+    auto_acks: Vec<bool>,
+    agains: Vec<bool>,
+}
+
+fn partitions_max(request: &ClaimRequest) -> i32 {
+    let most = to_i32(wakeline_core::LeaseId::CURSORS_MAX);
+    i32::try_from(request.partitions_len_max).unwrap_or(most).min(most)
+}
+
+fn to_i32(n: usize) -> i32 {
+    i32::try_from(n).expect("a call has few requests")
+}
+
+fn to_index(number: i32) -> usize {
+    usize::try_from(number - 1).expect("numbers begin at 1")
+}

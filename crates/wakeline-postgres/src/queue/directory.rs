@@ -1,0 +1,108 @@
+//! Which partition has which number; makes those that are missing.
+//!
+//! # Where it sits
+//! Pushes and transactions look up their partitions here before they lock anything.
+//!
+//! # Invariants
+//! * A number is never used twice, so a stale entry is refused by the database, then forgotten.
+//! * Missing queues and partitions are made in a commit of their own, in order.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::RwLock;
+use wakeline_core::{Namespace, PartitionName, QueueName, TaskName};
+use wakeline_store::StoreError;
+
+use super::Core;
+use crate::rows::Columns;
+
+/// Most partitions that are remembered.
+const LEN_MAX: usize = 200_000;
+
+/// Names a partition.
+pub(crate) type PartitionKey = (QueueName, PartitionName);
+
+/// Numbers of partitions by name.
+#[derive(Default)]
+pub(crate) struct Directory {
+    ids: RwLock<HashMap<PartitionKey, i64>>,
+}
+
+impl Directory {
+    /// The number of a partition, if it is known here.
+    pub(crate) fn get(&self, key: &PartitionKey) -> Option<i64> {
+        self.ids.read().get(key).copied()
+    }
+
+    /// Forgets a partition that is no more.
+    pub(crate) fn forget(&self, key: &PartitionKey) {
+        self.ids.write().remove(key);
+    }
+
+    fn remember(&self, found: impl Iterator<Item = (PartitionKey, i64)>) {
+        let mut ids = self.ids.write();
+        if ids.len() > LEN_MAX {
+            ids.clear();
+        }
+        ids.extend(found);
+    }
+}
+
+/// What a queue belongs to if it has to be made.
+pub(crate) type Scope = (Option<Namespace>, Option<TaskName>);
+
+impl Core {
+    /// The numbers of partitions; makes those that are missing.
+    pub(crate) async fn partitions(
+        &self,
+        keys: &[PartitionKey],
+    ) -> Result<HashMap<PartitionKey, i64>, StoreError> {
+        let mut found = HashMap::with_capacity(keys.len());
+        let mut missing = BTreeMap::new();
+        for key in keys {
+            match self.directory.get(key) {
+                Some(id) => drop(found.insert(key.clone(), id)),
+                None => drop(missing.insert(key.clone(), key.0.derived_scope())),
+            }
+        }
+        if !missing.is_empty() {
+            found.extend(self.make_partitions(missing).await?);
+        }
+        Ok(found)
+    }
+
+    /// Makes partitions, and their queues with the scopes given, where they are missing.
+    pub(crate) async fn make_partitions(
+        &self,
+        missing: BTreeMap<PartitionKey, Scope>,
+    ) -> Result<Vec<(PartitionKey, i64)>, StoreError> {
+        const OPERATION: &str = "make partitions";
+        let mut queues = Vec::with_capacity(missing.len());
+        let mut namespaces = Vec::with_capacity(missing.len());
+        let mut tasks = Vec::with_capacity(missing.len());
+        let mut partitions = Vec::with_capacity(missing.len());
+        for ((queue, partition), (namespace, task)) in &missing {
+            queues.push(queue.as_str());
+            namespaces.push(namespace.as_ref().map(Namespace::as_str));
+            tasks.push(task.as_ref().map(TaskName::as_str));
+            partitions.push(partition.as_str());
+        }
+        let rows = self
+            .general(
+                OPERATION,
+                &self.sql.partition_create,
+                &[&queues, &namespaces, &tasks, &partitions],
+            )
+            .await?;
+        let keys: Vec<&PartitionKey> = missing.keys().collect();
+        let mut made = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let ord: i32 = columns.take()?;
+            let index = usize::try_from(ord - 1).expect("ordinals begin at 1");
+            made.push((keys[index].clone(), columns.take()?));
+        }
+        self.directory.remember(made.iter().cloned());
+        Ok(made)
+    }
+}

@@ -1,0 +1,335 @@
+//! Push: stores messages, many requests in one call.
+//!
+//! # Invariants
+//! * A partition that somebody else holds does not hold up the others: its items leave the fused
+//!   call and wait for the partition in a call of their own.
+//! * Two nodes that push overlapping transaction ids never both store: the database compares under
+//!   the partition's lock whatever this node could not know (see `push_check.sql`).
+//! * A call of unknown outcome is repeated once, with all ids compared; what the first try stored
+//!   is found under its own message id and counts as queued.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::join_all;
+use tokio_postgres::Row;
+use uuid::Uuid;
+use wakeline_core::{Change, Timestamp};
+use wakeline_store::{PushItem, PushOutcome, PushReply, StoreError};
+
+use super::push_plan::{Planned, PushCall, PushPlan, SlotState};
+use super::{Core, same_error};
+use crate::connect::Link;
+use crate::dedup::{Known, SegmentIds};
+use crate::error;
+use crate::rows::{Columns, timestamp};
+
+const OPERATION: &str = "push";
+
+/// How often a call is tried again because of what it learnt. Each time something is settled for
+/// good: an id turned out to be known or free, a partition to be gone.
+const ROUNDS_MAX: usize = 50;
+
+/// What a fused call has to say to one request: answers, and what is left to do by itself.
+#[derive(Default)]
+pub(crate) struct PushPart {
+    /// One per item.
+    pub(super) outcomes: Vec<Option<PushOutcome>>,
+    pub(super) changes: Vec<Change>,
+    /// Items that were not answered, with their index.
+    pub(super) left: Vec<(usize, PushItem)>,
+    /// Whether some of them failed with the call, and not because their partition was busy.
+    pub(super) failed: bool,
+}
+
+impl Core {
+    /// Makes one call for many requests.
+    pub(super) async fn flush_push(
+        &self,
+        lane: usize,
+        commands: Vec<Vec<PushItem>>,
+    ) -> Vec<Result<PushPart, StoreError>> {
+        let link = &self.shared.links.push[lane];
+        let lens: Vec<usize> = commands.iter().map(Vec::len).collect();
+        let mut call = PushCall::new(commands.into_iter().flatten().collect());
+        let failure = self.run_push(Some(link), &mut call).await.err();
+        self.tell_push(&call);
+        let alone = lens.len() > 1 && failure.as_ref().is_some_and(error::blames_values);
+        let answer = |part: PushPart| match &failure {
+            // One request is at fault: each is pushed once more, by itself (trap 70).
+            Some(failure) if part.failed && !alone => Err(same_error(failure)),
+            _ => Ok(part),
+        };
+        split(call, &lens).into_iter().map(answer).collect()
+    }
+
+    /// Pushes what a fused call left to do. Waits for busy partitions, one call each, so that none
+    /// waits behind another.
+    pub(super) async fn push_left(&self, part: PushPart) -> Result<PushReply, StoreError> {
+        let PushPart { mut outcomes, mut changes, left, failed } = part;
+        let mut by_partition: BTreeMap<_, Vec<(usize, PushItem)>> = BTreeMap::new();
+        for (index, item) in left {
+            let key = (item.queue.clone(), item.partition.clone());
+            by_partition.entry(key).or_default().push((index, item));
+        }
+        let calls = by_partition.into_values().map(|left| async move {
+            let (indexes, items): (Vec<usize>, Vec<PushItem>) = left.into_iter().unzip();
+            let mut call = PushCall::new(items);
+            call.repeated = failed;
+            self.run_push(None, &mut call).await?;
+            self.tell_push(&call);
+            Ok::<_, StoreError>((indexes, call))
+        });
+        for done in join_all(calls).await {
+            let (indexes, call) = done?;
+            changes.extend(call.changes.into_iter().flatten());
+            for (index, outcome) in indexes.into_iter().zip(call.outcomes) {
+                outcomes[index] = outcome;
+            }
+        }
+        let outcomes = outcomes.into_iter().collect::<Option<_>>().ok_or_else(unanswered)?;
+        Ok(PushReply { outcomes, changes })
+    }
+
+    fn tell_push(&self, call: &PushCall) {
+        let changes: Vec<Change> = call.changes.iter().flatten().cloned().collect();
+        self.shared.notifier.tell(&changes);
+    }
+
+    /// Tries until every slot is stored or busy. Without a link of its own a call waits for busy
+    /// partitions.
+    async fn run_push(&self, link: Option<&Link>, call: &mut PushCall) -> Result<(), StoreError> {
+        for _ in 0..ROUNDS_MAX {
+            let open = call.open();
+            if open.is_empty() {
+                return Ok(());
+            }
+            self.resolve_slots(call, &open).await?;
+            let plan = PushPlan::new(call, &open, &mut self.dedup.lock());
+            let patient = link.is_none();
+            let mut params = plan.params();
+            params.push(&patient);
+            let result = match link {
+                Some(link) => self.on_link(link, OPERATION, (&self.sql.push, &params)).await,
+                None => self.general(OPERATION, &self.sql.push, &params).await,
+            };
+            match result {
+                Ok(rows) => self.apply_push(call, &plan, &rows).await?,
+                Err(StoreError::Transient { .. }) if !call.repeated => call.repeated = true,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(StoreError::Transient { operation: OPERATION, source: "no end of changes".into() })
+    }
+
+    /// Finds the numbers of partitions.
+    pub(super) async fn resolve_slots(
+        &self,
+        call: &mut PushCall,
+        open: &[usize],
+    ) -> Result<(), StoreError> {
+        let unknown: Vec<usize> =
+            open.iter().copied().filter(|slot| call.slots[*slot].partition == 0).collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<_> = unknown.iter().map(|slot| call.slots[*slot].key.clone()).collect();
+        let ids = self.partitions(&keys).await?;
+        for slot in unknown {
+            // A queue that is deleted just now may be missing; the next round makes it again.
+            call.slots[slot].partition = ids.get(&call.slots[slot].key).copied().unwrap_or(0);
+        }
+        Ok(())
+    }
+
+    async fn apply_push(
+        &self,
+        call: &mut PushCall,
+        plan: &PushPlan,
+        rows: &[Row],
+    ) -> Result<(), StoreError> {
+        for row in rows {
+            let answer = SlotAnswer::read(&mut Columns::new(OPERATION, row))?;
+            self.apply_slot(call, &plan.slots[answer.slot], answer).await?;
+        }
+        Ok(())
+    }
+
+    /// Acts on what the database said of one slot.
+    pub(super) async fn apply_slot(
+        &self,
+        call: &mut PushCall,
+        planned: &Planned,
+        answer: SlotAnswer,
+    ) -> Result<(), StoreError> {
+        let partition = call.slots[planned.slot].partition;
+        match answer.state {
+            0 => self.finish_slot(call, planned, answer),
+            1 => call.slots[planned.slot].state = SlotState::Busy,
+            2 => {
+                self.directory.forget(&call.slots[planned.slot].key);
+                self.dedup.lock().forget(partition);
+                call.slots[planned.slot].partition = 0;
+            }
+            3 => self.load_ids(partition, planned.named).await?,
+            _ => {
+                let mut dedup = self.dedup.lock();
+                dedup.learn(partition, planned.named, &answer.delta);
+                for (txn, offset) in &answer.offsets {
+                    if offset.is_none() {
+                        dedup.lapse(partition, txn);
+                    }
+                    call.said(planned.slot, txn, *offset);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_slot(&self, call: &mut PushCall, planned: &Planned, answer: SlotAnswer) {
+        call.finish(planned, &answer.ids);
+        let partition = call.slots[planned.slot].partition;
+        let mut dedup = self.dedup.lock();
+        if planned.checked {
+            dedup.learn(partition, planned.named, &answer.delta);
+        }
+        if !planned.stored.is_empty() {
+            let txns = planned.stored.iter().map(|item| call.items[*item].transaction_id.as_str());
+            let complete = planned.checked && planned.named == Known::default();
+            dedup.stored((partition, answer.first_offset), answer.at, txns, complete);
+            let (queue, name) = call.slots[planned.slot].key.clone();
+            let change = Change {
+                queue,
+                partition: Some(name),
+                namespace: answer.namespace,
+                task: answer.task,
+                group: None,
+                due_in: answer.wait,
+            };
+            call.changes[planned.slot] = Some(change);
+        }
+        let window = answer.window.as_micros().try_into().unwrap_or(i64::MAX);
+        dedup.prune(partition, Timestamp(answer.at.0.saturating_sub(window)));
+    }
+
+    /// Learns the ids of a partition's window, page by page.
+    async fn load_ids(&self, partition: i64, named: Known) -> Result<(), StoreError> {
+        let mut from = named.to;
+        if named == Known::default() {
+            self.dedup.lock().forget(partition);
+            let rows = self.general(OPERATION, &self.sql.dedup_start, &[&partition]).await?;
+            let Some(row) = rows.first() else { return Ok(()) };
+            from = Columns::new(OPERATION, row).take()?;
+        }
+        let mut known = named;
+        loop {
+            let rows =
+                self.general(OPERATION, &self.sql.dedup_load, &[&partition, &from]).await?;
+            let mut page = Vec::with_capacity(rows.len());
+            for row in &rows {
+                let mut columns = Columns::new(OPERATION, row);
+                let segment = SegmentIds {
+                    first: columns.take()?,
+                    at: columns.moment()?,
+                    txns: columns.take()?,
+                };
+                from = segment.first + 1;
+                page.push(segment);
+            }
+            let mut dedup = self.dedup.lock();
+            dedup.learn(partition, known, &page);
+            known = dedup.known(partition);
+            if page.len() < 500 {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What the database said of one slot.
+pub(super) struct SlotAnswer {
+    /// Index of the planned slot.
+    pub(super) slot: usize,
+    pub(super) state: i16,
+    first_offset: i64,
+    at: Timestamp,
+    window: Duration,
+    wait: Duration,
+    namespace: Option<wakeline_core::Namespace>,
+    task: Option<wakeline_core::TaskName>,
+    /// Ids that are taken, and by which message.
+    ids: HashMap<String, Uuid>,
+    /// Where ids are taken, or that they are free.
+    offsets: Vec<(String, Option<i64>)>,
+    delta: Vec<SegmentIds>,
+}
+
+impl SlotAnswer {
+    pub(super) fn read(columns: &mut Columns<'_>) -> Result<Self, StoreError> {
+        let slot: i32 = columns.take()?;
+        let state = columns.take()?;
+        let first_offset: Option<i64> = columns.take()?;
+        let at: Option<SystemTime> = columns.take()?;
+        let window: Option<i64> = columns.take()?;
+        let wait: Option<i64> = columns.take()?;
+        let seconds = |span: Option<i64>| {
+            Duration::from_secs(span.unwrap_or(0).try_into().unwrap_or(0))
+        };
+        let namespace = columns.name_if("namespace")?;
+        let task = columns.name_if("task")?;
+        let txns: Option<Vec<String>> = columns.take()?;
+        let ids: Option<Vec<Option<Uuid>>> = columns.take()?;
+        let offsets: Option<Vec<Option<i64>>> = columns.take()?;
+        let (txns, ids) = (txns.unwrap_or_default(), ids.unwrap_or_default());
+        let taken = txns.iter().cloned().zip(ids).filter_map(|(txn, id)| Some((txn, id?)));
+        let firsts: Option<Vec<i64>> = columns.take()?;
+        let ats: Option<Vec<SystemTime>> = columns.take()?;
+        let delta: Option<Vec<String>> = columns.take()?;
+        let delta = (firsts.unwrap_or_default().into_iter())
+            .zip(ats.unwrap_or_default())
+            .zip(delta.unwrap_or_default())
+            .map(|((first, at), txns)| SegmentIds { first, at: timestamp(at), txns });
+        Ok(Self {
+            slot: usize::try_from(slot - 1).expect("slots count from 1"),
+            state,
+            first_offset: first_offset.unwrap_or(0),
+            at: at.map_or(Timestamp(0), timestamp),
+            window: seconds(window),
+            wait: seconds(wait),
+            namespace,
+            task,
+            ids: taken.collect(),
+            offsets: txns.into_iter().zip(offsets.unwrap_or_default()).collect(),
+            delta: delta.collect(),
+        })
+    }
+}
+
+/// Gives each request its part of a call.
+fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
+    let open: Vec<bool> = call.slots.iter().map(|slot| slot.state == SlotState::Open).collect();
+    let mut answers = call.items.into_iter().zip(call.outcomes).zip(call.slot_of);
+    let mut parts = Vec::with_capacity(lens.len());
+    for len in lens {
+        let mut part = PushPart::default();
+        let mut queued = Vec::new();
+        for (index, ((item, outcome), slot)) in answers.by_ref().take(*len).enumerate() {
+            match outcome {
+                None => {
+                    part.failed |= open[slot];
+                    part.left.push((index, item));
+                }
+                Some(PushOutcome::Queued { .. }) if !queued.contains(&slot) => queued.push(slot),
+                Some(_) => {}
+            }
+            part.outcomes.push(outcome);
+        }
+        part.changes = queued.iter().filter_map(|slot| call.changes[*slot].clone()).collect();
+        parts.push(part);
+    }
+    parts
+}
+
+fn unanswered() -> StoreError {
+    StoreError::Fatal { operation: OPERATION, source: "an item was not answered".into() }
+}

@@ -1,0 +1,231 @@
+//! Settle: what consumers say of what they hold, many requests in one call.
+//!
+//! # Invariants
+//! * One entry per cursor and call: the database locks each cursor once, in order.
+//! * Items count in their order. What the database found is turned into outcomes here: a later item
+//!   that names a settled message is not found, or stale if the lease is over.
+//! * A call of unknown outcome is not repeated: it could not tell its own first try from another's.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+use wakeline_core::{Change, GroupName, PartitionId, Verdict};
+use wakeline_store::{SettleItem, SettleOutcome, SettleReply, StoreError};
+
+use super::{Core, same_error};
+use crate::error;
+use crate::rows::{self, Columns};
+
+const OPERATION: &str = "settle";
+
+impl Core {
+    /// Makes one call for many requests.
+    pub(super) async fn flush_settle(
+        &self,
+        lane: usize,
+        commands: Vec<Vec<SettleItem>>,
+    ) -> Vec<Result<SettleReply, StoreError>> {
+        let refs: Vec<&[SettleItem]> = commands.iter().map(Vec::as_slice).collect();
+        match self.settle_call(lane, &refs).await {
+            Ok(replies) => replies.into_iter().map(Ok).collect(),
+            Err(error) if commands.len() > 1 && error::blames_values(&error) => {
+                let mut results = Vec::with_capacity(commands.len());
+                for command in refs {
+                    let alone = self.settle_call(lane, &[command]).await;
+                    results.push(alone.map(|mut replies| replies.remove(0)));
+                }
+                results
+            }
+            Err(error) => commands.iter().map(|_| Err(same_error(&error))).collect(),
+        }
+    }
+
+    async fn settle_call(
+        &self,
+        lane: usize,
+        commands: &[&[SettleItem]],
+    ) -> Result<Vec<SettleReply>, StoreError> {
+        let plan = SettlePlan::new(commands.iter().copied().flatten());
+        let link = &self.shared.links.settle[lane];
+        let rows = self.on_link(link, OPERATION, (&self.sql.settle, &plan.params())).await?;
+        let mut ledger = Ledger::default();
+        for row in &rows {
+            ledger.read(&mut Columns::new(OPERATION, row))?;
+        }
+        let mut index = 0;
+        let mut all = Vec::new();
+        let replies = commands
+            .iter()
+            .map(|command| {
+                let mut reply = SettleReply::default();
+                for item in *command {
+                    let (outcome, change) = ledger.outcome(&plan, index, item);
+                    reply.outcomes.push(outcome);
+                    reply.changes.extend(change);
+                    index += 1;
+                }
+                all.extend_from_slice(&reply.changes);
+                reply
+            })
+            .collect();
+        self.shared.notifier.tell(&all);
+        Ok(replies)
+    }
+}
+
+/// The parameters of the function `settle`.
+#[derive(Default)]
+pub(super) struct SettlePlan {
+    partitions: Vec<i64>,
+    groups: Vec<String>,
+    /// One per item: the number of its entry, from 1.
+    entries: Vec<i32>,
+    tokens: Vec<Option<Uuid>>,
+    txns: Vec<String>,
+    verdicts: Vec<i16>,
+    errors: Vec<Option<String>>,
+}
+
+impl SettlePlan {
+    pub(super) fn new<'a>(items: impl Iterator<Item = &'a SettleItem>) -> Self {
+        let mut plan = Self::default();
+        let mut numbers: HashMap<(PartitionId, &GroupName), i32> = HashMap::new();
+        for item in items {
+            let number = *numbers.entry((item.partition, &item.group)).or_insert_with(|| {
+                plan.partitions.push(item.partition.0);
+                plan.groups.push(item.group.as_str().to_owned());
+                i32::try_from(plan.partitions.len()).expect("a call has few entries")
+            });
+            plan.entries.push(number);
+            plan.tokens.push(item.token.map(|token| token.0));
+            plan.txns.push(item.transaction_id.as_str().to_owned());
+            plan.verdicts.push(match item.verdict {
+                Verdict::Completed => 0,
+                Verdict::Failed => 1,
+                Verdict::Retry => 2,
+                Verdict::DeadLetter => 3,
+            });
+            // PostgreSQL cannot keep NUL in a text; an error message is not worth a failure.
+            plan.errors.push(item.error.as_ref().map(|error| error.replace('\0', "\u{fffd}")));
+        }
+        plan
+    }
+
+    /// The parameters, in order.
+    pub(super) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![
+            &self.partitions,
+            &self.groups,
+            &self.entries,
+            &self.tokens,
+            &self.txns,
+            &self.verdicts,
+            &self.errors,
+        ]
+    }
+}
+
+/// What the database found, by entry.
+#[derive(Default)]
+pub(super) struct Ledger {
+    entries: HashMap<i32, Entry>,
+}
+
+struct Entry {
+    /// Unsettled messages of the live lease; `None` if there is none.
+    held: Option<i64>,
+    token: Option<Uuid>,
+    strict_fencing: bool,
+    /// Items that name a message, by number from 1; whether it became a dead letter.
+    named: HashMap<i32, bool>,
+    change: Change,
+    due: Option<Duration>,
+}
+
+impl Ledger {
+    /// Takes a row in.
+    pub(super) fn read(&mut self, columns: &mut Columns<'_>) -> Result<(), StoreError> {
+        let number: i32 = columns.take()?;
+        let held = columns.take()?;
+        let token = columns.take()?;
+        let strict_fencing: Option<bool> = columns.take()?;
+        let items: Option<Vec<i32>> = columns.take()?;
+        let dead: Option<Vec<bool>> = columns.take()?;
+        let Some(items) = items else {
+            // The second row of an entry: its lease ended, and something is left.
+            for _ in 0..4 {
+                columns.take::<Option<String>>()?;
+            }
+            let due: Option<i64> = columns.take()?;
+            if let Some(entry) = self.entries.get_mut(&number) {
+                entry.due = due.map(rows::span);
+            }
+            return Ok(());
+        };
+        let dead = dead.unwrap_or_default().into_iter().chain(std::iter::repeat(false));
+        let entry = Entry {
+            held,
+            token,
+            strict_fencing: strict_fencing.unwrap_or(true),
+            named: items.into_iter().zip(dead).collect(),
+            change: rows::change(columns)?,
+            due: None,
+        };
+        self.entries.insert(number, entry);
+        Ok(())
+    }
+
+    /// What became of an item. To be asked once per item, in order.
+    pub(super) fn outcome(
+        &mut self,
+        plan: &SettlePlan,
+        index: usize,
+        item: &SettleItem,
+    ) -> (SettleOutcome, Option<Change>) {
+        let Some(entry) = self.entries.get_mut(&plan.entries[index]) else {
+            return (SettleOutcome::StaleLease, None);
+        };
+        if item.token.is_none() && entry.strict_fencing {
+            return (SettleOutcome::LeaseRequired, None);
+        }
+        let foreign = item.token.is_some_and(|token| Some(token.0) != entry.token);
+        let held = match entry.held {
+            Some(held) if held > 0 && !foreign => held,
+            _ => return (SettleOutcome::StaleLease, None),
+        };
+        let number = i32::try_from(index + 1).expect("a call has few items");
+        let Some(dead_lettered) = entry.named.get(&number).copied() else {
+            return (SettleOutcome::NotFound, None);
+        };
+        entry.held = Some(held - 1);
+        let lease_ended = held == 1;
+        let outcome = SettleOutcome::Settled {
+            queue: entry.change.queue.clone(),
+            partition: entry.change.partition.clone().expect("it was read"),
+            lease_ended,
+            dead_lettered,
+        };
+        let left = entry.due.filter(|_| lease_ended).map(|due_in| Change {
+            group: Some(item.group.clone()),
+            due_in,
+            ..entry.change.clone()
+        });
+        (outcome, left)
+    }
+}
+
+/// Reads the rows of a settlement within a transaction, which begin at a later column.
+pub(super) fn read_ledger<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    operation: &'static str,
+    first: usize,
+) -> Result<Ledger, StoreError> {
+    let mut ledger = Ledger::default();
+    for row in rows {
+        ledger.read(&mut Columns::from(operation, row, first))?;
+    }
+    Ok(ledger)
+}

@@ -1,0 +1,49 @@
+//! The queue's statements, filled in once per store.
+
+use crate::Shared;
+use crate::connect::Sql;
+
+macro_rules! statements {
+    ($($name:ident),* $(,)?) => {
+        /// The queue's statements.
+        pub(crate) struct Statements {
+            $(pub(crate) $name: Sql,)*
+        }
+
+        impl Statements {
+            /// Fills in the store's schema.
+            pub(crate) fn new(shared: &Shared) -> Self {
+                Self {
+                    $($name: shared.sql(include_str!(
+                        concat!("../../sql/queries/", stringify!($name), ".sql")
+                    )),)*
+                }
+            }
+        }
+    };
+}
+
+statements![
+    claim,
+    clock,
+    dead_letter_list,
+    dedup_load,
+    dedup_start,
+    extend,
+    group_begin,
+    group_delete,
+    group_list,
+    group_resubscribe,
+    message_find,
+    message_groups,
+    partition_create,
+    push,
+    queue_configure,
+    queue_delete,
+    queue_get,
+    queue_purge,
+    release,
+    settle,
+    sweep,
+    transact,
+];

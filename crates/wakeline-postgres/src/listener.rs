@@ -28,6 +28,7 @@ use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreError};
 
 use crate::connect::fill;
 use crate::connector::{Connector, Wire};
+use crate::incoming::IncomingPump;
 use crate::options::NotifyMode;
 use crate::payload::Payload;
 use crate::{PostgresStore, Shared, error};
@@ -47,10 +48,13 @@ impl HintFeed for PostgresStore {
         }
         let _roster = Roster(&self.shared);
         let stop = shutdown.child_token();
+        let pump = IncomingPump::new(&self.shared, self, sink.clone());
         let mut listener = HintListener { shared: &self.shared, sink, told: None };
         let mut running = pin!(listener.run(&stop));
         tokio::select! {
             () = &mut running => {}
+            // Never ends, and is not missed when the listener does.
+            () = pump.run(), if self.shared.options.notify == NotifyMode::Trigger => {}
             () = closed.cancelled() => {
                 stop.cancel();
                 running.await;

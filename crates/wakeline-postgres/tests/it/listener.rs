@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wakeline_core::PartitionName;
 use wakeline_postgres::{NotifyMode, PostgresOptions};
-use wakeline_store::StoreAdmin;
+use wakeline_store::{QueueStore, StoreAdmin};
 
 use crate::support::{Heard, Node, Proxy, TestSchema, change, client, eventually};
 
@@ -238,6 +238,23 @@ async fn a_dead_node_is_forgotten_by_the_next_one_that_joins() {
         alone
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_dead_node_is_forgotten_by_the_sweep() {
+    let schema = TestSchema::new();
+    let mut options = schema.options();
+    options.timings.reap = Duration::ZERO;
+    let (a, b) = (Node::start(options).await, Node::start(schema.options()).await);
+    knows(&a, 1).await;
+    b.crash().await;
+    eventually("a is alone", async || {
+        a.store.sweep(Vec::new()).await.expect("swept");
+        a.store.peers() == Some(0)
+    })
+    .await;
+    assert_eq!(nodes(&schema).await, 1);
+    a.stop().await;
 }
 
 #[tokio::test]

@@ -1,0 +1,101 @@
+//! A plain INSERT into `incoming` is a push, under notify = trigger.
+
+use wakeline_core::{MessageId, PartitionName, QueueName, TransactionId};
+use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
+use wakeline_store::{PushItem, QueueStore, StoreAdmin};
+
+use crate::support::{Node, TestSchema, client, eventually};
+
+fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
+    PostgresOptions { notify, ..schema.options() }
+}
+
+fn item(queue: &str) -> PushItem {
+    PushItem {
+        queue: QueueName::new(queue).expect("valid"),
+        partition: PartitionName::new("p").expect("valid"),
+        id: MessageId::generate(),
+        transaction_id: TransactionId::generate(),
+        trace_id: None,
+        payload: "{}".into(),
+        producer: None,
+    }
+}
+
+async fn insert(schema: &TestSchema, columns: &str, values: &str) {
+    let sql = format!("INSERT INTO {}.incoming ({columns}) VALUES ({values})", schema.name);
+    client().await.batch_execute(&sql).await.expect("inserted");
+}
+
+async fn stored(schema: &TestSchema) -> Vec<(String, String, String)> {
+    let sql = format!(
+        "SELECT queue, partition, payload FROM {}.messages ORDER BY queue, partition, message_offset",
+        schema.name
+    );
+    let rows = client().await.query(&sql, &[]).await.expect("read");
+    rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
+}
+
+#[tokio::test]
+async fn a_plain_insert_wakes_a_waiter() {
+    let schema = TestSchema::new();
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    insert(&schema, "queue, payload", "'orders', '{\"id\": 7}'").await;
+    node.sink.until_changed("orders").await;
+    let expected = ("orders".to_owned(), "Default".to_owned(), "{\"id\": 7}".to_owned());
+    assert_eq!(stored(&schema).await, [expected]);
+    eventually("the row was taken over", async || {
+        let sql = format!("SELECT count(*) FROM {}.incoming", schema.name);
+        client().await.query_one(&sql, &[]).await.expect("read").get::<_, i64>(0) == 0
+    })
+    .await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn rows_inserted_while_no_node_ran_are_taken_over_by_the_next() {
+    let schema = TestSchema::new();
+    PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store").close().await;
+    let rows = "queue, partition, transaction_id, payload";
+    insert(&schema, rows, "'q', 'a', 't1', '1'").await;
+    insert(&schema, rows, "'q', 'a', 't1', '\"the same again\"'").await;
+    insert(&schema, rows, "'q', 'a', 't2', '2'").await;
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    node.sink.until_changed("q").await;
+    let row = |payload: &str| ("q".to_owned(), "a".to_owned(), payload.to_owned());
+    assert_eq!(stored(&schema).await, [row("1"), row("2")]);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_pushed_is_set_aside_and_holds_up_nobody() {
+    let schema = TestSchema::new();
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    insert(&schema, "queue, payload", "'', '1'").await;
+    insert(&schema, "queue, payload", "'good', '2'").await;
+    node.sink.until_changed("good").await;
+    eventually("the bad row has its reason", async || {
+        let sql = format!("SELECT refused FROM {}.incoming", schema.name);
+        let rows = client().await.query(&sql, &[]).await.expect("read");
+        let refused: Vec<Option<String>> = rows.iter().map(|row| row.get(0)).collect();
+        refused == [Some("queue must not be empty".to_owned())]
+    })
+    .await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_of_one_node_is_told_to_the_other_by_the_trigger_alone() {
+    let schema = TestSchema::new();
+    let options = with(&schema, NotifyMode::Trigger);
+    let (a, b) = (Node::start(options.clone()).await, Node::start(options).await);
+    a.store.push(vec![item("q")]).await.expect("pushed");
+    b.sink.until_changed("q").await;
+    assert_eq!(a.store.notifies_sent(), 0);
+    // b's answer arrives after a's own notification, which a does not hear.
+    b.store.push(vec![item("back")]).await.expect("pushed");
+    a.sink.until_changed("back").await;
+    assert!(!format!("{:?}", a.sink.all()).contains("\"q\""), "{:?}", a.sink.all());
+    a.stop().await;
+    b.stop().await;
+}

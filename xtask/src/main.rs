@@ -1,4 +1,4 @@
-//! Project automation: `cargo xtask check | test | bench`.
+//! Project automation: `cargo xtask check | test | readme | bench`.
 //!
 //! # Where it sits
 //! Beside the product: it depends on none of its crates, so that it still builds and can say
@@ -41,6 +41,7 @@ Commands:
                        Starts a PostgreSQL, then runs the checks, all tests, the doc tests and
                        the README's commands. With nextest arguments (`-p wakeline-sqlite`, a
                        name, `-E ...`): only those tests, with the same PostgreSQL
+  readme               Only the README's commands and example, from a fresh clone of HEAD
   bench queue|wake [arguments]
                        Starts a PostgreSQL and runs a benchmark, in release mode
 
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["check", rest @ ..] => check::main(rest),
         ["test", rest @ ..] => test::main(rest),
+        ["readme", rest @ ..] => readme::main(rest),
         ["bench", rest @ ..] => bench::main(rest),
         [guard::COMMAND] => guard::main(),
         [] | ["help" | "--help" | "-h", ..] => {

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::guard::{Guard, Running, within};
-use crate::{bench, run, source};
+use crate::{Ended, bench, run, source};
 use http::Client;
 
 /// Where the server listens by default.
@@ -27,6 +27,27 @@ const PORT: u16 = 7632;
 const START_SECS: u64 = 30;
 const DRAIN_SECS: u64 = 40;
 const TEST_COMMAND: &str = "cargo xtask test";
+
+const HELP: &str = "\
+Does what the README says, from a fresh clone of what is committed
+
+Usage: cargo xtask readme
+
+Starts the server with the README's command, pushes, pops and acks, runs the README's example with
+curl, and ends the server by SIGTERM. Part of `cargo xtask test`. Needs port 7632.
+";
+
+/// The command.
+pub(crate) fn main(args: &[&str]) -> Result<Ended> {
+    match args {
+        [] => Ok(Ended::from_success(prove(&mut Guard::start()?)?)),
+        ["--help" | "-h", ..] => {
+            print!("{HELP}");
+            Ok(Ended::Well)
+        }
+        [other, ..] => Ok(Ended::misused(format!("readme takes no {other:?}"))),
+    }
+}
 
 /// True if all holds; otherwise an error says what does not.
 pub(crate) fn prove(guard: &mut Guard) -> Result<bool> {

@@ -9,4 +9,6 @@
 
 pub mod conformance;
 pub mod differential;
+pub mod faults;
+pub mod history;
 pub mod oracle;

@@ -38,13 +38,9 @@ pub(super) async fn replay(
     ops: &[Op],
 ) -> Same {
     let mut world = World::begin(fixture).await?;
-    for (queue, options) in options.into_iter().enumerate() {
-        world.configure(queue, options).await?;
-    }
-    for (n, op) in ops.iter().enumerate() {
-        world.step(op).await.map_err(|difference| format!("step {n}: {difference}"))?;
-    }
-    world.step(&Op::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
+    let outcome = world.run(options, ops).await;
+    world.end().await;
+    outcome
 }
 
 /// An error of the store, in words.
@@ -53,9 +49,19 @@ pub(super) fn failed(error: StoreError) -> String {
 }
 
 impl<'a> World<'a> {
+    async fn run(&mut self, options: Vec<QueueOptions>, ops: &[Op]) -> Same {
+        for (queue, options) in options.into_iter().enumerate() {
+            self.configure(queue, options).await?;
+        }
+        for (n, op) in ops.iter().enumerate() {
+            self.step(op).await.map_err(|difference| format!("step {n}: {difference}"))?;
+        }
+        self.step(&Op::Inspect).await.map_err(|difference| format!("at the end: {difference}"))
+    }
+
     async fn begin(fixture: &'a dyn StoreUnderTest) -> Result<Self, String> {
         let (store, oracle, names) = (fixture.store(), MemoryStore::new(), Names::fresh());
-        let queue = QueueName::new(format!("{}-clock", names.namespace)).expect("a short name");
+        let queue = clock_queue(&names);
         let item = push_item(&queue, &names, 0, "clock".to_owned());
         store.push(vec![item]).await.map_err(failed)?;
         let mut line = names.wide_line(Some(0), 0);
@@ -72,6 +78,13 @@ impl<'a> World<'a> {
         let skew = Skew(grant.partitions[0].messages[0].created_at.0 - oracle.now().0);
         let lines = names.all_lines();
         Ok(Self { fixture, store, oracle, names, skew, holds: Vec::new(), lines, pushed: 0 })
+    }
+
+    /// Leaves the store small for the next case. What it made of the sequence is told already.
+    async fn end(self) {
+        for queue in [clock_queue(&self.names)].iter().chain(&self.names.queues) {
+            self.store.delete_queue(queue).await.ok();
+        }
     }
 
     /// One operation; then nothing may be late, and nobody may have missed a change.
@@ -221,6 +234,11 @@ impl<'a> World<'a> {
     pub(super) fn hold(&self, n: usize) -> Option<&Hold> {
         self.holds.iter().rev().nth(n.checked_rem(self.holds.len())?)
     }
+}
+
+/// The queue that a case reads the store's clock from.
+fn clock_queue(names: &Names) -> QueueName {
+    QueueName::new(format!("{}-clock", names.namespace)).expect("a short name")
 }
 
 fn push_item(queue: &QueueName, names: &Names, partition: usize, id: String) -> PushItem {

@@ -22,8 +22,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
-    Change, GroupName, LeaseId, PartitionId, PartitionName, QueueLine, QueueName, Subscription,
-    Timestamp, TransactionId,
+    Change, GroupName, LeaseId, LeaseToken, PartitionId, PartitionName, QueueLine, QueueName,
+    Subscription, Timestamp, TransactionId,
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
@@ -69,6 +69,12 @@ impl MemoryStore {
     /// Moves the clock on.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
+    }
+
+    /// The token of the lease that is live on a cursor.
+    pub fn live_token(&self, partition: PartitionId, group: &GroupName) -> Option<LeaseToken> {
+        let mut state = self.state.lock();
+        state.live_token(partition, group, self.now())
     }
 
     /// Whether a partition has been made.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    Change, CursorId, Fencing, LeaseId, LeaseToken, PartitionId, RetryDecision, Timestamp, Verdict,
+    Change, CursorId, Fencing, GroupName, LeaseId, LeaseToken, PartitionId, RetryDecision,
+    Timestamp, Verdict,
 };
 use wakeline_store::{
     Extension, SettleItem, SettleOutcome, SettleReply, TransactCommand, TransactOutcome,
@@ -176,6 +177,17 @@ impl State {
         let lease = cursor.live_lease(now).filter(|lease| lease.token == token)?;
         lease.until = lease.until.max(now.plus(span));
         Some(lease.until)
+    }
+
+    pub(super) fn live_token(
+        &mut self,
+        partition: PartitionId,
+        group: &GroupName,
+        now: Timestamp,
+    ) -> Option<LeaseToken> {
+        let key = self.find(partition, |key, _| key.group == *group)?;
+        let cursor = self.queues.get_mut(&key.queue)?.cursor_mut(&key)?;
+        cursor.live_lease(now).map(|lease| lease.token)
     }
 
     /// The cursor of a partition whose group fits.

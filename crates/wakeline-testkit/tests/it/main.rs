@@ -2,4 +2,7 @@
 
 mod conformance;
 mod differential;
+mod faults;
+mod history;
+mod mutants;
 mod suite;

@@ -1,0 +1,224 @@
+//! A store that fails when told to: before a call, after its commit, or by never answering.
+//!
+//! # Where it sits
+//! Around any store, in tests of what calls it. A sweep over the k-th call shows that a caller
+//! survives a failure anywhere.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{
+    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, Timestamp, TransactionId,
+};
+use wakeline_store::{
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
+    LineClaim, LineOutcome, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
+    QueueStore, SettleItem, SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply,
+};
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing happens; the caller hears that the database is unavailable.
+    Before,
+    /// It happens; the caller hears of a transient failure.
+    After,
+    /// Nothing happens, and the caller hears nothing.
+    HangBefore,
+    /// It happens, and the caller hears nothing.
+    HangAfter,
+}
+
+impl Fault {
+    /// Every way to fail.
+    pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::HangBefore, Self::HangAfter];
+}
+
+/// A call that will fail.
+struct Planned {
+    operation: Option<&'static str>,
+    /// Calls that still go well before it.
+    passes: u64,
+    fault: Fault,
+}
+
+/// Passes calls on to a store, and fails those that it was told to.
+pub struct FaultingStore {
+    inner: Arc<dyn Store>,
+    plan: Mutex<Vec<Planned>>,
+    calls: Mutex<Vec<&'static str>>,
+}
+
+impl FaultingStore {
+    /// A store that fails nothing yet.
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self { inner, plan: Mutex::default(), calls: Mutex::default() }
+    }
+
+    /// Fails the k-th call from now on, counted from 1.
+    pub fn fail(&self, nth: u64, fault: Fault) {
+        self.plan_fault(None, nth, fault);
+    }
+
+    /// Fails the k-th call of an operation (`push`, `claim`, ...) from now on, counted from 1.
+    pub fn fail_operation(&self, operation: &'static str, nth: u64, fault: Fault) {
+        self.plan_fault(Some(operation), nth, fault);
+    }
+
+    /// The operations that were called, in order.
+    pub fn calls(&self) -> Vec<&'static str> {
+        self.calls.lock().clone()
+    }
+
+    /// The faults that were planned and have not come up.
+    pub fn pending(&self) -> usize {
+        self.plan.lock().len()
+    }
+
+    fn plan_fault(&self, operation: Option<&'static str>, nth: u64, fault: Fault) {
+        let passes = nth.checked_sub(1).expect("calls are counted from 1");
+        self.plan.lock().push(Planned { operation, passes, fault });
+    }
+
+    /// Counts a call; tells how it is to fail.
+    fn next(&self, operation: &'static str) -> Option<Fault> {
+        self.calls.lock().push(operation);
+        let mut plan = self.plan.lock();
+        let concerned = |planned: &Planned| planned.operation.is_none_or(|op| op == operation);
+        let hit = plan.iter().position(|planned| concerned(planned) && planned.passes == 0);
+        for planned in plan.iter_mut().filter(|planned| concerned(planned)) {
+            planned.passes = planned.passes.saturating_sub(1);
+        }
+        hit.map(|index| plan.remove(index).fault)
+    }
+
+    async fn call<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match self.next(operation) {
+            None => call.await,
+            Some(Fault::Before) => {
+                Err(StoreError::Unavailable { operation, source: "a planned fault".into() })
+            }
+            Some(Fault::After) => {
+                call.await?;
+                Err(StoreError::Transient { operation, source: "a planned fault".into() })
+            }
+            Some(Fault::HangBefore) => pending().await,
+            Some(Fault::HangAfter) => {
+                call.await?;
+                pending().await
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl QueueStore for FaultingStore {
+    async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
+        self.call("push", self.inner.push(items)).await
+    }
+
+    async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
+        self.call("transact", self.inner.transact(command)).await
+    }
+
+    async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
+        self.call("claim", self.inner.claim(lines)).await
+    }
+
+    async fn settle(&self, items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {
+        self.call("settle", self.inner.settle(items)).await
+    }
+
+    async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, StoreError> {
+        self.call("extend", self.inner.extend(lease, span)).await
+    }
+
+    async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError> {
+        self.call("release", self.inner.release(leases)).await
+    }
+
+    async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        self.call("sweep", self.inner.sweep(lines)).await
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for FaultingStore {
+    async fn configure(
+        &self,
+        command: ConfigureQueue,
+    ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
+        self.call("configure", self.inner.configure(command)).await
+    }
+
+    async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
+        self.call("queue", self.inner.queue(queue)).await
+    }
+
+    async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
+        self.call("delete_queue", self.inner.delete_queue(queue)).await
+    }
+
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        self.call("groups", self.inner.groups(group)).await
+    }
+
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<u64, StoreError> {
+        self.call("delete_group", self.inner.delete_group(group, queue)).await
+    }
+
+    async fn resubscribe(
+        &self,
+        group: &GroupName,
+        from: Timestamp,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        self.call("resubscribe", self.inner.resubscribe(group, from)).await
+    }
+
+    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
+        self.call("dead_letters", self.inner.dead_letters(filter)).await
+    }
+
+    async fn message(
+        &self,
+        partition: PartitionId,
+        transaction_id: &TransactionId,
+    ) -> Result<Option<MessageDetail>, StoreError> {
+        self.call("message", self.inner.message(partition, transaction_id)).await
+    }
+}
+
+#[async_trait]
+impl HintFeed for FaultingStore {
+    async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        self.inner.feed(sink, shutdown).await;
+    }
+}
+
+#[async_trait]
+impl StoreAdmin for FaultingStore {
+    fn info(&self) -> StoreInfo {
+        self.inner.info()
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.call("ping", self.inner.ping()).await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

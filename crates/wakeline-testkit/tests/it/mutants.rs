@@ -1,0 +1,231 @@
+//! Stores that break one rule each: the differential run must catch every one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{
+    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, Timestamp, TransactionId,
+};
+use wakeline_store::{
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
+    LineClaim, LineOutcome, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
+    QueueStore, SettleItem, SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply,
+};
+use wakeline_testkit::conformance::StoreUnderTest;
+use wakeline_testkit::oracle::MemoryStore;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sin {
+    /// Settling and releasing tell nobody.
+    TellsNobody,
+    /// Empty claims see nothing coming.
+    SeesNothingComing,
+    /// Sweeps see nothing coming.
+    SweepsNothing,
+    /// Every delivery is said to be the first.
+    ForgetsAttempts,
+    /// A settlement needs no lease.
+    BelievesZombies,
+    /// Of a batch that is settled the last is forgotten.
+    ForgetsTheLast,
+    /// A released lease is not given back.
+    KeepsReleased,
+    /// The pushes of a refused transaction stay.
+    TransactsByHalves,
+    /// Dead letters are not kept.
+    LosesDeadLetters,
+}
+
+const SINS: [Sin; 9] = [
+    Sin::TellsNobody,
+    Sin::SeesNothingComing,
+    Sin::SweepsNothing,
+    Sin::ForgetsAttempts,
+    Sin::BelievesZombies,
+    Sin::ForgetsTheLast,
+    Sin::KeepsReleased,
+    Sin::TransactsByHalves,
+    Sin::LosesDeadLetters,
+];
+
+struct Sinner {
+    inner: Arc<MemoryStore>,
+    sin: Sin,
+}
+
+struct Mutant(Arc<Sinner>);
+
+#[async_trait]
+impl StoreUnderTest for Mutant {
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.0.inner.advance(by);
+    }
+}
+
+#[async_trait]
+impl QueueStore for Sinner {
+    async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
+        self.inner.push(items).await
+    }
+
+    async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
+        if self.sin == Sin::TransactsByHalves {
+            self.inner.push(command.pushes.clone()).await?;
+        }
+        self.inner.transact(command).await
+    }
+
+    async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
+        let mut outcomes = self.inner.claim(lines).await?;
+        for outcome in &mut outcomes {
+            if self.sin == Sin::SeesNothingComing {
+                outcome.next_due = None;
+            }
+            if self.sin == Sin::ForgetsAttempts {
+                let grants = outcome.grants.iter_mut().flatten();
+                let partitions = grants.flat_map(|grant| &mut grant.partitions);
+                partitions.flat_map(|p| &mut p.messages).for_each(|message| message.attempt = 1);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    async fn settle(&self, mut items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {
+        if self.sin == Sin::BelievesZombies {
+            for item in &mut items {
+                let lease = self.inner.live_token(item.partition, &item.group);
+                item.token = lease.or(item.token);
+            }
+        }
+        let last = items.len().saturating_sub(1);
+        if self.sin == Sin::ForgetsTheLast && last > 0 {
+            let forgotten = items.split_off(last);
+            let mut reply = self.inner.settle(items).await?;
+            reply.outcomes.push(reply.outcomes[0].clone());
+            drop(forgotten);
+            return Ok(reply);
+        }
+        let mut reply = self.inner.settle(items).await?;
+        if self.sin == Sin::TellsNobody {
+            reply.changes.clear();
+        }
+        Ok(reply)
+    }
+
+    async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, StoreError> {
+        self.inner.extend(lease, span).await
+    }
+
+    async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError> {
+        if self.sin == Sin::KeepsReleased {
+            return Ok(Vec::new());
+        }
+        self.inner.release(leases).await
+    }
+
+    async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        if self.sin == Sin::SweepsNothing {
+            return Ok(vec![None; lines.len()]);
+        }
+        self.inner.sweep(lines).await
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for Sinner {
+    async fn configure(
+        &self,
+        command: ConfigureQueue,
+    ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
+        self.inner.configure(command).await
+    }
+
+    async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
+        self.inner.queue(queue).await
+    }
+
+    async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
+        self.inner.delete_queue(queue).await
+    }
+
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        self.inner.groups(group).await
+    }
+
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<u64, StoreError> {
+        self.inner.delete_group(group, queue).await
+    }
+
+    async fn resubscribe(
+        &self,
+        group: &GroupName,
+        from: Timestamp,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        self.inner.resubscribe(group, from).await
+    }
+
+    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
+        if self.sin == Sin::LosesDeadLetters {
+            return Ok(Vec::new());
+        }
+        self.inner.dead_letters(filter).await
+    }
+
+    async fn message(
+        &self,
+        partition: PartitionId,
+        transaction_id: &TransactionId,
+    ) -> Result<Option<MessageDetail>, StoreError> {
+        self.inner.message(partition, transaction_id).await
+    }
+}
+
+#[async_trait]
+impl HintFeed for Sinner {
+    async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        self.inner.feed(sink, shutdown).await;
+    }
+}
+
+#[async_trait]
+impl StoreAdmin for Sinner {
+    fn info(&self) -> StoreInfo {
+        self.inner.info()
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.ping().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+#[test]
+fn every_broken_store_is_caught() {
+    for sin in SINS {
+        let run = || {
+            wakeline_testkit::differential::run(async || {
+                Mutant(Arc::new(Sinner { inner: Arc::new(MemoryStore::new()), sin }))
+            });
+        };
+        let caught =
+            catch_unwind(AssertUnwindSafe(run)).expect_err(&format!("{sin:?} must be caught"));
+        let text = caught.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(text.contains("WAKELINE_SEED="), "{sin:?} is caught as: {text}");
+        assert!(text.contains("smallest sequence"), "{sin:?} is caught as: {text}");
+    }
+}

@@ -1,0 +1,446 @@
+//! Settings: flags over environment over file over defaults.
+//!
+//! # Invariants
+//! * A setting has one name: `--fallback-poll-interval-ms`, `WAKELINE_FALLBACK_POLL_INTERVAL_MS`,
+//!   and `fallback_poll_interval_ms` under `[long_poll]` in the file are the same.
+//! * An unknown key in the file, or a value that cannot work, is a mistake that names it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+use wakeline_http::{HttpSettings, ServerOptions};
+use wakeline_postgres::NotifyMode;
+use wakeline_wake::{AggressiveOn, LongPollConfig, PollMode, WakeMode};
+
+use crate::logs::LogFormat;
+
+/// A mistake in the command line or the configuration.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ConfigMistake(pub(crate) String);
+
+/// Which store to use.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct StoreArgs {
+    /// sqlite:PATH or postgres://USER@HOST/DATABASE [default: sqlite:wakeline.db]
+    #[arg(long, env = "WAKELINE_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+    /// Schema that holds everything on PostgreSQL [default: wakeline]
+    #[arg(long, env = "WAKELINE_SCHEMA")]
+    pub(crate) schema: Option<String>,
+}
+
+/// Settings of `wakeline serve`.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ServeArgs {
+    /// TOML file with settings; flags and environment go before it
+    #[arg(long, env = "WAKELINE_CONFIG", value_name = "PATH")]
+    #[serde(skip)]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Address to listen on [default: 127.0.0.1:7632]
+    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Key that requests must bear; only by environment or file, so that it shows in no process list
+    #[arg(skip)]
+    api_key: Option<String>,
+    /// Serve other machines without an API key
+    #[arg(long, env = "WAKELINE_INSECURE", num_args = 0..=1, default_missing_value = "true",
+        require_equals = true, value_name = "BOOL")]
+    insecure: Option<bool>,
+    /// How waiting consumers learn of work: fused, compete, broadcast or poll [default: fused]
+    #[arg(long, env = "WAKELINE_WAKE_MODE", value_name = "MODE")]
+    wake_mode: Option<WakeMode>,
+    /// Time between two claims of a waiter in poll mode [default: 100]
+    #[arg(long, env = "WAKELINE_POLL_INTERVAL_MS", value_name = "MS")]
+    poll_interval_ms: Option<u64>,
+    /// Grants of so many messages count as full batches in poll mode [default: 10]
+    #[arg(long, env = "WAKELINE_POLL_BATCH", value_name = "COUNT")]
+    poll_batch: Option<u32>,
+    /// Whether poll mode follows the load [default: true]
+    #[arg(long, env = "WAKELINE_POLL_ADAPTIVE", value_name = "BOOL")]
+    poll_adaptive: Option<bool>,
+    /// How other nodes learn of commits on PostgreSQL: after_commit, trigger or off
+    /// [default: after_commit]
+    #[arg(long, env = "WAKELINE_NOTIFY", value_name = "MODE", value_parser = notify_mode)]
+    #[serde(deserialize_with = "notify_from_text")]
+    notify: Option<NotifyMode>,
+    /// Where to LISTEN, if the store's URL leads through a transaction pooler
+    #[arg(long, env = "WAKELINE_LISTEN_URL", hide_env_values = true, value_name = "URL")]
+    listen_url: Option<String>,
+    /// Most connections to PostgreSQL, the LISTEN connection not counted [default: 10]
+    #[arg(long, env = "WAKELINE_PG_POOL_MAX", value_name = "COUNT")]
+    pg_pool_max: Option<usize>,
+    /// Longest request body [default: 16777216]
+    #[arg(long, env = "WAKELINE_BODY_BYTES_MAX", value_name = "BYTES")]
+    body_bytes_max: Option<usize>,
+    /// Time in which a request's headers must arrive [default: 60000]
+    #[arg(long, env = "WAKELINE_HEADER_TIMEOUT_MS", value_name = "MS")]
+    header_timeout_ms: Option<u64>,
+    /// Time that requests in flight have to finish on SIGTERM [default: 25000]
+    #[arg(long, env = "WAKELINE_DRAIN_TIMEOUT_MS", value_name = "MS")]
+    drain_timeout_ms: Option<u64>,
+    /// text or json [default: text]
+    #[arg(long, env = "WAKELINE_LOG_FORMAT", value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    #[command(flatten)]
+    queue: QueueArgs,
+    #[command(flatten)]
+    long_poll: LongPollArgs,
+}
+
+/// Defaults and limits of the queue's routes; `[queue]` in the file.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct QueueArgs {
+    /// How long a waiting pop waits if it does not say [default: 30000]
+    #[arg(long, env = "WAKELINE_DEFAULT_TIMEOUT_MS", value_name = "MS")]
+    default_timeout_ms: Option<u64>,
+    /// How many messages a pop takes if it does not say [default: 1]
+    #[arg(long, env = "WAKELINE_DEFAULT_BATCH_SIZE", value_name = "COUNT")]
+    default_batch_size: Option<u32>,
+    /// Longest wait that a pop may ask for [default: 300000]
+    #[arg(long, env = "WAKELINE_WAIT_MS_MAX", value_name = "MS")]
+    wait_ms_max: Option<u64>,
+    /// Most messages in one request [default: 10000]
+    #[arg(long, env = "WAKELINE_BATCH_LEN_MAX", value_name = "COUNT")]
+    batch_len_max: Option<u32>,
+}
+
+/// Long polling; `[long_poll]` in the file.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LongPollArgs {
+    /// Whether pops may wait at all [default: true]
+    #[arg(long = "long-poll", env = "WAKELINE_LONG_POLL", value_name = "BOOL")]
+    enabled: Option<bool>,
+    /// Time between two safety sweeps [default: 60000]
+    #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MS", value_name = "MS")]
+    fallback_poll_interval_ms: Option<u64>,
+    /// Longest single wait inside the server [default: 30000]
+    #[arg(long, env = "WAKELINE_MAX_WAIT_TIME_MS", value_name = "MS")]
+    max_wait_time_ms: Option<u64>,
+    /// Delay added to every timer [default: 0]
+    #[arg(long, env = "WAKELINE_TIMER_GRACE_PERIOD_MS", value_name = "MS")]
+    timer_grace_period_ms: Option<u64>,
+    /// Shortest stay in degraded polling [default: 60000]
+    #[arg(long, env = "WAKELINE_AGGRESSIVE_POLL_DURATION_MS", value_name = "MS")]
+    aggressive_poll_duration_ms: Option<u64>,
+    /// Clean empty claims in a row that end degraded polling [default: 5]
+    #[arg(long, env = "WAKELINE_AGGRESSIVE_EXIT_THRESHOLD", value_name = "COUNT")]
+    aggressive_exit_threshold: Option<u32>,
+    /// Time in which a claim must answer a hint [default: 100]
+    #[arg(long, env = "WAKELINE_NOTIFY_DELIVERY_TIMEOUT_MS", value_name = "MS")]
+    notify_delivery_timeout_ms: Option<u64>,
+    /// Time between two claims while degraded [default: 100]
+    #[arg(long, env = "WAKELINE_DEGRADED_POLL_INTERVAL_MS", value_name = "MS")]
+    degraded_poll_interval_ms: Option<u64>,
+    /// What starts aggressive polling: degraded or any_wake [default: degraded]
+    #[arg(long, env = "WAKELINE_AGGRESSIVE_ON", value_name = "WHEN", value_parser = aggressive_on)]
+    aggressive_on: Option<AggressiveOn>,
+    /// Most parked pops on this node [default: 10000]
+    #[arg(long, env = "WAKELINE_INTENTIONS_MAX", value_name = "COUNT")]
+    intentions_max: Option<usize>,
+    /// Most claims at a time on this node [default: 2]
+    #[arg(long, env = "WAKELINE_CLAIMS_IN_FLIGHT_MAX", value_name = "COUNT")]
+    claims_in_flight_max: Option<usize>,
+}
+
+/// Where everything is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum StoreChoice {
+    Sqlite { path: PathBuf },
+    Postgres { url: String, schema: String },
+}
+
+/// All settings of the server, complete and checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) store: StoreChoice,
+    pub(crate) listen: SocketAddr,
+    pub(crate) insecure: bool,
+    pub(crate) mode: WakeMode,
+    pub(crate) long_poll: LongPollConfig,
+    pub(crate) notify: NotifyMode,
+    pub(crate) listen_url: Option<String>,
+    pub(crate) pg_pool_max: usize,
+    pub(crate) http: HttpSettings,
+    pub(crate) server: ServerOptions,
+    pub(crate) log_format: LogFormat,
+}
+
+/// The first of flag or environment, file, default.
+macro_rules! pick {
+    ($over:expr, $under:expr, $($field:ident).+) => {
+        $over.$($field).+.clone().or_else(|| $under.$($field).+.clone())
+    };
+}
+
+impl StoreArgs {
+    /// The store that these name.
+    pub(crate) fn choice(&self) -> Result<StoreChoice, ConfigMistake> {
+        let store = self.store.as_deref().unwrap_or("sqlite:wakeline.db");
+        if let Some(path) = store.strip_prefix("sqlite:") {
+            if path.is_empty() {
+                return Err(ConfigMistake("store: sqlite: needs a path".to_owned()));
+            }
+            return Ok(StoreChoice::Sqlite { path: path.into() });
+        }
+        if store.starts_with("postgres://") || store.starts_with("postgresql://") {
+            let schema = self.schema.clone().unwrap_or_else(|| "wakeline".to_owned());
+            return Ok(StoreChoice::Postgres { url: store.to_owned(), schema });
+        }
+        let scheme = store.split_once(':').map_or(store, |(scheme, _)| scheme);
+        let text = format!("store: begins with {scheme:?}, must be sqlite:PATH or postgres://...");
+        Err(ConfigMistake(text))
+    }
+}
+
+impl ServeArgs {
+    /// Settings from flags and environment (these), a file, and defaults.
+    pub(crate) fn settle(mut self, env_key: Option<String>) -> Result<Settings, ConfigMistake> {
+        self.api_key = env_key.filter(|key| !key.is_empty());
+        let file = match &self.config {
+            Some(path) => read_file(path)?,
+            None => Self::default(),
+        };
+        let store = StoreArgs {
+            store: pick!(self, file, store.store),
+            schema: pick!(self, file, store.schema),
+        };
+        let settings = Settings {
+            store: store.choice()?,
+            listen: pick!(self, file, listen).unwrap_or_else(|| ([127, 0, 0, 1], 7632).into()),
+            insecure: pick!(self, file, insecure).unwrap_or_default(),
+            mode: wake_mode(&self, &file),
+            long_poll: self.long_poll.over(&file.long_poll),
+            notify: pick!(self, file, notify).unwrap_or_default(),
+            listen_url: pick!(self, file, listen_url),
+            pg_pool_max: pick!(self, file, pg_pool_max).unwrap_or(10),
+            http: http_settings(&self, &file),
+            server: server_options(&self, &file),
+            log_format: pick!(self, file, log_format).unwrap_or_default(),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), ConfigMistake> {
+        let mistake = |error: wakeline_wake::ConfigError| ConfigMistake(error.to_string());
+        self.mode.validate().map_err(mistake)?;
+        self.long_poll.validate().map_err(mistake)?;
+        let http = &self.http;
+        if http.batch_len_max == 0 || !(1..=http.batch_len_max).contains(&http.default_batch_len) {
+            let text = "default_batch_size must be from 1 to batch_len_max";
+            return Err(ConfigMistake(text.to_owned()));
+        }
+        if http.default_timeout > http.wait_max {
+            let text = "default_timeout_ms must not be more than wait_ms_max";
+            return Err(ConfigMistake(text.to_owned()));
+        }
+        let open = http.api_key.is_none() && !self.insecure;
+        if open && !self.listen.ip().is_loopback() {
+            return Err(ConfigMistake(format!(
+                "listen: {} can be reached from other machines; set WAKELINE_API_KEY so that \
+                 requests must bear a key, or pass --insecure to serve everyone",
+                self.listen
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn wake_mode(over: &ServeArgs, under: &ServeArgs) -> WakeMode {
+    match pick!(over, under, wake_mode).unwrap_or_default() {
+        WakeMode::Poll(preset) => WakeMode::Poll(PollMode {
+            interval: millis(pick!(over, under, poll_interval_ms), preset.interval),
+            batch: pick!(over, under, poll_batch).unwrap_or(preset.batch),
+            adaptive: pick!(over, under, poll_adaptive).unwrap_or(preset.adaptive),
+        }),
+        other => other,
+    }
+}
+
+fn http_settings(over: &ServeArgs, under: &ServeArgs) -> HttpSettings {
+    let preset = HttpSettings::default();
+    let default_timeout = pick!(over, under, queue.default_timeout_ms);
+    HttpSettings {
+        default_timeout: millis(default_timeout, preset.default_timeout),
+        default_batch_len: pick!(over, under, queue.default_batch_size)
+            .unwrap_or(preset.default_batch_len),
+        wait_max: millis(pick!(over, under, queue.wait_ms_max), preset.wait_max),
+        batch_len_max: pick!(over, under, queue.batch_len_max).unwrap_or(preset.batch_len_max),
+        body_bytes_max: pick!(over, under, body_bytes_max).unwrap_or(preset.body_bytes_max),
+        api_key: pick!(over, under, api_key),
+        ..preset
+    }
+}
+
+fn server_options(over: &ServeArgs, under: &ServeArgs) -> ServerOptions {
+    let preset = ServerOptions::default();
+    ServerOptions {
+        header_timeout: millis(pick!(over, under, header_timeout_ms), preset.header_timeout),
+        drain_timeout: millis(pick!(over, under, drain_timeout_ms), preset.drain_timeout),
+        ..preset
+    }
+}
+
+impl LongPollArgs {
+    fn over(&self, under: &Self) -> LongPollConfig {
+        let preset = LongPollConfig::default();
+        LongPollConfig {
+            enabled: pick!(self, under, enabled).unwrap_or(preset.enabled),
+            fallback_poll_interval: millis(
+                pick!(self, under, fallback_poll_interval_ms),
+                preset.fallback_poll_interval,
+            ),
+            max_wait_time: millis(pick!(self, under, max_wait_time_ms), preset.max_wait_time),
+            timer_grace_period: millis(
+                pick!(self, under, timer_grace_period_ms),
+                preset.timer_grace_period,
+            ),
+            aggressive_poll_duration: millis(
+                pick!(self, under, aggressive_poll_duration_ms),
+                preset.aggressive_poll_duration,
+            ),
+            aggressive_exit_threshold: pick!(self, under, aggressive_exit_threshold)
+                .unwrap_or(preset.aggressive_exit_threshold),
+            notify_delivery_timeout: millis(
+                pick!(self, under, notify_delivery_timeout_ms),
+                preset.notify_delivery_timeout,
+            ),
+            degraded_poll_interval: millis(
+                pick!(self, under, degraded_poll_interval_ms),
+                preset.degraded_poll_interval,
+            ),
+            aggressive_on: pick!(self, under, aggressive_on).unwrap_or(preset.aggressive_on),
+            intentions_max: pick!(self, under, intentions_max).unwrap_or(preset.intentions_max),
+            claims_in_flight_max: pick!(self, under, claims_in_flight_max)
+                .unwrap_or(preset.claims_in_flight_max),
+        }
+    }
+}
+
+fn millis(given: Option<u64>, preset: Duration) -> Duration {
+    given.map_or(preset, Duration::from_millis)
+}
+
+fn read_file(path: &Path) -> Result<ServeArgs, ConfigMistake> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigMistake(format!("config: cannot read {shown}: {error}")))?;
+    toml::from_str(&text).map_err(|error| ConfigMistake(format!("config: {shown}: {error}")))
+}
+
+fn notify_mode(text: &str) -> Result<NotifyMode, String> {
+    match text {
+        "after_commit" => Ok(NotifyMode::AfterCommit),
+        "trigger" => Ok(NotifyMode::Trigger),
+        "off" => Ok(NotifyMode::Off),
+        _ => Err("is one of after_commit, trigger, off".to_owned()),
+    }
+}
+
+fn notify_from_text<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<NotifyMode>, D::Error> {
+    let text = String::deserialize(from)?;
+    notify_mode(&text).map(Some).map_err(|why| serde::de::Error::custom(format!("notify {why}")))
+}
+
+fn aggressive_on(text: &str) -> Result<AggressiveOn, String> {
+    match text {
+        "degraded" => Ok(AggressiveOn::Degraded),
+        "any_wake" => Ok(AggressiveOn::AnyWake),
+        _ => Err("is one of degraded, any_wake".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    fn settle(flags: &[&str], file: Option<&str>) -> Result<Settings, ConfigMistake> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut line = vec!["serve".to_owned()];
+        line.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        if let Some(text) = file {
+            let path = folder.path().join("wakeline.toml");
+            std::fs::write(&path, text).expect("written");
+            line.extend(["--config".to_owned(), path.display().to_string()]);
+        }
+        Line::parse_from(line).args.settle(None)
+    }
+
+    #[test]
+    fn nothing_said_means_a_file_and_loopback() {
+        let settings = settle(&[], None).expect("valid");
+        assert_eq!(settings.store, StoreChoice::Sqlite { path: "wakeline.db".into() });
+        assert_eq!(settings.listen.to_string(), "127.0.0.1:7632");
+        assert_eq!(settings.mode, WakeMode::Fused);
+        assert_eq!(settings.long_poll, LongPollConfig::default());
+        assert_eq!(settings.http.default_timeout, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let file = "store = \"postgres://db/x\"\nschema = \"team\"\nwake_mode = \"poll\"\n\
+                    poll_interval_ms = 7\nnotify = \"trigger\"\n\
+                    [long_poll]\nintentions_max = 5\nmax_wait_time_ms = 9\n\
+                    [queue]\nbatch_len_max = 3\n";
+        let settings = settle(&["--intentions-max", "6"], Some(file)).expect("valid");
+        let url = "postgres://db/x".to_owned();
+        assert_eq!(settings.store, StoreChoice::Postgres { url, schema: "team".into() });
+        assert_eq!(settings.long_poll.intentions_max, 6);
+        assert_eq!(settings.long_poll.max_wait_time, Duration::from_millis(9));
+        assert_eq!(settings.http.batch_len_max, 3);
+        assert_eq!(settings.notify, NotifyMode::Trigger);
+        let WakeMode::Poll(poll) = settings.mode else { panic!("{:?}", settings.mode) };
+        assert_eq!(poll.interval, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (flags, file, named) in [
+            (&["--store", "redis://x"][..], None, "store"),
+            (&["--store", "sqlite:"], None, "path"),
+            (&[], Some("colour = 1"), "colour"),
+            (&[], Some("[long_poll]\nintentions_max = \"x\""), "intentions_max"),
+            (&[], Some("notify = \"maybe\""), "notify"),
+            (&["--claims-in-flight-max", "0"], None, "claims_in_flight_max"),
+            (&["--default-batch-size", "0"], None, "default_batch_size"),
+            (&["--wait-ms-max", "10"], None, "default_timeout_ms"),
+        ] {
+            let mistake = settle(flags, file).expect_err(named).to_string();
+            assert!(mistake.contains(named), "{named}: {mistake}");
+        }
+    }
+
+    #[test]
+    fn other_machines_are_served_with_a_key_or_on_purpose() {
+        let mistake = settle(&["--listen", "0.0.0.0:1"], None).expect_err("refused").to_string();
+        assert!(mistake.contains("WAKELINE_API_KEY") && mistake.contains("--insecure"));
+        assert!(settle(&["--listen", "0.0.0.0:1", "--insecure"], None).is_ok());
+        assert!(settle(&["--listen", "[::1]:1"], None).is_ok());
+        let line = Line::parse_from(["serve", "--listen", "0.0.0.0:1"]);
+        assert!(line.args.settle(Some("key".into())).is_ok());
+        let line = Line::parse_from(["serve", "--listen", "0.0.0.0:1"]);
+        assert!(line.args.settle(Some(String::new())).is_err(), "an empty key is none");
+    }
+}

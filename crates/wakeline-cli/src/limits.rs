@@ -1,0 +1,21 @@
+//! The process's descriptor limit, which bounds how many clients it can hold.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors kept for the store, the listener and the rest.
+const RESERVE: u64 = 256;
+
+/// Raises the soft limit to the hard one; returns how many connections fit under it.
+pub(crate) fn connections_max() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let limit = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the descriptor limit");
+            limit.current
+        }
+    };
+    let most = limit.unwrap_or(1 << 20);
+    usize::try_from(most.saturating_sub(RESERVE).max(64)).unwrap_or(usize::MAX)
+}

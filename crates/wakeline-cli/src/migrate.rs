@@ -1,0 +1,74 @@
+//! `wakeline migrate up|status`
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+
+use crate::config::{StoreArgs, StoreChoice};
+use crate::{say, store};
+
+/// What to do with the schema.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum MigrateCommand {
+    /// Apply what is missing
+    Up(StoreArgs),
+    /// Say what is applied and what is missing; exit code 1 if something is
+    Status(StoreArgs),
+}
+
+/// Runs a migration command.
+pub(crate) fn run(command: MigrateCommand) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        match command {
+            MigrateCommand::Up(store) => up(store.choice()?).await,
+            MigrateCommand::Status(store) => status(store.choice()?).await,
+        }
+    })
+}
+
+async fn up(choice: StoreChoice) -> anyhow::Result<ExitCode> {
+    match choice {
+        StoreChoice::Sqlite { path } => {
+            wakeline_sqlite::migrate_up(&store::sqlite_options(&path)).await?;
+        }
+        StoreChoice::Postgres { url, schema } => {
+            let options = store::postgres_options(&url, &schema);
+            let report = wakeline_postgres::migrate_up(&options).await?;
+            list("applied", &report.migrations);
+            list("function", &report.functions);
+        }
+    }
+    say("up to date");
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn status(choice: StoreChoice) -> anyhow::Result<ExitCode> {
+    let current = match choice {
+        StoreChoice::Sqlite { path } => {
+            let all = wakeline_sqlite::migrate_status(&store::sqlite_options(&path)).await?;
+            for migration in &all {
+                let word = if migration.applied { "applied" } else { "pending" };
+                say(&format!("{word:9} {:04}_{}", migration.version, migration.name));
+            }
+            all.iter().all(|migration| migration.applied)
+        }
+        StoreChoice::Postgres { url, schema } => {
+            let options = store::postgres_options(&url, &schema);
+            let status = wakeline_postgres::migrate_status(&options).await?;
+            list("applied", &status.applied);
+            list("pending", &status.pending);
+            list("function", &status.functions_pending);
+            status.is_current()
+        }
+    };
+    say(if current { "up to date" } else { "behind: run `wakeline migrate up`" });
+    Ok(if current { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn list(word: &str, names: &[String]) {
+    for name in names {
+        say(&format!("{word:9} {name}"));
+    }
+}

@@ -1,0 +1,93 @@
+//! `wakeline serve`
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use wakeline_http::{AppState, Server};
+use wakeline_queue::{QueueService, QueueServiceOptions};
+use wakeline_store::StoreInfo;
+
+use crate::config::{ServeArgs, Settings};
+use crate::{limits, logs, say, store};
+
+/// Runs the server until SIGTERM or SIGINT.
+pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    let settings = args.settle(std::env::var("WAKELINE_API_KEY").ok())?;
+    logs::start(settings.log_format);
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(serve(settings))
+}
+
+async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
+    let metrics = wakeline_http::install_metrics();
+    let store = store::open(&settings).await?;
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let address = listener.local_addr().context("cannot read the bound address")?;
+
+    let options = QueueServiceOptions { mode: settings.mode, long_poll: settings.long_poll };
+    let queue = QueueService::start(store.clone(), options);
+    let listening = CancellationToken::new();
+    if settings.mode.uses_hints() {
+        let (queue, listening) = (queue.clone(), listening.clone());
+        tokio::spawn(async move { queue.listen(listening).await });
+    }
+
+    let mut server = settings.server.clone();
+    server.connections_max = limits::connections_max();
+    let state = AppState::new(queue, settings.http.clone(), metrics);
+    let shutdown = CancellationToken::new();
+    tokio::spawn(stop_on_signal(shutdown.clone()));
+    greet(&store.info(), address, settings.http.api_key.is_some());
+
+    let clean = Server::new(listener, state, server).run(shutdown).await;
+    if !clean {
+        tracing::warn!("some requests did not finish in the drain time");
+    }
+    listening.cancel();
+    store.close().await;
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first signal drains; a second one ends the process at once.
+async fn stop_on_signal(shutdown: CancellationToken) {
+    let (Ok(mut terminate), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
+        tracing::error!("cannot listen for signals");
+        return;
+    };
+    for round in 0.. {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        if round > 0 {
+            tracing::warn!("second signal: stopping without a drain");
+            std::process::exit(1);
+        }
+        tracing::info!("draining: parked pops are answered, requests in flight finish");
+        shutdown.cancel();
+    }
+}
+
+fn greet(store: &StoreInfo, address: SocketAddr, keyed: bool) {
+    let url = format!("http://{address}");
+    let key = if keyed { " -H \"Authorization: Bearer $WAKELINE_API_KEY\"" } else { "" };
+    say(&format!("store   {} {}", store.kind, store.location));
+    say(&format!("url     {url}   (documentation at {url}/docs)"));
+    say("try     in one shell, wait for a message:");
+    say(&format!("  curl -s{key} '{url}/api/v1/pop/queue/hello?wait=true&autoAck=true'"));
+    say("        in another, push one, and see how the server is:");
+    say(&format!(
+        "  curl -s{key} {url}/api/v1/push --json '{{\"items\":[{{\"queue\":\"hello\",\"payload\":\
+         {{\"text\":\"hi\"}}}}]}}'"
+    ));
+    say(&format!("  curl -s{key} {url}/health"));
+}

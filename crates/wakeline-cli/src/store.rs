@@ -1,0 +1,40 @@
+//! Opening the store that the settings name.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use wakeline_postgres::{PostgresOptions, PostgresStore};
+use wakeline_sqlite::{SqliteOptions, SqliteStore};
+use wakeline_store::Store;
+
+use crate::config::{Settings, StoreChoice};
+
+/// Opens the store; brings its schema up to date.
+pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {
+    Ok(match &settings.store {
+        StoreChoice::Sqlite { path } => {
+            let options = sqlite_options(path);
+            let shown = path.display();
+            let store = SqliteStore::open(options).await;
+            Arc::new(store.with_context(|| format!("cannot open the SQLite store {shown}"))?)
+        }
+        StoreChoice::Postgres { url, schema } => {
+            let mut options = postgres_options(url, schema);
+            options.listen_url = settings.listen_url.clone();
+            options.pool_max = settings.pg_pool_max;
+            options.notify = settings.notify;
+            let store = PostgresStore::connect(options).await;
+            Arc::new(store.context("cannot open the PostgreSQL store")?)
+        }
+    })
+}
+
+pub(crate) fn sqlite_options(path: &std::path::Path) -> SqliteOptions {
+    SqliteOptions::new(path)
+}
+
+pub(crate) fn postgres_options(url: &str, schema: &str) -> PostgresOptions {
+    let mut options = PostgresOptions::new(url);
+    options.schema = schema.to_owned();
+    options
+}

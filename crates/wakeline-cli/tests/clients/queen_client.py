@@ -1,0 +1,126 @@
+"""Drives a running server with the published Queen client (PyPI: queen-mq), unchanged.
+
+Usage: python queen_client.py URL. Exits 0 and prints the number of checks if all hold.
+Works with the 0.15 and the 2.x line of the client.
+"""
+
+import asyncio
+import sys
+import uuid
+
+from queen import Queen
+
+CHECKS = 0
+
+
+def check(condition, what):
+    global CHECKS
+    CHECKS += 1
+    if not condition:
+        raise AssertionError(what)
+
+
+def name(base):
+    return f"{base}-{uuid.uuid4().hex[:8]}"
+
+
+async def configure_push_pop_ack(client):
+    queue = name("queen")
+    created = await client.queue(queue).config({"lease_time": 30, "retry_limit": 1}).create()
+    check(created["configured"] is True, created)
+    check(created["options"]["leaseTime"] == 30, created)
+    pushed = await client.queue(queue).push(
+        [{"data": {"n": n}, "transactionId": f"t{n}"} for n in range(3)]
+    )
+    check([item["status"] for item in pushed] == ["queued"] * 3, pushed)
+    again = await client.queue(queue).push([{"data": {}, "transactionId": "t0"}])
+    check(again[0]["status"] == "duplicate", again)
+    check(again[0]["message_id"] == pushed[0]["message_id"], again)
+
+    messages = await client.queue(queue).batch(10).pop()
+    check([message["data"]["n"] for message in messages] == [0, 1, 2], messages)
+    renewed = await client.renew(messages[0])
+    check(renewed["success"] is True, renewed)
+    result = await client.ack(messages[2])
+    check(result["success"] is True, result)
+    result = await client.ack(messages[:2])
+    check(result["success"] is True, result)
+    stale = await client.ack(messages[0])
+    check(stale["success"] is False, stale)
+    check(await client.queue(queue).pop() == [], "drained")
+    gone = await client.queue(queue).delete()
+    check(gone["existed"] is True, gone)
+
+
+async def failures_end_in_the_dead_letters(client):
+    queue = name("queen")
+    await client.queue(queue).config({"retry_limit": 1}).create()
+    await client.queue(queue).push([{"data": "bad", "transactionId": "x"}])
+    for _ in range(2):
+        messages = await client.queue(queue).wait(True).pop()
+        check(len(messages) == 1, messages)
+        await client.ack(messages[0], False)
+    letters = await client.queue(queue).dlq().limit(5).get()
+    check([letter["data"] for letter in letters["messages"]] == ["bad"], letters)
+
+
+async def a_consumer_waits_and_handles(client):
+    queue, seen = name("queen"), []
+
+    async def handler(message):
+        seen.append(message["data"]["n"])
+
+    consuming = asyncio.ensure_future(
+        client.queue(queue).group("workers").batch(1).limit(3).each().consume(handler)._execute()
+    )
+    await asyncio.sleep(0.2)
+    await client.queue(queue).push([{"data": {"n": n}} for n in range(3)])
+    await asyncio.wait_for(consuming, 20)
+    check(seen == [0, 1, 2], seen)
+    check(await client.queue(queue).group("workers").pop() == [], "acknowledged by the consumer")
+    check(len(await client.queue(queue).group("others").batch(9).pop()) == 3, "another group")
+
+
+async def partitions_and_subscriptions(client):
+    queue = name("queen")
+    for partition in ["a", "b", "c"]:
+        await client.queue(queue).partition(partition).push([{"data": partition}])
+    messages = await client.queue(queue).batch(10).partitions(3).pop()
+    check(sorted(message["data"] for message in messages) == ["a", "b", "c"], messages)
+    check(len({message["leaseId"] for message in messages}) == 1, messages)
+    await client.ack(messages)
+    fresh = client.queue(queue).group("fresh").subscription_mode("new")
+    check(await fresh.pop() == [], "a new group that wants only what is new")
+    await client.queue(queue).partition("a").push([{"data": "later"}])
+    messages = await client.queue(queue).group("fresh").wait(True).pop()
+    check([message["data"] for message in messages] == ["later"], messages)
+    await client.delete_consumer_group("fresh")
+
+
+async def transactions(client):
+    source, target = name("queen"), name("queen")
+    await client.queue(source).push([{"data": 1, "transactionId": "s"}])
+    messages = await client.queue(source).pop()
+    result = await client.transaction().queue(target).push([{"data": 2}]).ack(messages[0]).commit()
+    check(result["success"] is True, result)
+    check(await client.queue(source).pop() == [], "acknowledged in the transaction")
+    check([m["data"] for m in await client.queue(target).pop()] == [2], "pushed in it")
+
+
+async def main(url):
+    client = Queen(url)
+    try:
+        for scenario in [
+            configure_push_pop_ack,
+            failures_end_in_the_dead_letters,
+            a_consumer_waits_and_handles,
+            partitions_and_subscriptions,
+            transactions,
+        ]:
+            await asyncio.wait_for(scenario(client), 60)
+    finally:
+        await client.close()
+    print(f"{CHECKS} checks hold")
+
+
+asyncio.run(main(sys.argv[1]))

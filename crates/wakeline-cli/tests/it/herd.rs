@@ -1,0 +1,73 @@
+//! Thousands of parked pops on one node.
+
+use serde_json::json;
+
+use crate::support::{Parked, Server, Store, eventually, long};
+
+fn herd_len() -> usize {
+    if long() { 10_000 } else { 2_000 }
+}
+
+async fn park(server: &Server, count: usize) -> Vec<Parked> {
+    let mut parked = Vec::with_capacity(count);
+    for _ in 0..count {
+        parked.push(server.client.park("/api/v1/pop/queue/herd?wait=true&timeout=120000").await);
+    }
+    server.parked(count as u64).await;
+    parked
+}
+
+#[tokio::test]
+async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
+    let count = herd_len();
+    for store in Store::both().await {
+        let flags = ["--default-timeout-ms", "120000", "--intentions-max", "20000"];
+        let server = Server::start(&store, &flags).await;
+        server.client.push("herd", &[("warm", "warm")]).await;
+        assert_eq!(server.client.get("/api/v1/pop/queue/herd?autoAck=true").await.status, 200);
+        let (memory, descriptors) = (server.memory(), server.descriptors());
+
+        let parked = park(&server, count).await;
+        let each = server.memory().saturating_sub(memory) / count as u64;
+        println!("{}: {count} parked polls, {each} bytes each", store.name());
+        assert!(each < 100_000, "{each} bytes for a parked poll");
+
+        drop(parked);
+        server.parked(0).await;
+        eventually("descriptors are back", || async { server.descriptors() <= descriptors + 2 })
+            .await;
+
+        let parked = park(&server, count).await;
+        let item = |n: usize| {
+            json!({"queue": "herd", "partition": format!("p{n}"), "payload": n,
+                                     "transactionId": format!("t{n}")})
+        };
+        let items: Vec<_> = (0..count).map(item).collect();
+        let pushed = server.client.post("/api/v1/push", json!({"items": items})).await;
+        assert_eq!(pushed.status, 201, "{pushed:?}");
+        let mut ids = std::collections::BTreeSet::new();
+        for poll in parked {
+            let answer = poll.answer().await.expect("an answer");
+            assert_eq!(answer.status, 200, "{answer:?}");
+            ids.extend(answer.ids());
+        }
+        assert_eq!(ids.len(), count, "{}: every poll got a message of its own", store.name());
+        assert_eq!(server.wake().await["waiters"], 0);
+    }
+}
+
+#[tokio::test]
+async fn one_waiter_too_many_is_told_to_come_back() {
+    let store = Store::sqlite();
+    let server = Server::start(&store, &["--intentions-max", "3"]).await;
+    let mut parked = Vec::new();
+    for _ in 0..3 {
+        parked.push(server.client.park("/api/v1/pop/queue/q?wait=true").await);
+    }
+    server.parked(3).await;
+    let refused = server.client.get("/api/v1/pop/queue/q?wait=true").await;
+    assert_eq!(refused.status, 503);
+    assert_eq!(refused.json()["code"], "too_many_waiters");
+    assert!(refused.head.contains("retry-after: "), "{refused:?}");
+    assert_eq!(server.client.get("/api/v1/pop/queue/q").await.status, 204);
+}

@@ -1,0 +1,62 @@
+//! An idle server asks the database nothing.
+
+use std::time::Duration;
+
+use crate::support::{Server, Store, long};
+
+/// Clients that poll, and poll again when they were told that there is nothing.
+fn pollers(
+    server: &Server,
+    queues: usize,
+    groups: usize,
+    count: usize,
+) -> tokio::task::JoinSet<()> {
+    let mut clients = tokio::task::JoinSet::new();
+    for index in 0..count {
+        let client = server.client;
+        let (queue, group) = (index % queues, index / queues % groups);
+        let path = format!("/api/v1/pop/queue/q{queue}?wait=true&consumerGroup=g{group}");
+        clients.spawn(async move {
+            loop {
+                let answer = client.get(&path).await;
+                assert_eq!(answer.status, 204, "{answer:?}");
+            }
+        });
+    }
+    clients
+}
+
+#[tokio::test]
+async fn a_hundred_parked_polls_make_no_statements_but_the_sweep() {
+    // The short version keeps the proportions: two polls of a client to one sweep.
+    let (flags, warm, watch): (&[&str], _, _) = if long() {
+        (&[], Duration::from_secs(70), Duration::from_secs(300))
+    } else {
+        let flags = &["--default-timeout-ms", "1000", "--fallback-poll-interval-ms", "2000"];
+        (flags, Duration::from_secs(3), Duration::from_secs(7))
+    };
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, flags).await;
+    for queue in 0..10 {
+        // Something was there once, is leased, or will be due: idleness must not depend on it.
+        server.client.push(&format!("q{queue}"), &[("p", "seen")]).await;
+        for group in 0..2 {
+            let path = format!("/api/v1/pop/queue/q{queue}?autoAck=true&consumerGroup=g{group}");
+            assert_eq!(server.client.get(&path).await.status, 200);
+        }
+    }
+    let mut clients = pollers(&server, 10, 2, 100);
+    server.parked(100).await;
+    tokio::time::sleep(warm).await;
+    database.reset_statements().await;
+    tokio::time::sleep(watch).await;
+    let statements = database.statements().await;
+    let (sweeps, others): (Vec<_>, Vec<_>) =
+        statements.into_iter().partition(|(sql, _)| sql.contains("sweep"));
+    assert!(others.is_empty(), "statements of an idle server: {others:#?}");
+    let calls: i64 = sweeps.iter().map(|(_, calls)| calls).sum();
+    println!("idle for {watch:?}: {calls} statements, all of them sweeps");
+    assert!((1..=6).contains(&calls), "{sweeps:?}");
+    assert!(clients.try_join_next().is_none(), "a client failed");
+}

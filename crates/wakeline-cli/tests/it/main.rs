@@ -1,0 +1,9 @@
+//! The whole binary: real processes, real sockets, a real PostgreSQL.
+
+mod herd;
+mod idle;
+mod listener;
+mod modes;
+mod nodes;
+mod serve;
+mod support;

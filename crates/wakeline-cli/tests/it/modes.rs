@@ -1,0 +1,90 @@
+//! Each wake mode runs the server; what a mode costs is counted in the database.
+
+use serde_json::json;
+
+use crate::support::{Parked, Server, Store};
+
+const MODES: [&str; 4] = ["fused", "compete", "broadcast", "poll"];
+
+#[tokio::test]
+async fn in_every_mode_a_parked_pop_is_answered_on_both_stores() {
+    for mode in MODES {
+        for store in Store::both().await {
+            let server = Server::start(&store, &["--wake-mode", mode]).await;
+            assert_eq!(server.wake().await["mode"], mode);
+            let mut parked = Vec::new();
+            for _ in 0..5 {
+                parked.push(server.client.park("/api/v1/pop/queue/q?wait=true").await);
+            }
+            server.parked(5).await;
+            let messages = [("a", "1"), ("b", "2"), ("c", "3"), ("d", "4"), ("e", "5")];
+            server.client.push("q", &messages).await;
+            let mut ids = Vec::new();
+            for poll in parked {
+                ids.extend(poll.answer().await.expect("an answer").ids());
+            }
+            ids.sort();
+            assert_eq!(ids, ["1", "2", "3", "4", "5"], "{mode} on {}", store.name());
+        }
+    }
+}
+
+/// Parks 100 pops on a queue with 100 partitions, pushes a message to each in one request, and
+/// counts the claims that this took.
+async fn claims_of_a_burst(mode: &str) -> i64 {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &["--wake-mode", mode]).await;
+    let push = |round: usize| {
+        let item = |n: usize| {
+            json!({"queue": "q", "partition": format!("p{n}"), "payload": n,
+                                     "transactionId": format!("{round}-{n}")})
+        };
+        json!({"items": (0..100).map(item).collect::<Vec<_>>()})
+    };
+    assert_eq!(server.client.post("/api/v1/push", push(0)).await.status, 201);
+    let drain = "/api/v1/pop/queue/q?autoAck=true&batch=1000&partitions=100";
+    assert_eq!(server.client.get(drain).await.ids().len(), 100);
+
+    let mut parked: Vec<Parked> = Vec::new();
+    for _ in 0..100 {
+        parked.push(server.client.park("/api/v1/pop/queue/q?wait=true").await);
+    }
+    server.parked(100).await;
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    database.reset_statements().await;
+    assert_eq!(server.client.post("/api/v1/push", push(1)).await.status, 201);
+    let mut ids = std::collections::BTreeSet::new();
+    for poll in parked {
+        let answer = poll.answer().await.expect("an answer");
+        assert_eq!(answer.ids().len(), 1, "{mode}: {answer:?}");
+        ids.extend(answer.ids());
+    }
+    assert_eq!(ids.len(), 100);
+    let claims = database.calls("claim").await;
+    println!(
+        "{mode}: 100 parked pops, one push of 100 messages in 100 partitions: {claims} claims"
+    );
+    claims
+}
+
+#[tokio::test]
+async fn one_claim_serves_a_hundred_fused_waiters() {
+    assert!((1..=2).contains(&claims_of_a_burst("fused").await));
+}
+
+#[tokio::test]
+async fn a_hundred_broadcast_waiters_claim_a_hundred_times() {
+    assert_eq!(claims_of_a_burst("broadcast").await, 100);
+}
+
+#[tokio::test]
+async fn competing_waiters_claim_one_after_the_other() {
+    let claims = claims_of_a_burst("compete").await;
+    assert!((100..=102).contains(&claims), "{claims}");
+}
+
+#[tokio::test]
+async fn polling_waiters_claim_for_themselves() {
+    assert!(claims_of_a_burst("poll").await >= 100);
+}

@@ -1,0 +1,31 @@
+//! What the tests of the whole binary share: servers, databases, a client, a proxy.
+
+mod client;
+mod postgres;
+mod proxy;
+mod server;
+
+pub(crate) use client::{Answer, Client, Parked};
+pub(crate) use postgres::{Database, OwnPostgres};
+pub(crate) use proxy::Proxy;
+pub(crate) use server::{Server, Store, wakeline};
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// Whether the long versions of the tests were asked for (`cargo xtask test --long`).
+pub(crate) fn long() -> bool {
+    std::env::var_os("WAKELINE_LONG").is_some()
+}
+
+/// Waits until something holds, at most half a minute.
+pub(crate) async fn eventually<F>(what: &str, mut holds: impl FnMut() -> F)
+where
+    F: Future<Output = bool>,
+{
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < Duration::from_secs(30), "never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

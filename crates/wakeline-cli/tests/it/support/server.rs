@@ -1,0 +1,150 @@
+//! A `wakeline serve` process.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::client::Client;
+use super::postgres::Database;
+
+/// The command under test, with an environment of its own.
+pub(crate) fn wakeline() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wakeline"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("WAKELINE_") {
+            command.env_remove(name);
+        }
+    }
+    command.kill_on_drop(true);
+    command
+}
+
+/// A store to serve: a file in a folder of its own, or a database of its own.
+pub(crate) enum Store {
+    Sqlite(tempfile::TempDir),
+    Postgres(Database),
+}
+
+impl Store {
+    pub(crate) fn sqlite() -> Self {
+        Self::Sqlite(tempfile::tempdir().expect("a folder"))
+    }
+
+    pub(crate) async fn postgres() -> Self {
+        Self::Postgres(Database::create().await)
+    }
+
+    /// Both stores, each fresh.
+    pub(crate) async fn both() -> [Self; 2] {
+        [Self::sqlite(), Self::postgres().await]
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "sqlite",
+            Self::Postgres(_) => "postgres",
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Sqlite(folder) => format!("sqlite:{}", folder.path().join("w.db").display()),
+            Self::Postgres(database) => database.url(),
+        }
+    }
+}
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) client: Client,
+    /// What it printed when it was ready.
+    pub(crate) greeting: Vec<String>,
+}
+
+impl Server {
+    /// Starts a server on a store and waits until it is ready.
+    pub(crate) async fn start(store: &Store, flags: &[&str]) -> Self {
+        Self::start_url(&store.url(), flags).await
+    }
+
+    pub(crate) async fn start_url(url: &str, flags: &[&str]) -> Self {
+        let mut command = wakeline();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]).args(flags);
+        Self::spawn(command).await
+    }
+
+    pub(crate) async fn spawn(mut command: Command) -> Self {
+        command.env("WAKELINE_LOG", std::env::var("WAKELINE_TEST_LOG").unwrap_or("error".into()));
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let mut greeting = Vec::new();
+        let read = async {
+            while let Some(line) = lines.next_line().await.expect("readable") {
+                greeting.push(line);
+                if greeting.last().is_some_and(|line| line.contains("/health")) {
+                    break;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), read).await.expect("it greets in time");
+        let url = greeting.iter().find_map(|line| line.strip_prefix("url     http://"));
+        let address = url.expect("it prints its URL").split(' ').next().expect("an address");
+        let client = Client::new(address.parse().expect("an address"));
+        Self { child, client, greeting }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// Sends SIGTERM and returns the exit code.
+    pub(crate) async fn terminate(mut self) -> Option<i32> {
+        self.signal(Signal::TERM);
+        let waited = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        waited.expect("it stops").expect("waited").code()
+    }
+
+    /// Kills it as if the machine had failed it.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.expect("killed");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.pid()).expect("a pid");
+        kill_process(Pid::from_raw(pid).expect("not zero"), signal).expect("signalled");
+    }
+
+    /// The wake layer's part of `/health`.
+    pub(crate) async fn wake(&self) -> Value {
+        self.client.get("/health").await.json()["wake"].clone()
+    }
+
+    /// Waits until so many pops are parked.
+    pub(crate) async fn parked(&self, count: u64) {
+        super::eventually(&format!("{count} pops parked"), || async {
+            self.wake().await["waiters"] == count
+        })
+        .await;
+    }
+
+    /// Open descriptors of the process.
+    pub(crate) fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.pid());
+        std::fs::read_dir(Path::new(&folder)).expect("it runs").count()
+    }
+
+    /// Resident memory of the process, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
+        kilobytes * 1024
+    }
+}

@@ -23,6 +23,7 @@ pub(crate) struct Meters {
     claims_in_flight: Gauge,
     claims_queued: Gauge,
     degraded: Gauge,
+    listener_up: Gauge,
     served: Histogram,
     items: Histogram,
     pickup: Histogram,
@@ -38,6 +39,7 @@ impl Meters {
             claims_in_flight: gauge!("wakeline_wake_claims_in_flight", "face" => face),
             claims_queued: gauge!("wakeline_wake_claims_queued", "face" => face),
             degraded: gauge!("wakeline_wake_degraded", "face" => face),
+            listener_up: gauge!("wakeline_wake_listener_up", "face" => face),
             served: histogram!("wakeline_wake_waiters_served_per_claim", "face" => face),
             items: histogram!("wakeline_wake_items_per_poll", "face" => face),
             pickup: histogram!("wakeline_wake_pickup_seconds", "face" => face),
@@ -52,6 +54,7 @@ impl Meters {
         self.claims_in_flight.set(core.claims_in_flight() as f64);
         self.claims_queued.set(core.claims_queued() as f64);
         self.degraded.set(if core.is_degraded() { 1.0 } else { 0.0 });
+        self.listener_up.set(if core.is_linked() { 1.0 } else { 0.0 });
         let now = *core.counters();
         if now == *before {
             return;

@@ -33,7 +33,7 @@ use std::time::Duration;
 use crate::config::LongPollConfig;
 use crate::face::{Claim, Face};
 use crate::mode::WakeMode;
-use crate::poll::HintSource;
+use crate::poll::{HintSource, Link};
 use crate::snapshot::{Counters, Snapshot, WakeCounters};
 
 use arrivals::Intention;
@@ -236,6 +236,10 @@ impl<F: Face> Core<F> {
 
     pub(crate) fn is_degraded(&self) -> bool {
         self.trouble.episode.is_some()
+    }
+
+    pub(crate) fn is_linked(&self) -> bool {
+        self.trouble.link == Link::Up
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -9,7 +9,8 @@ async fn figures_say_who_waits_who_woke_them_and_what_claims_found() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let handle = recorder.handle();
     let store = Store::new();
-    let hub = metrics::with_local_recorder(&recorder, || hub(&store, WakeMode::Fused));
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let hub = hub(&store, WakeMode::Fused);
     let waiter = poll(&hub, 1, LONG);
     sleep(S).await;
     assert!(handle.render().contains("wakeline_wake_waiters{face=\"toy\"} 1"));
@@ -19,6 +20,8 @@ async fn figures_say_who_waits_who_woke_them_and_what_claims_found() {
     for line in [
         "wakeline_wake_waiters{face=\"toy\"} 0",
         "wakeline_wake_degraded{face=\"toy\"} 0",
+        "wakeline_wake_listener_up{face=\"toy\"} 1",
+        "wakeline_wake_waiters_by_label{face=\"toy\",label=\"queue-1\"} 0",
         "wakeline_wake_claims_in_flight{face=\"toy\"} 0",
         "wakeline_wake_hints_total{face=\"toy\",source=\"in_process\"} 1",
         "wakeline_wake_wakes_total{face=\"toy\",reason=\"in_process\"} 1",

@@ -61,12 +61,12 @@ fn vanished_woken_waiter_passes_its_wake_on() {
 fn woken_waiter_whose_time_is_up_passes_its_wake_on() {
     let config = LongPollConfig { claims_in_flight_max: 1, ..LongPollConfig::default() };
     let mut rig = Rig::with(WakeMode::Compete, config);
-    let short = rig.arrive((1, 0), Patience::Wait(S));
+    let short = rig.arrive((1, 0), Patience::Wait(50 * MS));
     let long = rig.arrive((1, 0), LONG);
     rig.settle();
     rig.arrive((9, 9), Patience::Now);
     rig.hint(hint(1));
-    rig.at(2 * S);
+    rig.at(60 * MS);
     assert_eq!(rig.ended[&short], Ended::Empty);
     rig.empty(None);
     rig.found(1);

@@ -206,6 +206,41 @@ fn line_whose_claims_always_fail_does_not_take_its_neighbours_along() {
 }
 
 #[test]
+fn line_whose_claims_always_fail_is_tried_less_and_less_often() {
+    let mut rig = Rig::new(WakeMode::Fused);
+    rig.arrive((8, 0), LONG);
+    rig.fail();
+    rig.arrive((1, 0), LONG);
+    while rig.core.now < 20 * S {
+        match rig.claims.front() {
+            Some(seen) if seen.lines.iter().any(|(line, _)| line.0 == 8) => rig.fail(),
+            Some(_) => rig.empty(None),
+            None => {
+                let next = rig.core.next_wakeup().expect("the next poll");
+                rig.at(next);
+            }
+        }
+    }
+    let claims = rig.core.counters.claims;
+    assert!(claims.error < 15, "{claims:?}");
+    assert!(claims.empty > 100, "its neighbour is polled as ever: {claims:?}");
+}
+
+#[test]
+fn reconnect_ends_the_holding_back() {
+    let (mut rig, id) = Rig::with_parked(WakeMode::Fused);
+    for _ in 0..5 {
+        rig.arrive((2, 0), Patience::Now);
+        rig.fail();
+    }
+    rig.core.everything();
+    rig.pump();
+    assert_eq!(rig.claims.len(), 1);
+    rig.found(1);
+    assert_eq!(rig.ended[&id], Ended::Granted(1));
+}
+
+#[test]
 fn claim_that_never_ends_frees_its_slot() {
     let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
     let impatient = rig.arrive((1, 0), Patience::Now);

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 
 use super::*;
 use crate::face::Claimed;
-use crate::poll::{Link, Patience};
+use crate::poll::Patience;
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);

@@ -4,8 +4,8 @@ use super::*;
 fn timer_is_not_lost_because_another_claim_succeeded() {
     let mut rig = Rig::new(WakeMode::Fused);
     let ids = rig.park_many(3);
-    rig.hint(ToyHint { due_in: 3 * S, ..hint(1) });
     rig.hint(ToyHint { due_in: S, ..hint(1) });
+    rig.hint(ToyHint { due_in: 3 * S, ..hint(1) });
     assert!(rig.claims.is_empty(), "not due yet");
     rig.at(S / 2);
     rig.hint(hint(1));

@@ -258,14 +258,10 @@ impl<F: Face> Inner<F> {
                     }
                 }
                 Action::Degraded { reason } => {
-                    tracing::warn!(face = self.label, %reason, "polling until hints and claims work");
+                    tracing::warn!(face = self.label, %reason, "polling: hints or claims fail");
                 }
                 Action::Recovered { after } => {
-                    tracing::info!(
-                        face = self.label,
-                        ?after,
-                        "hints and claims work, polling ends"
-                    );
+                    tracing::info!(face = self.label, ?after, "polling ends");
                 }
             }
         }

@@ -92,9 +92,9 @@ impl Meters {
 }
 
 fn counters(face: &'static str) -> [Counter; COUNTERS_LEN] {
-    let hint = |source: &'static str| counter!("wakeline_wake_hints_total", "face" => face, "source" => source);
-    let wake = |reason: &'static str| counter!("wakeline_wake_wakes_total", "face" => face, "reason" => reason);
-    let claim = |outcome: &'static str| counter!("wakeline_wake_claims_total", "face" => face, "outcome" => outcome);
+    let hint = |value| counter!("wakeline_wake_hints_total", "face" => face, "source" => value);
+    let wake = |value| counter!("wakeline_wake_wakes_total", "face" => face, "reason" => value);
+    let claim = |value| counter!("wakeline_wake_claims_total", "face" => face, "outcome" => value);
     [
         hint("in_process"),
         hint("notify"),

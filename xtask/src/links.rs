@@ -2,7 +2,7 @@
 //!
 //! # Where it sits
 //! `cargo xtask check links`: relative links and their anchors in all Markdown files, the files
-//! and crates of ARCHITECTURE's code map, and documents named in Rust comments.
+//! and crates that ARCHITECTURE names, and documents named in Rust comments.
 //!
 //! # Invariants
 //! * What is quoted as code is not a link.
@@ -104,25 +104,23 @@ fn resolve(from: &str, path: &str) -> Option<PathBuf> {
     Some(resolved)
 }
 
-/// The section "Code map" names every crate, and only what exists.
+/// The document names only what exists, and its section "Code map" names every crate.
 fn code_map(source: &Source, folders: &[String], exists: Exists<'_>) -> Vec<Finding> {
     let document = Document::parse(&source.text);
-    let Some(section) = document.section("Code map") else {
-        return vec![finding(&source.path, 1, "has no section \"Code map\"".to_owned())];
-    };
-    let named: Vec<_> = document
+    let mut findings: Vec<Finding> = document
         .code
         .iter()
-        .filter(|code| section.contains(&code.line))
-        .filter(|code| is_path(&code.target) || folders.contains(&code.target))
-        .collect();
-    let mut findings: Vec<Finding> = named
-        .iter()
+        .filter(|code| is_path(&code.target))
         .filter(|code| !exists(Path::new(code.target.trim_end_matches('/'))))
         .map(|code| finding(&source.path, code.line, format!("{} does not exist", code.target)))
         .collect();
+    let Some(section) = document.section("Code map") else {
+        findings.push(finding(&source.path, 1, "has no section \"Code map\"".to_owned()));
+        return findings;
+    };
+    let map: Vec<_> = document.code.iter().filter(|code| section.contains(&code.line)).collect();
     for folder in folders {
-        if !named.iter().any(|code| code.target.trim_end_matches('/') == folder) {
+        if !map.iter().any(|code| code.target.trim_end_matches('/') == folder) {
             let text = format!("the code map leaves out {folder}");
             findings.push(finding(&source.path, section.start, text));
         }
@@ -210,7 +208,7 @@ mod tests {
     }
 
     fn check_map(map: &str) -> Vec<String> {
-        let text = format!("# A\n\n## Code map\n{map}\n\n## After\n`crates/gone`\n");
+        let text = format!("# A\n\n## Code map\n{map}\n\n## After\n`crates/x`\n");
         let source = Source { path: "ARCHITECTURE.md".into(), text };
         let findings = code_map(&source, &["crates/x".to_owned()], &exists);
         findings.into_iter().map(|finding| finding.text).collect()
@@ -222,6 +220,7 @@ mod tests {
         assert_eq!(check_map("* `crates/x/`: `Hub::wait`"), Vec::<String>::new());
         assert_eq!(check_map("* `crates/x`, `docs/gone.md`"), ["docs/gone.md does not exist"]);
         assert_eq!(check_map("* `docs/a.md`"), ["the code map leaves out crates/x"]);
+        assert_eq!(check_map("`crates/x`\n## B\n`crates/gone`"), ["crates/gone does not exist"]);
     }
 
     #[test]

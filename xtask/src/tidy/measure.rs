@@ -14,6 +14,7 @@ pub(crate) fn file(source: &Source) -> syn::Result<Vec<Measure>> {
         path: &source.path,
         scope: Vec::new(),
         in_tests: is_test_file(&source.path),
+        in_trait_impl: false,
         test_lines: 0,
         unwraps: Vec::new(),
         measures: Vec::new(),
@@ -50,6 +51,8 @@ struct Visitor<'a> {
     /// Modules, types and functions around the current item.
     scope: Vec<String>,
     in_tests: bool,
+    /// The trait chose the parameters; nothing can be done about them here.
+    in_trait_impl: bool,
     test_lines: usize,
     unwraps: Vec<usize>,
     measures: Vec<Measure>,
@@ -92,7 +95,9 @@ impl Visitor<'_> {
         self.measure(Rule::Function, sig.span(), end.end().line - start + 1);
         let params =
             sig.inputs.iter().filter(|input| matches!(input, syn::FnArg::Typed(_))).count();
-        self.measure(Rule::Params, sig.span(), params);
+        if !self.in_trait_impl {
+            self.measure(Rule::Params, sig.span(), params);
+        }
         if attrs.iter().any(|attr| attr.path().is_ident("ignore")) {
             self.measure(Rule::Ignore, sig.span(), 1);
         }
@@ -130,7 +135,9 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             name = format!("{} for {name}", path_name(path));
         }
         self.gated(&item.attrs, item.span(), |this| {
+            let before = std::mem::replace(&mut this.in_trait_impl, item.trait_.is_some());
             this.within(name, |this| visit::visit_item_impl(this, item));
+            this.in_trait_impl = before;
         });
     }
 
@@ -284,6 +291,14 @@ mod tests {
         let text = "impl A { fn f(&mut self, a: u8, b: u8) {} }\ntrait T { fn g(a: u8); }\n";
         assert_eq!(size("a.rs", text, Rule::Params, "A::f"), 2);
         assert_eq!(size("a.rs", text, Rule::Params, "T::g"), 1);
+    }
+
+    #[test]
+    fn a_trait_answers_for_the_parameters_of_its_impls() {
+        let text = "impl T for A { fn f(a: u8, b: u8, c: u8, d: u8, e: u8) {} }\n";
+        let source = Source { path: "a.rs".into(), text: text.into() };
+        assert!(file(&source).expect("parses").iter().all(|m| m.rule != Rule::Params));
+        assert_eq!(size("a.rs", &text.replace("T for ", ""), Rule::Params, "A::f"), 5);
     }
 
     #[test]

@@ -46,11 +46,6 @@ impl Sql {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), text: fill(schema, template).into() }
     }
-
-    /// The text.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
-    }
 }
 
 /// Puts a schema's names into a template.
@@ -153,8 +148,8 @@ impl Link {
         }
     }
 
-    /// Statements without parameters and effect that fill a new connection's caches, which costs
-    /// about 1,000 buffers; better before the first request than in it.
+    /// Statements that each new connection prepares at once, so that the first call does not pay
+    /// for it.
     pub(crate) fn warm_with(&self, statements: Vec<Sql>) {
         *self.warmup.lock() = statements;
     }
@@ -261,7 +256,7 @@ impl Link {
         self.attempts.fetch_add(1, Ordering::Release);
         let session = Arc::new(opened.inspect_err(|_| count_connect("failed"))?);
         count_connect("opened");
-        self.warm(&session).await;
+        self.warm(operation, &session).await;
         *self.session.lock() = Some(session.clone());
         Ok(session)
     }
@@ -274,11 +269,12 @@ impl Link {
         session.clone()
     }
 
-    async fn warm(&self, session: &Session) {
+    async fn warm(&self, operation: &'static str, session: &Session) {
         let statements = self.warmup.lock().clone();
         for sql in statements {
-            // A warm-up may fail, on a schema of another version say; real calls will tell.
-            if let Err(error) = self.run("warm up", session, &sql, &[]).await {
+            // It may fail, on a schema of another version say; the real call will tell.
+            let prepared = self.within(operation, session, session.prepare(&sql)).await;
+            if let Err(error) = prepared {
                 tracing::debug!(error = &error as &dyn std::error::Error, "warm-up failed");
                 return;
             }

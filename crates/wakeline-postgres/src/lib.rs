@@ -32,6 +32,7 @@ mod tls;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakeline_core::NodeId;
@@ -75,6 +76,22 @@ impl Links {
             general: Pool::new(connector, general),
             incoming: Link::new(connector.clone()),
         }
+    }
+
+    /// Opens the hot connections, with their statements prepared, all at once.
+    async fn warm(&self, statements: &queue::Statements) -> Result<(), StoreError> {
+        let kinds = [
+            (&self.push, &statements.push),
+            (&self.claim, &statements.claim),
+            (&self.settle, &statements.settle),
+        ];
+        let opening = kinds.into_iter().flat_map(|(links, sql)| {
+            links.iter().map(|link| {
+                link.warm_with(vec![sql.clone()]);
+                link.open("connect")
+            })
+        });
+        try_join_all(opening).await.map(|_| ())
     }
 
     async fn close(&self) {
@@ -154,6 +171,7 @@ impl PostgresStore {
         let queue = Arc::new(queue::Queue::start(&shared));
         let store = Self { shared, queue };
         store.install_triggers().await?;
+        store.shared.links.warm(&store.queue.core.sql).await?;
         Ok(store)
     }
 

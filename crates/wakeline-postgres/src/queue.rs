@@ -46,7 +46,7 @@ use crate::error;
 use crate::fuse::{Fuser, FuserOptions};
 use crate::{PostgresStore, Shared};
 
-pub(crate) use self::directory::Scope;
+pub(crate) use self::sql::Statements;
 
 /// How often a call is repeated that the database rolled back.
 const ROLLBACKS_MAX: usize = 5;

@@ -1,5 +1,6 @@
 //! The PostgreSQL store against a real PostgreSQL.
 
+mod conformance;
 mod incoming;
 mod listener;
 mod migrate;

@@ -75,19 +75,20 @@ async fn a_database_that_restarts_is_found_again() {
     let parked = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
     server.parked(1).await;
 
-    postgres.control("stop");
+    postgres.stop();
     eventually("it says that it is not ready", || async {
         server.client.get("/readyz").await.status == 503
     })
     .await;
     let refused = server.client.get("/api/v1/pop/queue/q").await;
     assert_eq!(refused.status, 503, "{refused:?}");
-    postgres.control("start");
+    postgres.restart();
     eventually("it is ready again", || async { server.client.get("/readyz").await.status == 200 })
         .await;
     server.client.push("q", &[("p", "after")]).await;
     assert_eq!(parked.answer().await.expect("an answer").ids(), ["after"]);
-    postgres.crash_and_restart();
+    postgres.stop();
+    postgres.restart();
     eventually("a crash is survived too", || async {
         let body = r#"{"items":[{"queue":"q","payload":1,"transactionId":"again"}]}"#;
         let pushed = server.client.call("POST", "/api/v1/push", body).await;

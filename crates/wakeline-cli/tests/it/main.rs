@@ -1,5 +1,7 @@
 //! The whole binary: real processes, real sockets, a real PostgreSQL.
 
+mod clients;
+mod crash;
 mod herd;
 mod idle;
 mod listener;

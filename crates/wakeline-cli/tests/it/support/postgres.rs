@@ -110,17 +110,20 @@ pub(crate) struct OwnPostgres {
 
 impl OwnPostgres {
     pub(crate) fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = port.local_addr().expect("bound").port();
-        let own = Self { folder, port };
+        let mut own = Self { folder: tempfile::tempdir().expect("a folder"), port: 0 };
         if let Some(user) = own.user() {
             let owned = Command::new("chown").arg(&user).arg(own.folder.path()).status();
             assert!(owned.expect("chown runs").success());
         }
         let data = own.data();
-        own.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-sync"]);
-        own.control("start");
+        let made = own.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-sync"]);
+        assert!(made, "initdb failed");
+        // A port that was free a moment ago may have been taken meanwhile.
+        let started = (0..5).any(|_| {
+            own.port = free_port();
+            own.start_again()
+        });
+        assert!(started, "{}", own.log());
         own
     }
 
@@ -128,25 +131,33 @@ impl OwnPostgres {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Stops it at once, as a crash would, and starts it again.
-    pub(crate) fn crash_and_restart(&self) {
-        self.control("stop");
-        self.control("start");
+    /// Stops it at once, as a crash would.
+    pub(crate) fn stop(&self) {
+        let stopped = self.run("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
+        assert!(stopped, "{}", self.log());
     }
 
-    pub(crate) fn control(&self, verb: &str) {
+    /// Starts it where it was.
+    pub(crate) fn restart(&self) {
+        assert!(self.start_again(), "{}", self.log());
+    }
+
+    fn start_again(&self) -> bool {
         let settings = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories={}",
             self.port,
             self.folder.path().display()
         );
-        let (data, log) = (self.data(), self.folder.path().join("log").display().to_string());
-        match verb {
-            "start" => {
-                self.run("pg_ctl", &["-D", &data, "-l", &log, "-o", &settings, "-w", "start"]);
-            }
-            _ => self.run("pg_ctl", &["-D", &data, "-m", "immediate", "-w", "stop"]),
-        }
+        let (data, log) = (self.data(), self.log_path());
+        self.run("pg_ctl", &["-D", &data, "-l", &log, "-o", &settings, "-w", "start"])
+    }
+
+    fn log_path(&self) -> String {
+        self.folder.path().join("log").display().to_string()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
     fn data(&self) -> String {
@@ -158,7 +169,7 @@ impl OwnPostgres {
         std::env::var("WAKELINE_TEST_PG_USER").ok().filter(|user| !user.is_empty())
     }
 
-    fn run(&self, program: &str, args: &[&str]) {
+    fn run(&self, program: &str, args: &[&str]) -> bool {
         let bin = std::env::var("WAKELINE_TEST_PG_BIN");
         let bin: PathBuf = bin.expect("run `cargo xtask test`, which finds PostgreSQL").into();
         let program = bin.join(program);
@@ -168,7 +179,7 @@ impl OwnPostgres {
         };
         command.args(args).current_dir(self.folder.path());
         let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        assert!(status.expect("it runs").success(), "{args:?}");
+        status.expect("it runs").success()
     }
 }
 
@@ -178,10 +189,13 @@ fn as_user(user: &str, program: &Path) -> Command {
     command
 }
 
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
 impl Drop for OwnPostgres {
     fn drop(&mut self) {
-        if !std::thread::panicking() || Path::new(&self.data()).join("postmaster.pid").exists() {
-            self.control("stop");
-        }
+        self.run("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-use crate::connect::limit_pages;
+use crate::connect::{PAGE_BYTES, limit_pages};
 use crate::options::SqliteOptions;
 
 /// How often a missing ballast is tried to be laid again.
@@ -73,7 +73,7 @@ impl Ballast {
             tracing::error!(path = %self.path.display(), "disk full: gave up the ballast file");
             *self.tried.lock() = Some(Instant::now());
             if let Some(pages) = self.pages_max {
-                let extra = u32::try_from(self.bytes / 4096).unwrap_or(u32::MAX);
+                let extra = u32::try_from(self.bytes / PAGE_BYTES).unwrap_or(u32::MAX);
                 // A limit that cannot be raised shows as a full disk in the test that set it.
                 let _ = limit_pages(conn, pages.saturating_add(extra));
             }

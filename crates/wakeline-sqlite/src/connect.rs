@@ -19,6 +19,9 @@ const OPEN: &str = "open";
 /// `PRAGMA synchronous` as a number.
 const SYNCHRONOUS_FULL: i64 = 2;
 const STATEMENTS_CACHED_MAX: usize = 128;
+const CHECKPOINT_PAGES: i64 = 4_000;
+/// The page size that SQLite gives new files.
+pub(crate) const PAGE_BYTES: u64 = 4_096;
 
 /// What a connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,7 @@ fn configure(
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     write_ahead(conn, options.busy_timeout())?;
     conn.execute_batch(include_str!("../sql/queries/settings.sql"))?;
+    conn.pragma_update(None, "wal_autocheckpoint", checkpoint_pages(options.ballast_bytes))?;
     match role {
         Role::Reader => conn.pragma_update(None, "query_only", true)?,
         Role::Writer => {
@@ -60,6 +64,18 @@ fn configure(
         }
     }
     Ok(())
+}
+
+/// Pages in the write-ahead log after which they move into the database. On a full disk they can
+/// only do so in the place of the ballast, so there are no more of them than fit there.
+fn checkpoint_pages(ballast_bytes: u64) -> i64 {
+    let fitting = i64::try_from(ballast_bytes / PAGE_BYTES).unwrap_or(i64::MAX);
+    if fitting == 0 { CHECKPOINT_PAGES } else { fitting.clamp(100, CHECKPOINT_PAGES) }
+}
+
+/// Moves the write-ahead log into the database and gives its space back.
+pub(crate) fn checkpoint(conn: &Connection) -> Result<(), rusqlite::Error> {
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
 /// Sets how far the database may grow, for tests of a full disk.
@@ -172,6 +188,13 @@ mod tests {
             drop(rows);
             assert_eq!(statement.get_status(rusqlite::StatementStatus::RePrepare), 0);
         }
+    }
+
+    #[test]
+    fn the_log_never_outgrows_the_ballast() {
+        assert_eq!(checkpoint_pages(16 * 1024 * 1024), 4_000);
+        assert_eq!(checkpoint_pages(2 * 1024 * 1024), 512);
+        assert_eq!(checkpoint_pages(0), 4_000);
     }
 
     #[test]

@@ -25,6 +25,7 @@ use wakeline_store::StoreError;
 use crate::ballast::Ballast;
 use crate::call::{Call, Command, Ran, Work};
 use crate::clock::Clock;
+use crate::connect;
 use crate::error::{Fault, closed, is_full};
 use crate::session::{Cache, Session};
 use crate::sidecar::Sidecar;
@@ -208,7 +209,8 @@ impl Desk {
             self.run_all(&mut batch)
         });
         let mut round = self.ended(ran, batch.len());
-        if matches!(round, Round::Full) && self.tools.ballast.give_up(&self.tools.conn) {
+        if matches!(round, Round::Full) {
+            self.make_room();
             round = self.round(&mut batch);
         }
         match round {
@@ -224,6 +226,15 @@ impl Desk {
                     command.answer();
                 }
             }
+        }
+    }
+
+    /// Gives the ballast up, and moves the log into the database in its place: what the log took
+    /// is then free again.
+    fn make_room(&mut self) {
+        self.tools.ballast.give_up(&self.tools.conn);
+        if let Err(error) = connect::checkpoint(&self.tools.conn) {
+            tracing::error!(%error, "disk full: the log could not be moved into the database");
         }
     }
 

@@ -4,5 +4,4 @@ PRAGMA synchronous = FULL;
 PRAGMA temp_store = MEMORY;
 PRAGMA trusted_schema = OFF;
 PRAGMA cache_size = -32768;
-PRAGMA wal_autocheckpoint = 4000;
 PRAGMA journal_size_limit = 67108864;

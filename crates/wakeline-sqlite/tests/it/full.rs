@@ -1,5 +1,7 @@
 //! A full disk: pushes are refused, what is there can still be taken, settled and deleted.
 
+use std::process::{Command, Stdio};
+
 use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
 use wakeline_store::{PushItem, QueueAdmin as _, QueueStore as _, SettleOutcome, StoreError};
 use wakeline_testkit::conformance::item;
@@ -53,6 +55,47 @@ async fn a_full_disk_refuses_pushes_and_can_still_be_emptied() {
         assert!(matches!(settled.outcomes[0], SettleOutcome::Settled { .. }));
     }
     assert!(take(&store, "q", 1).await.is_none());
+    assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
+    store.push(vec![large(1)]).await.expect("there is room again");
+}
+
+/// A disk of twelve megabytes, if this test may mount one.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=12m", "wakeline-test"])
+            .arg(folder.path())
+            .stderr(Stdio::null())
+            .status();
+        mount.is_ok_and(|status| status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmount = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+        assert!(unmount.is_ok_and(|status| status.success()), "the test's disk stays behind");
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_is_really_full_can_still_be_emptied() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("not allowed to mount a small disk: only the page limit was tested");
+        return;
+    };
+    let options = SqliteOptions { pages_max: None, ..options(&disk.0, 2 * 1024 * 1024) };
+    let store = SqliteStore::open(options).await.expect("opens");
+    let stored = fill(&store).await;
+    assert!(stored > 100, "{stored}");
+    for n in 0..stored {
+        let grant = take(&store, "q", 1).await.expect("everything that was answered is there");
+        let settled = store.settle(completions(&grant)).await;
+        assert!(settled.is_ok(), "settling message {n}: {settled:?}");
+    }
     assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
     store.push(vec![large(1)]).await.expect("there is room again");
 }

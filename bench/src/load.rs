@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::client::Connection;
 use crate::cpu::{Meter, Usage};
-use crate::table::micros;
+use crate::table::{latencies, micros};
 use crate::wire;
 
 /// Partitions of every queue that is measured.
@@ -74,7 +74,7 @@ pub(crate) async fn push(target: &Target, load: &Load) -> Result<Measured> {
     let requests: Vec<_> =
         (0..PARTITIONS).map(|partition| wire::push(&load.queue, partition, load.batch)).collect();
     let requests = Arc::new(requests);
-    let tally = Arc::new(Tally::new()?);
+    let tally = Arc::new(Tally::new());
     let mut tasks = Vec::with_capacity(load.connections);
     let connections = Connection::open_all(target.address, load.connections).await?;
     for (index, connection) in connections.into_iter().enumerate() {
@@ -88,7 +88,7 @@ pub(crate) async fn push(target: &Target, load: &Load) -> Result<Measured> {
 /// Pops and acks for a while, or until the backlog of so many messages is used up.
 pub(crate) async fn pop(target: &Target, load: &Load, backlog: u64) -> Result<Measured> {
     let request = Arc::new(wire::pop(&load.queue, load.batch));
-    let tally = Arc::new(Tally::new()?);
+    let tally = Arc::new(Tally::new());
     let mut tasks = Vec::with_capacity(load.connections);
     for connection in Connection::open_all(target.address, load.connections).await? {
         let (request, tally) = (Arc::clone(&request), Arc::clone(&tally));
@@ -189,15 +189,15 @@ struct Tally {
 }
 
 impl Tally {
-    fn new() -> Result<Self> {
-        Ok(Self {
+    fn new() -> Self {
+        Self {
             stop: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
             requests: AtomicU64::new(0),
             messages: AtomicU64::new(0),
-            latencies: Mutex::new(Histogram::new(3).context("cannot make a histogram")?),
+            latencies: Mutex::new(latencies()),
             used_up: Notify::new(),
-        })
+        }
     }
 
     fn goes_on(&self) -> bool {

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::setup::{Setup, SetupArgs};
 
@@ -96,10 +97,21 @@ async fn bench(command: Command) -> Result<()> {
     let setup = Setup::make(setup).await?;
     let measured = tokio::select! {
         measured = measure(&setup, &command) => measured,
-        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        ended = told_to_end() => ended.and(Err(anyhow::anyhow!("interrupted"))),
     };
     setup.remove().await?;
     measured
+}
+
+/// Waits for a signal that ends the run: what it made is removed all the same.
+async fn told_to_end() -> Result<()> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
 }
 
 async fn measure(setup: &Setup, command: &Command) -> Result<()> {

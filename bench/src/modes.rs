@@ -11,7 +11,7 @@ use crate::client::Connection;
 use crate::database::{Database, Statements};
 use crate::node::Node;
 use crate::setup::Setup;
-use crate::table::{Table, micros, millis};
+use crate::table::{Table, latencies, micros, millis};
 use crate::wake::{self, WakeArgs};
 use crate::wire;
 
@@ -28,7 +28,7 @@ pub(crate) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
     for name in MODES {
         let store = setup.postgres(&format!("mode_{name}"));
         let node = Node::serve(&setup.server, &store, &["--wake-mode", name])?;
-        modes.push(Mode { name, node, figures: Figures::new()? });
+        modes.push(Mode { name, node, figures: Figures::new() });
     }
     let idle = Duration::try_from_secs_f64(args.idle_seconds / ROUNDS as f64)?;
     for _ in 0..ROUNDS {
@@ -56,9 +56,9 @@ struct Figures {
 }
 
 impl Figures {
-    fn new() -> Result<Self> {
-        let pick_up = Histogram::new(3)?;
-        Ok(Self { idle_secs: 0.0, idle: 0, events: 0, claims: 0, statements: 0, pick_up })
+    fn new() -> Self {
+        let pick_up = latencies();
+        Self { idle_secs: 0.0, idle: 0, events: 0, claims: 0, statements: 0, pick_up }
     }
 }
 

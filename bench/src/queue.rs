@@ -2,7 +2,7 @@
 
 mod report;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -130,7 +130,6 @@ pub(crate) async fn run(setup: &Setup, args: &QueueArgs) -> Result<()> {
         }
         let pair = Pair::start(setup, kind)?;
         for case in pair.cases(args.load) {
-            eprintln!("{case:?}");
             let mut figures = Rounds::default();
             for round in 0..rounds.max(1) {
                 measure_round(&pair, &case, (round, window), &mut figures).await?;
@@ -158,7 +157,10 @@ async fn measure_round(
             warm_up: WARM_UP,
             window,
         };
+        let began = Instant::now();
         let measured = measure(&target, case, round).await?;
+        let (side, rate) = (if own { "wakeline" } else { "bare" }, measured.messages);
+        eprintln!("{:.1?} {case:?} {side} {rate:.0} messages/s", began.elapsed());
         let side = if own { &mut figures.server } else { &mut figures.bare };
         side.push(measured);
     }

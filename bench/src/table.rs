@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
+
 /// Prints a line. A closed pipe is the reader's choice, not an error.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
@@ -76,6 +78,12 @@ pub(crate) fn met(yes: bool) -> String {
     if yes { "met" } else { "not met" }.to_owned()
 }
 
+/// A histogram of latencies in microseconds, up to two minutes. With bounds, because one without
+/// cuts off what it has no room for.
+pub(crate) fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 120_000_000, 3).expect("the bounds are in order")
+}
+
 /// A duration in whole microseconds.
 pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
@@ -105,6 +113,14 @@ mod tests {
         assert_eq!(count(999.4), "999");
         assert_eq!(count(-1_500.0), "-1,500");
         assert_eq!(millis(1_234), "1.23 ms");
+    }
+
+    #[test]
+    fn latencies_are_not_cut_off() {
+        let mut latencies = latencies();
+        latencies.saturating_record(60_000_000);
+        let off = latencies.value_at_quantile(0.5).abs_diff(60_000_000);
+        assert!(off < 60_000, "{off}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::handloop::{HandLoop, Producer};
 use crate::modes;
 use crate::node::{Node, StoreAt};
 use crate::setup::Setup;
-use crate::table::{Table, met, micros, millis};
+use crate::table::{self, Table, met, micros, millis};
 use crate::wire;
 
 /// Samples of each side that are not counted.
@@ -82,8 +82,8 @@ async fn latencies(setup: &Setup, args: &WakeArgs) -> Result<()> {
     let sqlite = Nodes::start(setup, &sqlite)?;
     let database = &setup.database;
     let mut sides = vec![
-        Side::hand(HAND_WRITTEN, HandLoop::start(database, Producer::OneTrip).await?)?,
-        Side::hand("hand-written loop, plain", HandLoop::start(database, Producer::Plain).await?)?,
+        Side::hand(HAND_WRITTEN, HandLoop::start(database, Producer::OneTrip).await?),
+        Side::hand("hand-written loop, plain", HandLoop::start(database, Producer::Plain).await?),
         Side::http("PostgreSQL, to the other node", &postgres.one, &postgres.other).await?,
         Side::http("PostgreSQL, same node", &postgres.one, &postgres.one).await?,
         Side::http("SQLite, to the other process", &sqlite.one, &sqlite.other).await?,
@@ -144,11 +144,11 @@ struct HttpWay {
 }
 
 impl Side {
-    fn new(name: &'static str, way: Way) -> Result<Self> {
-        Ok(Self { name, way, whole: Histogram::new(3)?, after: Histogram::new(3)? })
+    fn new(name: &'static str, way: Way) -> Self {
+        Self { name, way, whole: table::latencies(), after: table::latencies() }
     }
 
-    fn hand(name: &'static str, hand: HandLoop) -> Result<Self> {
+    fn hand(name: &'static str, hand: HandLoop) -> Self {
         Self::new(name, Way::Hand(Box::new(hand)))
     }
 
@@ -161,7 +161,7 @@ impl Side {
             push: wire::push(queue, 0, 1),
             pop: wire::pop_waiting(queue),
         };
-        Self::new(name, Way::Http(Box::new(way)))
+        Ok(Self::new(name, Way::Http(Box::new(way))))
     }
 
     async fn sample(&mut self, quiet: Duration) -> Result<Sample> {

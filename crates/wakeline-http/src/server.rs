@@ -6,10 +6,12 @@
 //! # Invariants
 //! * Headers that do not arrive in time end the connection (`axum::serve` has no timer for that).
 //! * Near the descriptor limit a connection is answered 503, not left hanging.
-//! * After shutdown no new connection is taken, parked pops are answered at once, and what is in
-//!   flight finishes, bounded by the drain time.
+//! * After shutdown parked pops are answered at once and what is in flight finishes, bounded by
+//!   the drain time. Meanwhile new connections are still taken, so that probes see `/readyz` say
+//!   503, but serve one request each.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +25,9 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
+use tokio_util::task::TaskTracker;
 
 use crate::state::AppState;
 
@@ -65,54 +68,93 @@ impl Server {
     /// Serves until `shutdown`, then drains. True if everything in flight finished in time.
     pub async fn run(self, shutdown: CancellationToken) -> bool {
         let app = crate::app(self.state.clone());
-        let graceful = GracefulShutdown::new();
         let slots = Arc::new(Semaphore::new(self.options.connections_max));
+        let header_timeout = self.options.header_timeout;
+        let door = Door { app, slots, header_timeout, one_request: false };
+        let graceful = GracefulShutdown::new();
+        tokio::select! {
+            () = self.accept(&door, |connection| {
+                let connection = graceful.watch(connection);
+                tokio::spawn(ended(async move { connection.await }))
+            }) => {}
+            () = shutdown.cancelled() => {}
+        }
+        self.state.drain();
+        let drained = tokio::time::timeout(self.options.drain_timeout, graceful.shutdown());
+        let (late, brief) = (TaskTracker::new(), door.brief());
+        let clean = tokio::select! {
+            () = self.accept(&brief, |connection| late.spawn(ended(connection))) => false,
+            drained = drained => drained.is_ok(),
+        };
+        drop(self.listener);
+        late.close();
+        // What came during the drain gets a moment, not another drain time.
+        let _ = tokio::time::timeout(Duration::from_secs(1), late.wait()).await;
+        clean
+    }
+
+    /// Takes connections for ever.
+    async fn accept(&self, door: &Door, serve: impl Fn(Connection) -> JoinHandle<()>) {
         loop {
-            let accepted = tokio::select! {
-                accepted = self.listener.accept() => accepted,
-                () = shutdown.cancelled() => break,
-            };
-            match accepted {
-                Ok((stream, _)) => match Arc::clone(&slots).try_acquire_owned() {
-                    Ok(slot) => self.serve(stream, slot, &app, &graceful),
+            match self.listener.accept().await {
+                Ok((stream, _)) => match Arc::clone(&door.slots).try_acquire_owned() {
+                    Ok(slot) => drop(serve(door.connection(stream, slot))),
                     Err(_) => refuse(stream),
                 },
                 Err(error) => pause_after(&error).await,
             }
         }
-        drop(self.listener);
-        self.state.drain();
-        tokio::time::timeout(self.options.drain_timeout, graceful.shutdown()).await.is_ok()
+    }
+}
+
+type Connection = http1::Connection<TokioIo<TcpStream>, Service>;
+
+/// What every connection gets.
+#[derive(Clone)]
+struct Door {
+    app: Router,
+    slots: Arc<Semaphore>,
+    header_timeout: Duration,
+    one_request: bool,
+}
+
+impl Door {
+    /// The same for connections that serve one request.
+    fn brief(&self) -> Self {
+        Self { one_request: true, ..self.clone() }
     }
 
-    fn serve(
-        &self,
-        stream: TcpStream,
-        slot: OwnedSemaphorePermit,
-        app: &Router,
-        graceful: &GracefulShutdown,
-    ) {
+    fn connection(&self, stream: TcpStream, slot: OwnedSemaphorePermit) -> Connection {
         let _ = stream.set_nodelay(true);
-        let app = app.clone();
-        let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
-            let app = app.clone();
-            async move {
-                let answer = app.oneshot(request.map(Body::new)).await;
-                Ok::<_, Infallible>(answer.unwrap_or_else(|never| match never {}))
-            }
-        });
-        let connection = http1::Builder::new()
+        http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.options.header_timeout)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            // How a connection ends is the client's business: resets are ordinary.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
-            }
-            drop(slot);
-        });
+            .keep_alive(!self.one_request)
+            .header_read_timeout(self.header_timeout)
+            .serve_connection(TokioIo::new(stream), Service { app: self.app.clone(), _slot: slot })
+    }
+}
+
+/// The app, as one connection calls it. Holds the connection's slot.
+struct Service {
+    app: Router,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl hyper::service::Service<hyper::Request<Incoming>> for Service {
+    type Response = axum::response::Response;
+    type Error = Infallible;
+    type Future = axum::routing::future::RouteFuture<Infallible>;
+
+    fn call(&self, request: hyper::Request<Incoming>) -> Self::Future {
+        // A router is always ready.
+        tower::Service::call(&mut self.app.clone(), request.map(Body::new))
+    }
+}
+
+/// Waits for a connection's end. How it ends is the client's business: resets are ordinary.
+async fn ended(connection: impl Future<Output = hyper::Result<()>>) {
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "connection ended");
     }
 }
 

@@ -93,14 +93,15 @@ impl Face for QueueFace {
         Ok(self.store.sweep(lines).await?)
     }
 
-    async fn release(&self, grants: Vec<Grant>) {
+    async fn release(&self, grants: Vec<Grant>) -> Vec<Change> {
         let leases: Vec<_> = grants.into_iter().filter_map(|grant| grant.lease).collect();
         if leases.is_empty() {
-            return;
+            return Vec::new();
         }
-        if let Err(error) = self.store.release(leases).await {
+        self.store.release(leases).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "could not release the lease of a client that went away");
-        }
+            Vec::new()
+        })
     }
 }
 

@@ -85,6 +85,8 @@ impl Sidecar {
     /// the file of a dead process.
     pub(crate) fn join(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
+        // Events name absolute paths, whatever path the watch was given.
+        let folder = folder.canonicalize()?;
         let node = NodeId::generate();
         let own = folder.join(format!("{node}.{EXTENSION}"));
         let early = folder.join(format!("{node}.new"));
@@ -94,7 +96,7 @@ impl Sidecar {
         fs::rename(&early, &own)?;
         let outbox = Outbox { file: Some(file), seq: 0, entries: VecDeque::new() };
         Ok(Self {
-            folder: folder.to_owned(),
+            folder,
             own,
             outbox: Mutex::new(outbox),
             peers: AtomicBool::new(true),

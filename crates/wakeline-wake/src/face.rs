@@ -64,8 +64,9 @@ pub trait Face: Send + Sync + 'static {
     /// The hub asks for at most 1,000 lines at a time.
     async fn sweep(&self, lines: Vec<Self::Line>) -> Result<Vec<Option<Duration>>, Self::Error>;
 
-    /// Gives back, uncounted, what was claimed for waiters that have gone.
-    async fn release(&self, grants: Vec<Self::Grant>);
+    /// Gives back, uncounted, what was claimed for waiters that have gone. Returns what this made
+    /// available: to other lines too, which may have seen it as taken meanwhile.
+    async fn release(&self, grants: Vec<Self::Grant>) -> Vec<Self::Hint>;
 }
 
 /// The waiters of one line that take part in a store call.

@@ -291,8 +291,11 @@ impl<F: Face> Inner<F> {
         let inner = Arc::clone(self);
         self.runtime.spawn(async move {
             let (lines, grants): (Vec<_>, Vec<_>) = released.into_iter().unzip();
-            inner.face.release(grants).await;
-            inner.step(|state| state.core.released(&lines));
+            let hints = inner.face.release(grants).await;
+            inner.step(|state| {
+                state.core.released(&lines);
+                state.core.hint(&hints, HintSource::InProcess);
+            });
         });
     }
 }

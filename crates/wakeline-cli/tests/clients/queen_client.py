@@ -47,7 +47,7 @@ async def configure_push_pop_ack(client):
     check(result["success"] is True, result)
     stale = await client.ack(messages[0])
     check(stale["success"] is False, stale)
-    check(await client.queue(queue).pop() == [], "drained")
+    check(await client.queue(queue).wait(False).pop() == [], "drained")
     gone = await client.queue(queue).delete()
     check(gone["existed"] is True, gone)
 
@@ -77,7 +77,7 @@ async def a_consumer_waits_and_handles(client):
     await client.queue(queue).push([{"data": {"n": n}} for n in range(3)])
     await asyncio.wait_for(consuming, 20)
     check(seen == [0, 1, 2], seen)
-    check(await client.queue(queue).group("workers").pop() == [], "acknowledged by the consumer")
+    check(await client.queue(queue).group("workers").wait(False).pop() == [], "acknowledged by the consumer")
     check(len(await client.queue(queue).group("others").batch(9).pop()) == 3, "another group")
 
 
@@ -90,7 +90,7 @@ async def partitions_and_subscriptions(client):
     check(len({message["leaseId"] for message in messages}) == 1, messages)
     await client.ack(messages)
     fresh = client.queue(queue).group("fresh").subscription_mode("new")
-    check(await fresh.pop() == [], "a new group that wants only what is new")
+    check(await fresh.wait(False).pop() == [], "a new group that wants only what is new")
     await client.queue(queue).partition("a").push([{"data": "later"}])
     messages = await client.queue(queue).group("fresh").wait(True).pop()
     check([message["data"] for message in messages] == ["later"], messages)
@@ -103,7 +103,7 @@ async def transactions(client):
     messages = await client.queue(source).pop()
     result = await client.transaction().queue(target).push([{"data": 2}]).ack(messages[0]).commit()
     check(result["success"] is True, result)
-    check(await client.queue(source).pop() == [], "acknowledged in the transaction")
+    check(await client.queue(source).wait(False).pop() == [], "acknowledged in the transaction")
     check([m["data"] for m in await client.queue(target).pop()] == [2], "pushed in it")
 
 

@@ -87,3 +87,27 @@ async fn shutdown_answers_parked_pops_and_closes() {
     assert!(running.server.await.expect("no panic"), "everything finished in time");
     assert!(TcpStream::connect(running.address).await.is_err());
 }
+
+#[tokio::test]
+async fn during_the_drain_probes_are_told_and_requests_in_flight_finish() {
+    let node = Node::start().await;
+    let running = run(&node, ServerOptions::default()).await;
+    let body = r#"{"items":[{"queue":"q","payload":1}]}"#;
+    let head = format!(
+        "POST /api/v1/push HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut slow = send(running.address, &head).await;
+    let parked = send(running.address, PARK).await;
+    node.parked(1).await;
+    running.shutdown.cancel();
+    rest(parked).await;
+    let probe = send(running.address, "GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let probe = rest(probe).await;
+    assert!(probe.starts_with("HTTP/1.1 503 "), "{probe}");
+    slow.write_all(body.as_bytes()).await.expect("sent");
+    let pushed = rest(slow).await;
+    assert!(pushed.starts_with("HTTP/1.1 201 "), "{pushed}");
+    assert!(running.server.await.expect("no panic"), "everything finished in time");
+}

@@ -147,11 +147,13 @@ impl Face for Store {
         Ok(lines.into_iter().map(|line| self.next_due(line)).collect())
     }
 
-    async fn release(&self, grants: Vec<(u32, Vec<Instant>)>) {
+    async fn release(&self, grants: Vec<(u32, Vec<Instant>)>) -> Vec<Self::Hint> {
         for (queue, items) in grants {
             *self.released.lock() += items.len();
             self.items.lock().entry(queue).or_default().extend(items);
         }
+        // The lines of the grants are woken without a hint.
+        Vec::new()
     }
 }
 

@@ -75,7 +75,7 @@ impl Face for Toy {
     async fn sweep(&self, _: Vec<ToyLine>) -> Result<Vec<Option<Duration>>, String> {
         unreachable!("the core makes no calls")
     }
-    async fn release(&self, _: Vec<usize>) {
+    async fn release(&self, _: Vec<usize>) -> Vec<ToyHint> {
         unreachable!("the core makes no calls")
     }
 }

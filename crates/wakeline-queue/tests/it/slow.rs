@@ -1,0 +1,116 @@
+//! A store whose calls take a while, so that callers can go away meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{
+    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, Timestamp, TransactionId,
+};
+use wakeline_store::{
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
+    LineClaim, LineOutcome, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
+    QueueStore, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply,
+};
+use wakeline_testkit::oracle::MemoryStore;
+
+pub(crate) const SLOW: Duration = Duration::from_secs(1);
+
+/// The oracle, with every hot call followed by a pause after its commit.
+pub(crate) struct SlowStore(pub(crate) MemoryStore);
+
+async fn slowly<T>(call: impl Future<Output = T>) -> T {
+    let answer = call.await;
+    tokio::time::sleep(SLOW).await;
+    answer
+}
+
+#[async_trait]
+impl QueueStore for SlowStore {
+    async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
+        slowly(self.0.push(items)).await
+    }
+    async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
+        slowly(self.0.transact(command)).await
+    }
+    async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
+        slowly(self.0.claim(lines)).await
+    }
+    async fn settle(&self, items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {
+        slowly(self.0.settle(items)).await
+    }
+    async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, StoreError> {
+        self.0.extend(lease, span).await
+    }
+    async fn release(&self, leases: Vec<LeaseId>) -> Result<Vec<Change>, StoreError> {
+        slowly(self.0.release(leases)).await
+    }
+    async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        self.0.sweep(lines).await
+    }
+}
+
+#[async_trait]
+impl QueueAdmin for SlowStore {
+    async fn configure(
+        &self,
+        command: ConfigureQueue,
+    ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
+        slowly(self.0.configure(command)).await
+    }
+    async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
+        self.0.queue(queue).await
+    }
+    async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
+        self.0.delete_queue(queue).await
+    }
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        self.0.groups(group).await
+    }
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<u64, StoreError> {
+        self.0.delete_group(group, queue).await
+    }
+    async fn resubscribe(
+        &self,
+        group: &GroupName,
+        from: Timestamp,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        slowly(self.0.resubscribe(group, from)).await
+    }
+    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
+        self.0.dead_letters(filter).await
+    }
+    async fn message(
+        &self,
+        partition: PartitionId,
+        transaction_id: &TransactionId,
+    ) -> Result<Option<MessageDetail>, StoreError> {
+        self.0.message(partition, transaction_id).await
+    }
+}
+
+#[async_trait]
+impl HintFeed for SlowStore {
+    async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        self.0.feed(sink, shutdown).await;
+    }
+}
+
+#[async_trait]
+impl StoreAdmin for SlowStore {
+    fn info(&self) -> StoreInfo {
+        self.0.info()
+    }
+    async fn ping(&self) -> Result<(), StoreError> {
+        self.0.ping().await
+    }
+    async fn close(&self) {
+        self.0.close().await;
+    }
+}

@@ -14,6 +14,7 @@
 
 mod bench;
 mod check;
+mod clients;
 mod guard;
 mod layers;
 mod links;

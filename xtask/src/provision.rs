@@ -20,7 +20,6 @@ use crate::run;
 /// The oldest PostgreSQL that is supported.
 const POSTGRES_MAJOR_MIN: u32 = 15;
 
-const PACKAGES: [&str; 1] = ["postgresql"];
 /// A version that is known to build with the workspace's `rust-version`.
 const NEXTEST: &str = "cargo-nextest@0.9.143";
 const NO_CLUSTER: &str = "/etc/postgresql-common/createcluster.d/wakeline-tests.conf";
@@ -38,29 +37,44 @@ pub(crate) enum Need {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Host {
     postgres: bool,
+    /// Python with `venv`, for the published clients.
+    python: bool,
+    /// For the command lines that the server and the README tell newcomers to try.
+    curl: bool,
     nextest: bool,
     root: bool,
     apt: bool,
 }
 
+impl Host {
+    /// Debian's packages for what is missing.
+    fn missing(&self) -> Vec<&'static str> {
+        let needs =
+            [(self.postgres, "postgresql"), (self.python, "python3-venv"), (self.curl, "curl")];
+        needs.iter().filter(|(there, _)| !there).map(|(_, package)| *package).collect()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Plan {
     /// Install these, possibly nothing.
-    Install { packages: bool, nextest: bool },
+    Install { packages: Vec<&'static str>, nextest: bool },
     /// Tell the user what to run first.
     Tell(String),
 }
 
 fn plan(host: Host) -> Plan {
-    if host.postgres || (host.root && host.apt) {
-        return Plan::Install { packages: !host.postgres, nextest: !host.nextest };
+    let packages = host.missing();
+    if packages.is_empty() || (host.root && host.apt) {
+        return Plan::Install { packages, nextest: !host.nextest };
     }
+    let packages = packages.join(" ");
     Plan::Tell(if host.apt {
-        format!("sudo apt-get update && sudo apt-get install -y {}", PACKAGES.join(" "))
+        format!("sudo apt-get update && sudo apt-get install -y {packages}")
     } else {
         format!(
-            "install PostgreSQL {POSTGRES_MAJOR_MIN} or later with its contrib modules, and put \
-             initdb, pg_ctl and postgres on the PATH"
+            "install what Debian calls {packages}: PostgreSQL {POSTGRES_MAJOR_MIN} or later with \
+             its contrib modules, Python 3 with venv, curl; initdb, pg_ctl and postgres on the PATH"
         )
     })
 }
@@ -69,22 +83,26 @@ fn plan(host: Host) -> Plan {
 /// install something first, who has then been told what.
 pub(crate) fn ensure(guard: &mut Guard, need: Need) -> Result<Option<PathBuf>> {
     let found = find_postgres()?;
-    let nextest = || run::succeeds(Command::new("cargo").args(["nextest", "--version"]));
+    let tests = need == Need::PostgresAndNextest;
+    let cargo = || run::succeeds(Command::new("cargo").args(["nextest", "--version"]));
+    let python = || run::succeeds(Command::new("python3").args(["-c", "import venv, ensurepip"]));
     let host = Host {
         postgres: found.is_some(),
-        nextest: need == Need::Postgres || nextest(),
+        python: !tests || python(),
+        curl: !tests || run::exists("curl"),
+        nextest: !tests || cargo(),
         root: is_root()?,
         apt: run::exists("apt-get"),
     };
     match plan(host) {
         Plan::Tell(line) => {
-            eprintln!("xtask: PostgreSQL's server programs are missing; run this first:");
+            eprintln!("xtask: {} missing; run this first:", host.missing().join(", "));
             eprintln!("{line}");
             return Ok(None);
         }
         Plan::Install { packages, nextest } => {
-            if packages {
-                install_packages(guard)?;
+            if !packages.is_empty() {
+                install_packages(guard, &packages)?;
             }
             if nextest {
                 install_nextest(guard)?;
@@ -104,8 +122,8 @@ pub(crate) fn is_root() -> Result<bool> {
     Ok(run::output(Command::new("id").arg("-u"))?.trim() == "0")
 }
 
-fn install_packages(guard: &mut Guard) -> Result<()> {
-    eprintln!("xtask: installing {}", PACKAGES.join(" "));
+fn install_packages(guard: &mut Guard, packages: &[&str]) -> Result<()> {
+    eprintln!("xtask: installing {}", packages.join(" "));
     let _no_cluster = NoCluster::make()?;
     let mut apt_get = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
@@ -115,8 +133,8 @@ fn install_packages(guard: &mut Guard) -> Result<()> {
     if !apt_get(&["update", "-q"])? {
         bail!("`apt-get update` failed");
     }
-    if !apt_get(&[&["install", "-q", "-y", "--no-install-recommends"], &PACKAGES[..]].concat())? {
-        bail!("`apt-get install -y {}` failed", PACKAGES.join(" "));
+    if !apt_get(&[&["install", "-q", "-y", "--no-install-recommends"], packages].concat())? {
+        bail!("`apt-get install -y {}` failed", packages.join(" "));
     }
     Ok(())
 }
@@ -192,19 +210,30 @@ fn major(version: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const BARE: Host = Host { postgres: false, nextest: false, root: false, apt: true };
+    const BARE: Host = Host {
+        postgres: false,
+        python: false,
+        curl: false,
+        nextest: false,
+        root: false,
+        apt: true,
+    };
+    const FULL: Host = Host { postgres: true, python: true, curl: true, nextest: true, ..BARE };
 
     #[test]
     fn root_installs_what_is_missing_and_nothing_else() {
         let host = Host { root: true, ..BARE };
-        assert_eq!(plan(host), Plan::Install { packages: true, nextest: true });
-        let host = Host { postgres: true, nextest: true, ..host };
-        assert_eq!(plan(host), Plan::Install { packages: false, nextest: false });
+        let packages = vec!["postgresql", "python3-venv", "curl"];
+        assert_eq!(plan(host), Plan::Install { packages, nextest: true });
+        let host = Host { root: true, ..FULL };
+        assert_eq!(plan(host), Plan::Install { packages: vec![], nextest: false });
     }
 
     #[test]
     fn others_are_told_one_line_to_run() {
-        let Plan::Tell(line) = plan(BARE) else { panic!("installed without being allowed to") };
+        let Plan::Tell(line) = plan(Host { postgres: false, ..FULL }) else {
+            panic!("installed without being allowed to")
+        };
         assert_eq!(line, "sudo apt-get update && sudo apt-get install -y postgresql");
         assert!(matches!(plan(Host { apt: false, ..BARE }), Plan::Tell(_)));
         assert!(matches!(plan(Host { apt: false, root: true, ..BARE }), Plan::Tell(_)));
@@ -212,8 +241,8 @@ mod tests {
 
     #[test]
     fn the_test_runner_is_installed_without_root() {
-        let host = Host { postgres: true, ..BARE };
-        assert_eq!(plan(host), Plan::Install { packages: false, nextest: true });
+        let host = Host { nextest: false, ..FULL };
+        assert_eq!(plan(host), Plan::Install { packages: vec![], nextest: true });
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::check::{self, Part};
 use crate::guard::Guard;
 use crate::postgres::Postgres;
 use crate::provision::{self, Need};
-use crate::{Ended, readme, run, source};
+use crate::{Ended, clients, readme, run, source};
 
 const HELP: &str = "\
 Sets up what the tests need and runs them
@@ -17,7 +17,7 @@ Sets up what the tests need and runs them
 Usage: cargo xtask test [--long] [nextest arguments]
 
 Starts a PostgreSQL of its own (found on the PATH or below /usr/lib/postgresql, or installed by
-apt-get if this runs as root), then runs the checks, all tests, the doc tests and the README's
+apt-get if this runs as root) and installs the published clients below `target`, then runs the checks, all tests, the doc tests and the README's
 commands. It is stopped and all its files are removed afterwards, also on Ctrl-C.
 
   --long    Also the long tests: 10,000 parked polls, 50 kills, five idle minutes, ...
@@ -68,6 +68,7 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     let Some(bin) = provision::ensure(&mut guard, Need::PostgresAndNextest)? else {
         return Ok(Ended::NotReady);
     };
+    let clients = clients::ensure(&mut guard)?;
     let postgres = Postgres::start(&mut guard, bin)?;
     eprintln!("PostgreSQL at {}", postgres.url());
     let mut phases = Phases::default();
@@ -78,7 +79,14 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
         let parts = Part::ALL.into_iter().filter(|part| *part != Part::Schema);
         phases.run("check", || check::run_parts(&mut guard, &parts.collect::<Vec<_>>()));
     }
-    phases.run("tests", || run_tests(&mut guard, &postgres, &options));
+    phases.run("tests", || {
+        let mut cargo = run::cargo(&source::root());
+        let cargo = postgres.lend(&mut cargo).env("WAKELINE_TEST_QUEEN", clients);
+        if options.long {
+            cargo.env("WAKELINE_LONG", "1");
+        }
+        guard.run(cargo.args(options.nextest()))
+    });
     if options.filter.is_empty() {
         phases.run("doc tests", || {
             let mut cargo = run::cargo(&source::root());
@@ -93,15 +101,6 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     });
     println!("{}", phases.summary());
     Ok(Ended::from_success(phases.passed()))
-}
-
-fn run_tests(guard: &mut Guard, postgres: &Postgres, options: &Options<'_>) -> Result<bool> {
-    let mut cargo = run::cargo(&source::root());
-    let cargo = postgres.lend(&mut cargo).args(options.nextest());
-    if options.long {
-        cargo.env("WAKELINE_LONG", "1");
-    }
-    guard.run(cargo)
 }
 
 /// What ran, how it ended and how long it took.

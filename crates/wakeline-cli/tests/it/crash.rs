@@ -104,9 +104,10 @@ impl Load {
             };
             let messages = popped["messages"].as_array().expect("messages").clone();
             self.record(|h| h.deliveries.extend(deliveries(group, span, &messages)));
-            match dice.below(20) {
-                0 => continue,
-                1 => tokio::time::sleep(LEASE + Duration::from_millis(300)).await,
+            let trouble = self.producing.load(Ordering::SeqCst);
+            match dice.below(100) {
+                0 if trouble => continue,
+                1 if trouble => tokio::time::sleep(LEASE + Duration::from_millis(300)).await,
                 _ => {}
             }
             self.settle(group, &messages).await;

@@ -166,7 +166,8 @@ impl OwnPostgres {
 
     /// The unprivileged user that PostgreSQL runs as when this is root.
     fn user(&self) -> Option<String> {
-        std::env::var("WAKELINE_TEST_PG_USER").ok().filter(|user| !user.is_empty())
+        let user = std::env::var("WAKELINE_TEST_PG_USER").ok();
+        user.filter(|_| rustix::process::getuid().is_root())
     }
 
     fn run(&self, program: &str, args: &[&str]) -> bool {

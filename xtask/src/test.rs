@@ -17,8 +17,9 @@ Sets up what the tests need and runs them
 Usage: cargo xtask test [--long] [nextest arguments]
 
 Starts a PostgreSQL of its own (found on the PATH or below /usr/lib/postgresql, or installed by
-apt-get if this runs as root) and installs the published clients below `target`, then runs the checks, all tests, the doc tests and the README's
-commands. It is stopped and all its files are removed afterwards, also on Ctrl-C.
+apt-get if this runs as root), installs the published clients below `target`, then runs the
+checks, all tests, the doc tests and the README's commands. PostgreSQL is stopped and all its
+files are removed afterwards, also on Ctrl-C.
 
   --long    Also the long tests: 10,000 parked polls, 50 kills, five idle minutes, ...
 

@@ -48,7 +48,7 @@ pub(crate) struct ServeArgs {
     /// Address to listen on [default: 127.0.0.1:7632]
     #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Key that requests must bear; only by environment or file, so that it shows in no process list
+    /// Key that requests must bear. Not a flag, so that it shows in no list of processes
     #[arg(skip)]
     api_key: Option<String>,
     /// Serve other machines without an API key

@@ -74,8 +74,7 @@ impl Server {
         let graceful = GracefulShutdown::new();
         tokio::select! {
             () = self.accept(&door, |connection| {
-                let connection = graceful.watch(connection);
-                tokio::spawn(ended(async move { connection.await }))
+                tokio::spawn(ended(graceful.watch(connection)))
             }) => {}
             () = shutdown.cancelled() => {}
         }
@@ -162,7 +161,10 @@ async fn ended(connection: impl Future<Output = hyper::Result<()>>) {
 fn refuse(mut stream: TcpStream) {
     metrics::counter!("wakeline_http_connections_refused_total").increment(1);
     tokio::spawn(async move {
-        let body = r#"{"error":"this node has no room for another connection","code":"too_many_connections"}"#;
+        let body = concat!(
+            r#"{"error":"this node has no room for another connection","#,
+            r#""code":"too_many_connections"}"#
+        );
         let answer = format!(
             "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n\
              retry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",

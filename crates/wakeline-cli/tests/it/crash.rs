@@ -95,7 +95,8 @@ impl Load {
         while self.consuming.load(Ordering::SeqCst) {
             let wait = dice.below(2) == 0;
             let path = format!(
-                "/api/v1/pop/queue/q?batch=7&partitions=2&consumerGroup={group}&wait={wait}&timeout=500"
+                "/api/v1/pop/queue/q?batch=7&partitions=2&timeout=500\
+                 &consumerGroup={group}&wait={wait}"
             );
             let (span, answer) = self.call("GET", &path, &Value::Null).await;
             let Some((200, popped)) = answer else {
@@ -216,10 +217,10 @@ async fn killed_servers_lose_nothing_keep_order_and_never_lease_twice() {
     let kills = if long() { 50 } else { 5 };
     for store in Store::both().await {
         let seed = u64::from(std::process::id()) + 7;
-        println!("{}: {kills} kills, seed {seed}", store.name());
+        eprintln!("{}: {kills} kills, seed {seed}", store.name());
         let history = survive(&store, kills, seed).await;
         let report = history::check(&history);
-        println!("{}: {report}", store.name());
+        eprintln!("{}: {report}", store.name());
         assert!(report.acknowledged > 0 && report.settled > 0, "{report}");
         report.assert_clean();
     }

@@ -29,7 +29,7 @@ async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
 
         let parked = park(&server, count).await;
         let each = server.memory().saturating_sub(memory) / count as u64;
-        println!("{}: {count} parked polls, {each} bytes each", store.name());
+        eprintln!("{}: {count} parked polls, {each} bytes each", store.name());
         assert!(each < 100_000, "{each} bytes for a parked poll");
 
         drop(parked);

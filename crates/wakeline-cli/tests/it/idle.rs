@@ -66,7 +66,7 @@ async fn a_hundred_parked_polls_make_no_statements_but_the_sweep() {
         statements.into_iter().partition(|(sql, _)| sql.contains("sweep"));
     assert!(others.is_empty(), "statements of an idle server: {others:#?}");
     let calls: i64 = sweeps.iter().map(|(_, calls)| calls).sum();
-    println!("idle for {watch:?}: {calls} statements, all of them sweeps");
+    eprintln!("idle for {watch:?}: {calls} statements, all of them sweeps");
     assert!((1..=6).contains(&calls), "{sweeps:?}");
     assert!(clients.try_join_next().is_none(), "a client failed");
 }

@@ -62,7 +62,7 @@ async fn claims_of_a_burst(mode: &str) -> i64 {
     }
     assert_eq!(ids.len(), 100);
     let claims = database.calls("claim").await;
-    println!(
+    eprintln!(
         "{mode}: 100 parked pops, one push of 100 messages in 100 partitions: {claims} claims"
     );
     claims

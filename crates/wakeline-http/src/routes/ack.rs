@@ -21,7 +21,7 @@ use crate::wire::ack::{
         (status = 200, description = "Recorded; an array of one", body = Vec<AckResult>),
         (status = 400, description = "Something is wrong with the request", body = Problem),
         (status = 404, description = "The lease holds no such message", body = Problem),
-        (status = 409, description = "The lease is no longer held, or none was named", body = Problem),
+        (status = 409, description = "The lease is not held, or none was named", body = Problem),
     )
 )]
 pub(crate) async fn ack(
@@ -109,7 +109,7 @@ const EXTEND_SECS_MAX: u32 = 7 * 24 * 3600;
     params(("leaseId" = String, Path, description = "The lease")),
     request_body(content = ExtendBody, description = "May be omitted"),
     responses(
-        (status = 200, description = "Held on, in all or some of its partitions", body = ExtendAnswer),
+        (status = 200, description = "Held on in at least one partition", body = ExtendAnswer),
         (status = 400, description = "Something is wrong with the request", body = Problem),
         (status = 409, description = "The lease is no longer held", body = Problem),
     )

@@ -25,7 +25,7 @@ use crate::state::AppState;
 #[openapi(
     info(
         title = "Wakeline",
-        description = "Durable queues on PostgreSQL or SQLite, with consumers that wait without polling."
+        description = "Durable queues on PostgreSQL or SQLite. Consumers wait without polling."
     ),
     tags(
         (name = "queue", description = "Push, pop, settle"),

@@ -6,6 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use utoipa::IntoParams;
 use wakeline_core::{
     LeaseId, Namespace, PartitionName, QueueLine, QueueName, Selector, Subscription, TaskName,
 };
@@ -17,28 +18,52 @@ use crate::state::AppState;
 use crate::wire::ack::group_name;
 use crate::wire::pop::PopAnswer;
 
+/// What all pops may ask for; [`check`] reads these by name.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes the parameters for the OpenAPI document")]
+pub(crate) struct PopQuery {
+    /// Most messages (1).
+    batch: Option<u32>,
+    /// Wait until there is something (false).
+    wait: Option<bool>,
+    /// Longest wait in milliseconds (30000).
+    timeout: Option<u64>,
+    /// On whose behalf; consumers that name none share the queue.
+    #[param(rename = "consumerGroup")]
+    consumer_group: Option<String>,
+    /// Settle at once instead of leasing: at most once (false).
+    #[param(rename = "autoAck")]
+    auto_ack: Option<bool>,
+    /// Where a new group begins: all (default) or new.
+    #[param(rename = "subscriptionMode")]
+    subscription_mode: Option<String>,
+    /// Where a new group begins: a time like 2026-01-31T12:00:00Z, or now.
+    #[param(rename = "subscriptionFrom")]
+    subscription_from: Option<String>,
+}
+
+/// What pops over several partitions may ask for besides.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "describes the parameter for the OpenAPI document")]
+pub(crate) struct SeveralPartitions {
+    /// Most partitions, up to 100 (1).
+    partitions: Option<u32>,
+}
+
 /// Pop from any partition of one queue.
 ///
 /// With `wait=true` the request is parked until there is something, without polling. 204 if
 /// there is nothing, also for a queue that does not exist yet.
 #[utoipa::path(
     get, path = "/api/v1/pop/queue/{queue}", tag = "queue",
-    params(
-        ("queue" = String, Path, description = "The queue"),
-        ("batch" = Option<u32>, Query, description = "Most messages (1)"),
-        ("partitions" = Option<u32>, Query, description = "Most partitions, up to 100 (1)"),
-        ("wait" = Option<bool>, Query, description = "Wait until there is something (false)"),
-        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
-        ("consumerGroup" = Option<String>, Query, description = "On whose behalf"),
-        ("autoAck" = Option<bool>, Query, description = "Settle at once: at most once (false)"),
-        ("subscriptionMode" = Option<String>, Query, description = "Where a new group begins: all or new"),
-        ("subscriptionFrom" = Option<String>, Query, description = "Where a new group begins: a time, or now"),
-    ),
+    params(("queue" = String, Path, description = "The queue"), PopQuery, SeveralPartitions),
     responses(
         (status = 200, description = "Messages", body = PopAnswer<'_>),
         (status = 204, description = "Nothing"),
         (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 503, description = "Too many waiters, or the store cannot be reached", body = Problem),
+        (status = 503, description = "Too many waiters, or no store", body = Problem),
     )
 )]
 pub(crate) async fn pop_queue(
@@ -56,19 +81,13 @@ pub(crate) async fn pop_queue(
     params(
         ("queue" = String, Path, description = "The queue"),
         ("partition" = String, Path, description = "The partition"),
-        ("batch" = Option<u32>, Query, description = "Most messages (1)"),
-        ("wait" = Option<bool>, Query, description = "Wait until there is something (false)"),
-        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
-        ("consumerGroup" = Option<String>, Query, description = "On whose behalf"),
-        ("autoAck" = Option<bool>, Query, description = "Settle at once: at most once (false)"),
-        ("subscriptionMode" = Option<String>, Query, description = "Where a new group begins: all or new"),
-        ("subscriptionFrom" = Option<String>, Query, description = "Where a new group begins: a time, or now"),
+        PopQuery,
     ),
     responses(
         (status = 200, description = "Messages", body = PopAnswer<'_>),
         (status = 204, description = "Nothing"),
         (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 503, description = "Too many waiters, or the store cannot be reached", body = Problem),
+        (status = 503, description = "Too many waiters, or no store", body = Problem),
     )
 )]
 pub(crate) async fn pop_partition(
@@ -87,20 +106,14 @@ pub(crate) async fn pop_partition(
     params(
         ("namespace" = Option<String>, Query, description = "Only queues of this namespace"),
         ("task" = Option<String>, Query, description = "Only queues of this task"),
-        ("batch" = Option<u32>, Query, description = "Most messages (1)"),
-        ("partitions" = Option<u32>, Query, description = "Most partitions, up to 100 (1)"),
-        ("wait" = Option<bool>, Query, description = "Wait until there is something (false)"),
-        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
-        ("consumerGroup" = Option<String>, Query, description = "On whose behalf"),
-        ("autoAck" = Option<bool>, Query, description = "Settle at once: at most once (false)"),
-        ("subscriptionMode" = Option<String>, Query, description = "Where a new group begins: all or new"),
-        ("subscriptionFrom" = Option<String>, Query, description = "Where a new group begins: a time, or now"),
+        PopQuery,
+        SeveralPartitions,
     ),
     responses(
         (status = 200, description = "Messages", body = PopAnswer<'_>),
         (status = 204, description = "Nothing"),
         (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 503, description = "Too many waiters, or the store cannot be reached", body = Problem),
+        (status = 503, description = "Too many waiters, or no store", body = Problem),
     )
 )]
 pub(crate) async fn pop_filtered(

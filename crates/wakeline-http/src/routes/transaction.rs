@@ -23,7 +23,7 @@ use crate::wire::transaction::{
     responses(
         (status = 200, description = "All of it happened", body = TransactionAnswer),
         (status = 400, description = "Something is wrong with the request", body = Problem),
-        (status = 409, description = "A settlement was refused; nothing happened", body = TransactionAnswer),
+        (status = 409, description = "Refused; nothing happened", body = TransactionAnswer),
     )
 )]
 pub(crate) async fn transaction(

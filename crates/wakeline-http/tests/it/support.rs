@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use wakeline_http::{AppState, HttpSettings, app};
@@ -79,9 +79,9 @@ impl Node {
     pub(crate) async fn push(&self, queue: &str, ids: &[&str]) -> Value {
         let items: Vec<_> = ids
             .iter()
-            .map(|id| serde_json::json!({"queue": queue, "payload": {"id": id}, "transactionId": id}))
+            .map(|id| json!({"queue": queue, "payload": {"id": id}, "transactionId": id}))
             .collect();
-        let answer = self.post("/api/v1/push", serde_json::json!({"items": items}).to_string());
+        let answer = self.post("/api/v1/push", json!({"items": items}).to_string());
         let answer = answer.await;
         assert_eq!(answer.status, StatusCode::CREATED, "{:?}", String::from_utf8(answer.body));
         answer.json()

@@ -108,7 +108,10 @@ impl Client {
 
     /// Pushes messages that are their own transaction ids.
     pub(crate) async fn push(&self, queue: &str, messages: &[(&str, &str)]) {
-        let item = |(partition, id): &(&str, &str)| json!({"queue": queue, "partition": partition, "payload": id, "transactionId": id});
+        let item = |(partition, id): &(&str, &str)| {
+            let id = json!(id);
+            json!({"queue": queue, "partition": partition, "payload": id, "transactionId": id})
+        };
         let items: Vec<_> = messages.iter().map(item).collect();
         let answer = self.post("/api/v1/push", json!({"items": items})).await;
         assert_eq!(answer.status, 201, "{answer:?}");
@@ -116,13 +119,13 @@ impl Client {
 
     /// Settles all messages of a pop.
     pub(crate) async fn ack(&self, popped: &Answer, group: Option<&str>) -> Answer {
-        let popped = popped.json();
+        let popped = popped.json()["messages"].clone();
         let ack = |message: &Value| {
             json!({"transactionId": message["transactionId"], "leaseId": message["leaseId"],
                    "partitionId": message["partitionId"], "status": "completed"})
         };
-        let acks: Vec<_> =
-            popped["messages"].as_array().expect("messages").iter().map(ack).collect();
+        let popped = popped.as_array().expect("messages");
+        let acks: Vec<_> = popped.iter().map(ack).collect();
         let body = json!({"acknowledgments": acks, "consumerGroup": group});
         self.post("/api/v1/ack/batch", body).await
     }

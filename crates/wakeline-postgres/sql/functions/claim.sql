@@ -21,7 +21,8 @@ RETURNS TABLE (
     first_offset bigint, created_at timestamptz, ids uuid[], txn_ids text[], trace_ids uuid[],
     producers text[], body_start integer, ends integer[], body bytea)
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -64,7 +65,7 @@ BEGIN
                 s.o_partition, s.o_groups, s.o_queues, s.o_priorities,
                 p_tokens[v_first:v_last], p_batches[v_first:v_last],
                 p_partition_maxes[v_first:v_last], p_auto_acks[v_first:v_last],
-                p_agains[v_first:v_last], v_passed, p_patient) x;
+                p_agains[v_first:v_last], s.o_windowed, v_passed, p_patient) x;
             state := l.o_state; next_due_us := l.o_next_due_us;
             h_retry_grant := h_retry_grant || ARRAY(
                 SELECT x + cardinality(h_line) FROM unnest(l.o_retry_grants) AS x);

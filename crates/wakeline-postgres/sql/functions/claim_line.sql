@@ -11,7 +11,7 @@
 CREATE OR REPLACE FUNCTION @schema@.claim_line(
     p_partition bigint, p_groups integer[], p_queues integer[], p_priorities integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
-    p_agains boolean[], p_passed bigint[], p_patient boolean,
+    p_agains boolean[], p_windowed boolean, p_passed bigint[], p_patient boolean,
     OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
     OUT o_partitions bigint[], OUT o_groups integer[], OUT o_sets int8multirange[],
     OUT o_lease_us bigint[], OUT o_retry_grants integer[], OUT o_retry_offsets bigint[],
@@ -239,7 +239,8 @@ BEGIN
     END IF;
     IF v_without OR v_request < cardinality(p_tokens) THEN
         SELECT n.o_state, n.o_next_due_us INTO o_state, o_next_due_us
-        FROM @schema@.claim_next_due(p_partition, p_groups, p_passed, v_kept, v_now) n;
+        FROM @schema@.claim_next_due(
+            p_partition, p_groups, p_windowed, p_passed, v_kept, v_now) n;
     END IF;
 END
 $$;

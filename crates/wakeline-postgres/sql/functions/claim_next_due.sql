@@ -1,13 +1,14 @@
 -- How long until the next message of a line, after a claim took what it could: zero if something
 -- is left, a moment if something is in the way.
+-- p_windowed: some queue has a window, so that due times may be early and need a closer look.
 -- p_passed: partitions that the claim has looked at; p_kept: those of them that it left due although
 -- it found nothing, because a push or a configure was under way.
 -- o_state: 2 if only rivals' cursors are due, else 0.
 -- Called by: claim_line. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_next_due(
-    p_partition bigint, p_groups integer[], p_passed bigint[], p_kept bigint[], p_now timestamptz,
-    OUT o_state smallint, OUT o_next_due_us bigint)
+    p_partition bigint, p_groups integer[], p_windowed boolean, p_passed bigint[], p_kept bigint[],
+    p_now timestamptz, OUT o_state smallint, OUT o_next_due_us bigint)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_first timestamptz;
@@ -15,7 +16,10 @@ DECLARE
     v_left boolean;
 BEGIN
     o_state := 0;
-    IF p_partition IS NOT NULL THEN
+    IF p_windowed THEN
+        SELECT min(@schema@.group_due(x.group_id, p_partition, p_now)) INTO v_first
+        FROM unnest(p_groups) AS x (group_id);
+    ELSIF p_partition IS NOT NULL THEN
         SELECT f.due_at INTO v_first FROM @schema@.cursors f
         WHERE f.partition_id = p_partition AND f.group_id = p_groups[1];
     ELSE

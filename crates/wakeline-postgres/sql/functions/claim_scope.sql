@@ -1,11 +1,11 @@
 -- Which groups (one per queue) a line reads, by descending priority, and which partition if it names
--- one. o_begin: the group has to begin in some queue, or its subscription to be recorded, first.
+-- one. o_windowed: some of them have a window. o_begin: the group has to begin in some queue, or its subscription to be recorded, first.
 -- Called by: claim, sweep. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_scope(
     p_kind smallint, p_queue text, p_partition text, p_namespace text, p_task text, p_group text,
     p_mode smallint, OUT o_begin boolean, OUT o_partition bigint, OUT o_groups integer[],
-    OUT o_queues integer[], OUT o_priorities integer[])
+    OUT o_queues integer[], OUT o_priorities integer[], OUT o_windowed boolean)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_queue integer;
@@ -18,15 +18,16 @@ BEGIN
         SELECT coalesce(bool_or(g.group_id IS NULL OR g.backfilled_to IS NOT NULL), false),
             coalesce(array_agg(g.group_id) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
             coalesce(array_agg(q.queue_id) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
-            coalesce(array_agg(q.priority) FILTER (WHERE g.group_id IS NOT NULL), '{}')
-        INTO o_begin, o_groups, o_queues, o_priorities
+            coalesce(array_agg(q.priority) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
+            coalesce(bool_or(q.window_secs > 0), false)
+        INTO o_begin, o_groups, o_queues, o_priorities, o_windowed
         FROM @schema@.queues q
         LEFT JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_group
         WHERE (p_namespace IS NULL OR q.namespace = p_namespace)
             AND (p_task IS NULL OR q.task = p_task);
     ELSE
-        SELECT q.queue_id, q.priority, g.group_id, g.backfilled_to IS NULL
-        INTO v_queue, v_priority, v_group, v_known
+        SELECT q.queue_id, q.priority, q.window_secs > 0, g.group_id, g.backfilled_to IS NULL
+        INTO v_queue, v_priority, o_windowed, v_group, v_known
         FROM @schema@.queues q
         LEFT JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_group
         WHERE q.name = p_queue;

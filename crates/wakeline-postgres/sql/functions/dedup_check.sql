@@ -24,7 +24,7 @@ BEGIN
     IF p_known_slots <> '{}' THEN
         SELECT array_agg(k.txn), array_agg(CASE WHEN s.known THEN s.id END),
             array_agg(CASE WHEN s.known THEN k.message_offset END),
-            CASE WHEN bool_and(coalesce(s.known, false)) THEN 0 ELSE 4 END
+            CASE WHEN bool_and(coalesce(s.known, false)) IS FALSE THEN 4 ELSE 0 END
         INTO o_known_txns, o_known_ids, o_known_offsets, o_state
         FROM unnest(p_known_slots, p_known_offsets, p_known_txns) AS k (slot, message_offset, txn)
         LEFT JOIN LATERAL (
@@ -36,7 +36,6 @@ BEGIN
             ORDER BY s.first_offset DESC LIMIT 1
         ) s ON true
         WHERE k.slot = p_slot;
-        o_state := coalesce(o_state, 0);
     END IF;
     IF p_from > 0 THEN
         SELECT s.created_at >= p_window_from INTO v_older FROM @schema@.segments s

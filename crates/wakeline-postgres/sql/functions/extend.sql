@@ -6,7 +6,8 @@ CREATE OR REPLACE FUNCTION @schema@.extend(
     p_partitions bigint[], p_groups integer[], p_token uuid, p_span_ms double precision)
 RETURNS TABLE (partition_id bigint, group_id integer, lease_until timestamptz)
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE

@@ -5,7 +5,7 @@
 
 CREATE OR REPLACE FUNCTION @schema@.group_delete(p_group text, p_queue text) RETURNS bigint
 LANGUAGE plpgsql
-SET enable_seqscan = off AS $$
+SET jit = off SET enable_seqscan = off AS $$
 DECLARE
     v_gone bigint := 0;
     v_partitions bigint[];

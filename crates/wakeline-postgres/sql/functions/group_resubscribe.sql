@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION @schema@.group_resubscribe(p_group text, p_from timestamptz)
 RETURNS TABLE (queue text, partition text, namespace text, task text, due_us bigint)
 LANGUAGE plpgsql
-SET enable_seqscan = off AS $$
+SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     q record;

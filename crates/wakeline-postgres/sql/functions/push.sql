@@ -15,7 +15,8 @@ RETURNS TABLE (
     known_txns text[], known_ids uuid[], known_offsets bigint[],
     delta_firsts bigint[], delta_ats timestamptz[], delta_txns text[])
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE

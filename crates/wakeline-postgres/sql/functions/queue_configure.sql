@@ -11,7 +11,8 @@ CREATE OR REPLACE FUNCTION @schema@.queue_configure(
     p_strict_order boolean, p_strict_fencing boolean, p_dedup_window_secs bigint)
 RETURNS boolean
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_queue integer;
     v_now timestamptz;

@@ -5,7 +5,7 @@
 
 CREATE OR REPLACE FUNCTION @schema@.queue_purge() RETURNS boolean
 LANGUAGE plpgsql
-SET enable_seqscan = off AS $$
+SET jit = off SET enable_seqscan = off AS $$
 DECLARE
     v_queue integer;
     v_partitions bigint[];

@@ -14,7 +14,8 @@ RETURNS TABLE (
     entry integer, held bigint, lease_token uuid, strict_fencing boolean, items integer[],
     dead boolean[], queue text, partition text, namespace text, task text, due_us bigint)
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE

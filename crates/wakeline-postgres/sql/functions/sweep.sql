@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION @schema@.sweep(
     p_groups text[])
 RETURNS TABLE (line integer, due_us bigint)
 LANGUAGE plpgsql STABLE
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off AS $$
 DECLARE
     v_now timestamptz := @schema@.clock();

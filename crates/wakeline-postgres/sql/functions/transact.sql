@@ -23,7 +23,8 @@ RETURNS TABLE (
     entry integer, held bigint, lease_token uuid, strict_fencing boolean, items integer[],
     dead boolean[], queue text, partition text, due_us bigint)
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off SET lock_timeout = '5s' AS $$
 #variable_conflict use_column
 DECLARE

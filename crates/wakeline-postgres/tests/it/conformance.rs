@@ -8,7 +8,7 @@ use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_store::{Store, StoreAdmin};
 use wakeline_testkit::conformance::StoreUnderTest;
 
-use crate::support::{TestSchema, client};
+use crate::support::{TestSchema, client, url};
 
 /// A store in a schema of its own, whose clock stands still until it is advanced.
 pub(crate) struct Fixture {
@@ -19,7 +19,9 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) async fn open() -> Self {
         let schema = TestSchema::new();
-        let options = PostgresOptions { test_clock: true, ..schema.options() };
+        // Nothing here is about what a crash leaves behind.
+        let url = format!("{}?options=-csynchronous_commit%3Doff", url());
+        let options = PostgresOptions { url, test_clock: true, ..schema.options() };
         let store = PostgresStore::connect(options).await.expect("a store");
         let stopped = format!(
             "CREATE OR REPLACE FUNCTION \"{name}\".clock() RETURNS timestamptz

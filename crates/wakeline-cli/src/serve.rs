@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use wakeline_http::{AppState, Server};
@@ -13,6 +13,9 @@ use wakeline_store::StoreInfo;
 
 use crate::config::{ServeArgs, Settings};
 use crate::{limits, logs, say, store};
+
+/// Time for claims whose waiters have gone to end and be released on shutdown.
+const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
@@ -25,8 +28,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
 async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let metrics = wakeline_http::install_metrics();
     let store = store::open(&settings).await?;
-    let listener = TcpListener::bind(settings.listen)
-        .await
+    let listener = Server::bind(settings.listen)
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let address = listener.local_addr().context("cannot read the bound address")?;
 
@@ -40,7 +42,7 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
 
     let mut server = settings.server.clone();
     server.connections_max = limits::connections_max();
-    let state = AppState::new(queue, settings.http.clone(), metrics);
+    let state = AppState::new(queue.clone(), settings.http.clone(), metrics);
     let shutdown = CancellationToken::new();
     tokio::spawn(stop_on_signal(shutdown.clone()));
     greet(&store.info(), address, settings.http.api_key.is_some());
@@ -48,6 +50,10 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let clean = Server::new(listener, state, server).run(shutdown).await;
     if !clean {
         tracing::warn!("some requests did not finish in the drain time");
+    }
+    // Before the store closes: a lease that nobody heard of would last its whole time.
+    if tokio::time::timeout(RELEASE_TIME, queue.settled()).await.is_err() {
+        tracing::warn!("a claim did not end; what it took is available when its lease ends");
     }
     listening.cancel();
     store.close().await;

@@ -13,6 +13,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -59,7 +60,19 @@ pub struct Server {
     options: ServerOptions,
 }
 
+/// Connections that may wait to be accepted. A herd of consumers that comes back at once must not
+/// be told to try again a second later, as the kernel does when its queue is full.
+const BACKLOG: u32 = 4096;
+
 impl Server {
+    /// A listener on an address, with room for a herd.
+    pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    }
+
     /// A server that has not begun to accept.
     pub fn new(listener: TcpListener, state: AppState, options: ServerOptions) -> Self {
         Self { listener, state, options }

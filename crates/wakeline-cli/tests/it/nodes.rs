@@ -64,7 +64,7 @@ async fn the_lease_of_a_killed_node_passes_to_another_when_it_ends() {
                 (answer, None)
             }
         };
-        assert_eq!(winner.ids(), [id.clone()]);
+        assert_eq!(winner.ids(), std::slice::from_ref(&id));
         let waiting = match waiting {
             Some(parked) => parked,
             None => b.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await,

@@ -1,0 +1,70 @@
+//! Nodes whose clocks are hours apart: only the database's clock decides.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{Server, Store, wakeline};
+
+/// Shifts the wall clock of a process by `SKEW_SECS`; measured spans stay true.
+const SHIM: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int failed = (int)syscall(SYS_clock_gettime, clock, now);
+    const char *skew = getenv("SKEW_SECS");
+    if (!failed && skew && clock == CLOCK_REALTIME) now->tv_sec += atol(skew);
+    return failed;
+}
+"#;
+
+/// Compiles the shim; the C compiler is there, because SQLite was built with it.
+fn compile(folder: &Path) -> PathBuf {
+    let (source, library) = (folder.join("skew.c"), folder.join("skew.so"));
+    std::fs::write(&source, SHIM).expect("written");
+    let mut cc = Command::new("cc");
+    let made = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    assert!(made.expect("cc runs").success());
+    library
+}
+
+async fn skewed(store: &Store, shim: &Path, secs: i64) -> Server {
+    let mut command = wakeline();
+    command.env("LD_PRELOAD", shim).env("SKEW_SECS", secs.to_string());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store.url()]);
+    command.args(["--fallback-poll-interval-ms", "3600000"]);
+    Server::spawn(command).await
+}
+
+#[tokio::test]
+async fn nodes_hours_apart_share_leases_and_timers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shim = compile(folder.path());
+    let store = Store::postgres().await;
+    let fast = skewed(&store, &shim, 3600).await;
+    let slow = skewed(&store, &shim, -3600).await;
+    for (holder, other) in [(&fast, &slow), (&slow, &fast)] {
+        let queue = format!("q{}", holder.client.address.port());
+        let options = json!({"queue": queue, "options": {"leaseTime": 3, "delayedProcessing": 1}});
+        assert_eq!(holder.client.post("/api/v1/configure", options).await.status, 200);
+        let started = Instant::now();
+        holder.client.push(&queue, &[("p", "x")]).await;
+        let path = format!("/api/v1/pop/queue/{queue}?wait=true&timeout=60000");
+        let popped = holder.client.get(&path).await;
+        assert_eq!(popped.ids(), ["x"]);
+        assert!(started.elapsed() >= Duration::from_secs(1), "a delay is never cut short");
+        let leased = Instant::now();
+        let again = other.client.get(&path).await;
+        assert_eq!(again.ids(), ["x"], "when the lease ended");
+        assert!(leased.elapsed() > Duration::from_secs(1), "two holders at a time");
+        assert!(leased.elapsed() < Duration::from_secs(30), "late by a clock's difference");
+        let stale = holder.client.ack(&popped, None).await.json();
+        assert_eq!(stale[0]["success"], false);
+        assert_eq!(other.client.ack(&again, None).await.json()[0]["success"], true);
+    }
+}

@@ -100,6 +100,12 @@ impl QueueService {
         self.hub.drain();
     }
 
+    /// Waits until no claim is under way and what was claimed for nobody is released. Meant to
+    /// follow [`QueueService::drain`], before the store is closed.
+    pub async fn settled(&self) {
+        self.hub.settled().await;
+    }
+
     /// Stores messages durably.
     pub async fn push(&self, items: Vec<PushItem>) -> Result<Vec<PushOutcome>, QueueError> {
         let store = Arc::clone(&self.store);

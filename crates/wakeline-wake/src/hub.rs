@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use crate::config::LongPollConfig;
 use crate::core::{Action, CallId, Core, End, IntentionId, LineId, Moment, Parked};
@@ -73,6 +74,7 @@ impl<F: Face> Hub<F> {
             state: Mutex::new(state),
             meters: Meters::new(label),
             runtime: Handle::current(),
+            calls: TaskTracker::new(),
             started: Instant::now(),
             replan: Notify::new(),
         });
@@ -141,6 +143,13 @@ impl<F: Face> Hub<F> {
         self.inner.step(|state| state.core.drain());
     }
 
+    /// Waits until no claim is under way and what was claimed for nobody is released. Meant to
+    /// follow [`Hub::drain`], before the store is closed.
+    pub async fn settled(&self) {
+        self.inner.calls.close();
+        self.inner.calls.wait().await;
+    }
+
     /// How waiters are woken.
     pub fn mode(&self) -> WakeMode {
         self.inner.mode
@@ -192,6 +201,8 @@ struct Inner<F: Face> {
     state: Mutex<State<F>>,
     meters: Meters,
     runtime: Handle,
+    /// Claims and releases under way. A claim starts its releases before it ends.
+    calls: TaskTracker,
     started: Instant,
     /// Rung when the driver's planned time has become too late.
     replan: Notify,
@@ -270,7 +281,7 @@ impl<F: Face> Inner<F> {
 
     fn run(self: &Arc<Self>, errands: Errands<F>) {
         for (call, claims) in errands.claims {
-            self.runtime.spawn(claim(Arc::clone(self), call, claims));
+            self.calls.spawn_on(claim(Arc::clone(self), call, claims), &self.runtime);
         }
         for lines in errands.sweeps {
             self.runtime.spawn(sweep(Arc::clone(self), lines));
@@ -289,14 +300,15 @@ impl<F: Face> Inner<F> {
             return;
         }
         let inner = Arc::clone(self);
-        self.runtime.spawn(async move {
+        let release = async move {
             let (lines, grants): (Vec<_>, Vec<_>) = released.into_iter().unzip();
             let hints = inner.face.release(grants).await;
             inner.step(|state| {
                 state.core.released(&lines);
                 state.core.hint(&hints, HintSource::InProcess);
             });
-        });
+        };
+        self.calls.spawn_on(release, &self.runtime);
     }
 }
 

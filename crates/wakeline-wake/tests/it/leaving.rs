@@ -82,6 +82,26 @@ async fn drain_answers_everybody_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drained_hub_is_settled_when_what_nobody_heard_of_is_released() {
+    let store = Store::new();
+    let hub = hub(&store, WakeMode::Fused);
+    let poll = poll(&hub, 1, LONG);
+    settle().await;
+    let gate = store.gate.acquire_many(PERMITS as u32).await.expect("open");
+    push(&store, &hub, 1);
+    settle().await;
+    hub.drain();
+    // The claim takes longer than a drained waiter is kept for its end.
+    assert_eq!(poll.await.expect("ends"), Taken::Drained);
+    let settled = hub.settled();
+    tokio::pin!(settled);
+    assert!(timeout(S, &mut settled).await.is_err(), "a claim is under way");
+    drop(gate);
+    settled.await;
+    assert_eq!((store.left(), *store.released.lock()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn max_wait_time_caps_a_wait() {
     let store = Store::new();
     let long_poll = LongPollConfig { max_wait_time: 2 * S, ..LongPollConfig::default() };

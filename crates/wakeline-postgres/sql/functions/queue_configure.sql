@@ -29,9 +29,12 @@ BEGIN
         RETURN false;
     END IF;
     v_now := @schema@.clock();
-    UPDATE @schema@.cursors c SET due_at = coalesce(@schema@.cursor_due(c.partition_id, c.group_id,
-        c.next_offset, c.parked, l.log_end, l.last_push_at, p_strict_order, p_delay_secs,
-        p_window_secs), v_now)
+    -- A parked message no longer holds back what is pushed: the next claim puts such a cursor to
+    -- sleep anew, so that a push wakes it.
+    UPDATE @schema@.cursors c SET due_at = CASE
+        WHEN NOT p_strict_order AND c.parked > 0 AND l.log_end <= c.next_offset THEN v_now
+        ELSE coalesce(@schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
+            l.log_end, l.last_push_at, p_strict_order, p_delay_secs, p_window_secs), v_now) END
     FROM (
         SELECT k.partition_id, k.group_id, p.next_offset AS log_end, p.last_push_at
         FROM @schema@.groups g

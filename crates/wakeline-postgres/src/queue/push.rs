@@ -39,7 +39,9 @@ pub(crate) struct PushPart {
     /// Items that were not answered, with their index.
     pub(super) left: Vec<(usize, PushItem)>,
     /// Whether some of them failed with the call, and not because their partition was busy.
-    pub(super) failed: bool,
+    failed: bool,
+    /// Whether a try of unknown outcome may have stored them.
+    repeated: bool,
 }
 
 impl Core {
@@ -66,7 +68,7 @@ impl Core {
     /// Pushes what a fused call left to do. Waits for busy partitions, one call each, so that none
     /// waits behind another.
     pub(super) async fn push_left(&self, part: PushPart) -> Result<PushReply, StoreError> {
-        let PushPart { mut outcomes, mut changes, left, failed } = part;
+        let PushPart { mut outcomes, mut changes, left, failed, repeated } = part;
         let mut by_partition: BTreeMap<_, Vec<(usize, PushItem)>> = BTreeMap::new();
         for (index, item) in left {
             let key = (item.queue.clone(), item.partition.clone());
@@ -75,7 +77,7 @@ impl Core {
         let calls = by_partition.into_values().map(|left| async move {
             let (indexes, items): (Vec<usize>, Vec<PushItem>) = left.into_iter().unzip();
             let mut call = PushCall::new(items);
-            call.repeated = failed;
+            call.repeated = failed || repeated;
             self.run_push(None, &mut call).await?;
             self.tell_push(&call);
             Ok::<_, StoreError>((indexes, call))
@@ -311,7 +313,7 @@ fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
     let mut answers = call.items.into_iter().zip(call.outcomes).zip(call.slot_of);
     let mut parts = Vec::with_capacity(lens.len());
     for len in lens {
-        let mut part = PushPart::default();
+        let mut part = PushPart { repeated: call.repeated, ..PushPart::default() };
         let mut queued = Vec::new();
         for (index, ((item, outcome), slot)) in answers.by_ref().take(*len).enumerate() {
             match outcome {

@@ -9,3 +9,4 @@ mod modes;
 mod nodes;
 mod serve;
 mod support;
+mod traps;

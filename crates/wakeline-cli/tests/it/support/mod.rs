@@ -5,7 +5,7 @@ mod postgres;
 mod proxy;
 mod server;
 
-pub(crate) use client::{Client, Parked};
+pub(crate) use client::{Answer, Client, Parked};
 pub(crate) use postgres::{Database, OwnPostgres};
 pub(crate) use proxy::Proxy;
 pub(crate) use server::{Server, Store, wakeline};

@@ -52,6 +52,11 @@ impl Database {
         format!("{user}@{address}/{}", self.name)
     }
 
+    /// A session of a user's own.
+    pub(crate) async fn client(&self) -> Client {
+        connect(&self.url()).await
+    }
+
     /// Forgets all statements counted so far.
     pub(crate) async fn reset_statements(&self) {
         let sql = "SELECT pg_stat_statements_reset(0, oid, 0) FROM pg_database WHERE datname = $1";

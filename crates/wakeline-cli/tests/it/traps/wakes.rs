@@ -109,7 +109,7 @@ async fn one_push_wakes_every_view_of_its_message() {
 async fn a_node_learns_timers_that_were_set_before_it_started() {
     for store in Store::both().await {
         let before = Server::start(&store, &NO_FALLBACK).await;
-        configure(&before, "later", json!({"delayedProcessing": 3})).await;
+        configure(&before, "later", json!({"delayedProcessing": 2})).await;
         before.client.push("later", &[("p", "x")]).await;
         before.kill().await;
         let after = Server::start(&store, &NO_FALLBACK).await;

@@ -1,0 +1,122 @@
+//! Rivals: claims that race, locks taken in every order, a user's transaction that stays open.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::support::{Client, Server, Store};
+
+#[tokio::test]
+async fn ten_pops_of_ten_messages_all_find_one_though_two_nodes_race() {
+    for store in Store::both().await {
+        let nodes = [Server::start(&store, &[]).await, Server::start(&store, &[]).await];
+        for round in 0..30 {
+            let ids: Vec<_> = (0..10).map(|n| format!("{round}-{n}")).collect();
+            let partitions: Vec<_> = (0..10).map(|n| format!("p{n}")).collect();
+            let items: Vec<_> =
+                partitions.iter().zip(&ids).map(|(p, id)| (p.as_str(), id.as_str())).collect();
+            nodes[0].client.push("q", &items).await;
+            let mut pops = JoinSet::new();
+            for n in 0..10 {
+                let client = nodes[n % 2].client;
+                pops.spawn(async move { client.get("/api/v1/pop/queue/q?autoAck=true").await });
+            }
+            let mut found = Vec::new();
+            while let Some(answer) = pops.join_next().await {
+                found.extend(answer.expect("no panic").ids());
+            }
+            found.sort();
+            assert_eq!(found, ids, "{}: nothing was said to be empty", store.name());
+        }
+    }
+}
+
+/// Pushes to two partitions and settles what it took from them, in one transaction.
+async fn transact(client: Client, worker: usize, rounds: usize) {
+    let mut order = ["a", "b", "c", "d"];
+    order.rotate_left(worker % 4);
+    if worker % 2 == 1 {
+        order.reverse();
+    }
+    for round in 0..rounds {
+        let push = |partition: &str| {
+            json!({"queue": "q", "partition": partition, "payload": round,
+                   "transactionId": format!("{worker}-{round}-{partition}")})
+        };
+        let popped = client.get("/api/v1/pop/queue/q?batch=4&partitions=4").await;
+        let mut operations = vec![json!({"type": "push", "items": order.map(push)})];
+        let mut leases = Vec::new();
+        if popped.status == 200 {
+            let popped = popped.json();
+            for message in popped["messages"].as_array().expect("messages").iter().rev() {
+                leases.push(message["leaseId"].clone());
+                operations.push(json!({"type": "ack", "status": "completed",
+                    "transactionId": message["transactionId"],
+                    "partitionId": message["partitionId"]}));
+            }
+        }
+        let body = json!({"operations": operations, "requiredLeases": leases});
+        let answer = client.post("/api/v1/transaction", body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.json()["success"], true, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn transactions_over_the_same_partitions_in_every_order_never_deadlock() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let nodes = [Server::start(&store, &[]).await, Server::start(&store, &[]).await];
+    let mut workers = JoinSet::new();
+    for worker in 0..8 {
+        workers.spawn(transact(nodes[worker % 2].client, worker, 25));
+    }
+    while workers.join_next().await.transpose().expect("no panic").is_some() {}
+    // Sessions report when they end, if not before.
+    for node in nodes {
+        assert_eq!(node.terminate().await, Some(0));
+    }
+    let sql = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let deadlocks: i64 = database.client().await.query_one(sql, &[]).await.expect("read").get(0);
+    assert_eq!(deadlocks, 0);
+}
+
+#[tokio::test]
+async fn a_users_open_transaction_holds_up_nobody_and_counts_from_its_commit() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &["--notify", "trigger"]).await;
+    server.client.push("q", &[("p", "first")]).await;
+    let (early, late) = (database.client().await, database.client().await);
+    for (session, id) in [(&early, "early"), (&late, "late")] {
+        let sql = format!(
+            "BEGIN; INSERT INTO wakeline.incoming (queue, partition, transaction_id, payload) \
+             VALUES ('q', 'p', '{id}', '1')"
+        );
+        session.batch_execute(&sql).await.expect("inserted");
+    }
+    let started = Instant::now();
+    for n in 0..20 {
+        server.client.push("q", &[("p", &format!("n{n}")), (&format!("o{n}"), "other")]).await;
+    }
+    assert!(started.elapsed() < Duration::from_secs(8), "behind somebody's open transaction");
+    let pop = "/api/v1/pop/queue/q/partition/p?wait=true&timeout=20000&autoAck=true";
+    for session in [&late, &early] {
+        session.batch_execute("COMMIT").await.expect("committed");
+        // It is taken over before the next one is committed.
+        let gone = "SELECT count(*) FROM wakeline.incoming";
+        crate::support::eventually("it was taken over", || async {
+            session.query_one(gone, &[]).await.expect("read").get::<_, i64>(0) == 0
+        })
+        .await;
+    }
+    let mut ids = Vec::new();
+    for _ in 0..23 {
+        let popped = server.client.get(pop).await;
+        let messages = popped.json()["messages"].as_array().expect("messages").clone();
+        ids.extend(messages.iter().map(|m: &Value| m["transactionId"].clone()));
+    }
+    assert_eq!((&ids[0], &ids[20]), (&json!("first"), &json!("n19")));
+    assert_eq!(ids[21..], [json!("late"), json!("early")], "in the order of their commits");
+}

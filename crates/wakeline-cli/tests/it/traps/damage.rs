@@ -1,0 +1,214 @@
+//! What breaks around a node: a full disk, a black hole, spoilt rows, a flood, a shut door.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::support::{Server, Store, eventually};
+
+/// A small disk, if this test may mount one.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=48m", "wakeline-test"]).arg(folder.path());
+        let mounted = mount.stderr(Stdio::null()).status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "the test's disk stays behind");
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_507_and_can_be_emptied_over_http() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("not allowed to mount a small disk: tested on the store alone");
+        return;
+    };
+    let url = format!("sqlite:{}", disk.0.path().join("w.db").display());
+    let server = Server::start_url(&url, &[]).await;
+    let push = |n: usize| {
+        let payload = "x".repeat(1_000_000);
+        json!({"items": [{"queue": "q", "transactionId": n.to_string(), "payload": payload}]})
+    };
+    let mut stored = 0;
+    let refused = loop {
+        let answer = server.client.post("/api/v1/push", push(stored)).await;
+        if answer.status != 201 {
+            break answer;
+        }
+        stored += 1;
+        assert!(stored < 60, "the disk is never full");
+    };
+    assert_eq!(refused.status, 507, "{refused:?}");
+    assert_eq!(refused.json()["code"], "store_full");
+    assert!(refused.head.contains("retry-after: "), "{refused:?}");
+    for n in 0..stored {
+        let popped = server.client.get("/api/v1/pop/queue/q").await;
+        assert_eq!(popped.ids(), [n.to_string()], "what was acknowledged is there");
+        assert_eq!(server.client.ack(&popped, None).await.json()[0]["success"], true);
+    }
+    let deleted = server.client.call("DELETE", "/api/v1/resources/queues/q", "").await;
+    assert_eq!(deleted.expect("an answer").status, 200);
+    eventually("there is room again", || async {
+        server.client.post("/api/v1/push", push(0)).await.status == 201
+    })
+    .await;
+}
+
+/// A way to a server that can swallow everything without a word.
+struct Hole {
+    url: String,
+    open: Arc<watch::Sender<bool>>,
+    came: Arc<AtomicUsize>,
+}
+
+impl Hole {
+    /// Leads to a PostgreSQL database, or (`None`) nowhere: connections are closed at once.
+    async fn dig(database: &crate::support::Database, through: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = database.url_through(listener.local_addr().expect("bound"));
+        let (open, came) = (Arc::new(watch::Sender::new(true)), Arc::new(AtomicUsize::new(0)));
+        let (watched, counted, server) = (open.clone(), came.clone(), database.address());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
+                if through && let Ok(server) = TcpStream::connect(&server).await {
+                    let ((from, to), (back, forth)) = (client.into_split(), server.into_split());
+                    tokio::spawn(pass(from, forth, watched.subscribe()));
+                    tokio::spawn(pass(back, to, watched.subscribe()));
+                }
+            }
+        });
+        Self { url, open, came }
+    }
+}
+
+/// Passes bytes on while the hole is open; what comes meanwhile waits.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut open: watch::Receiver<bool>) {
+    let mut bytes = vec![0; 64 * 1024];
+    while let Ok(len @ 1..) = from.read(&mut bytes).await {
+        if open.wait_for(|open| *open).await.is_err() || to.write_all(&bytes[..len]).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_says_nothing_is_an_error_in_seconds() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let hole = Hole::dig(database, true).await;
+    let server = Server::start_url(&hole.url, &[]).await;
+    server.client.push("q", &[("p", "before")]).await;
+    hole.open.send_replace(false);
+    let started = Instant::now();
+    let body = json!({"items": [{"queue": "q", "transactionId": "during"}]}).to_string();
+    let (pushed, popped) = tokio::join!(
+        server.client.call("POST", "/api/v1/push", &body),
+        server.client.call("GET", "/api/v1/pop/queue/q", ""),
+    );
+    for answer in [pushed, popped] {
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.json()["code"], "store_unavailable");
+    }
+    assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
+    hole.open.send_replace(true);
+    eventually("it works again", || async {
+        let again = server.client.call("POST", "/api/v1/push", &body).await;
+        again.is_ok_and(|answer| answer.status == 201)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn spoilt_rows_are_an_error_with_their_place_and_hold_up_nobody() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &[]).await;
+    for spoil in ["body = ''", "ids = '{}'", "txn_ids = '{}'", "txn_ids = '{\"\"}'"] {
+        let queue = format!("spoilt{}", spoil.len());
+        server.client.push(&queue, &[("p", "x")]).await;
+        let sql = format!("UPDATE wakeline.segments SET {spoil} WHERE txn_ids = '{{x}}'");
+        database.client().await.batch_execute(&sql).await.expect("spoilt");
+        let popped = server.client.get(&format!("/api/v1/pop/queue/{queue}")).await;
+        assert_eq!(popped.status, 500, "{spoil}: {popped:?}");
+        let error = popped.json()["error"].as_str().expect("a text").to_owned();
+        assert!(error.chars().any(|c| c.is_ascii_digit()), "{spoil}: no place: {error}");
+        let sql = format!(
+            "SELECT count(*) FROM wakeline.segments s JOIN wakeline.partitions p \
+            USING (partition_id) JOIN wakeline.queues q USING (queue_id) WHERE q.name = '{queue}'"
+        );
+        let row = database.client().await.query_one(&sql, &[]).await.expect("read");
+        assert_eq!(row.get::<_, i64>(0), 1, "{spoil}: it stays");
+        let delete = format!("/api/v1/resources/queues/{queue}");
+        server.client.call("DELETE", &delete, "").await.expect("an answer");
+    }
+    server.client.push("whole", &[("p", "y")]).await;
+    assert_eq!(server.client.get("/api/v1/pop/queue/whole").await.ids(), ["y"]);
+}
+
+#[tokio::test]
+async fn a_flood_of_notifications_does_not_hold_up_the_listener() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let flags = ["--fallback-poll-interval-ms", "3600000", "--notify-delivery-timeout-ms", "30000"];
+    let a = Server::start(&store, &flags).await;
+    let b = Server::start(&store, &flags).await;
+    eventually("both listen", || async {
+        a.wake().await["link"] == "up" && b.wake().await["link"] == "up"
+    })
+    .await;
+    let parked = b.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
+    b.parked(1).await;
+    let client = database.client().await;
+    let sql = "SELECT substring(prosrc from 'wakeline_[0-9a-f]+') FROM pg_proc
+               WHERE proname = 'notify_incoming'";
+    let channel: String = client.query_one(sql, &[]).await.expect("a channel").get(0);
+    for round in 0..10 {
+        let flood = "SELECT count(pg_notify($1, $2 || '-' || n)) FROM generate_series(1, 1000) n";
+        client.query(flood, &[&channel, &format!("noise {round}")]).await.expect("sent");
+    }
+    a.client.push("q", &[("p", "x")]).await;
+    let answer = tokio::time::timeout(Duration::from_secs(20), parked.answer()).await;
+    assert_eq!(answer.expect("in time").expect("an answer").ids(), ["x"]);
+    assert_eq!(b.wake().await["link"], "up");
+    eventually("everything was read", || async {
+        let sql = "SELECT pg_notification_queue_usage()";
+        client.query_one(sql, &[]).await.expect("read").get::<_, f64>(0) < 0.001
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_listener_that_is_turned_away_again_and_again_does_not_spin() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let door = Hole::dig(database, false).await;
+    let server = Server::start(&store, &["--listen-url", &door.url]).await;
+    eventually("it says why it polls", || async { server.wake().await["degraded"] != Value::Null })
+        .await;
+    let parked = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let came = door.came.load(Ordering::SeqCst);
+    assert!((2..60).contains(&came), "{came} attempts in three seconds");
+    let other = Server::start(&store, &[]).await;
+    other.client.push("q", &[("p", "x")]).await;
+    assert_eq!(parked.answer().await.expect("an answer").ids(), ["x"]);
+}

@@ -167,3 +167,34 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_store_failure_has_its_status_and_says_whether_to_come_back() {
+        let source = || "the driver's words".into();
+        let operation = "push";
+        let table = [
+            (StoreError::Transient { operation, source: source() }, 503, "store_unavailable"),
+            (StoreError::Unavailable { operation, source: source() }, 503, "store_unavailable"),
+            (StoreError::Invalid { field: "f", reason: "is odd".into() }, 400, "invalid_request"),
+            (StoreError::Full { operation }, 507, "store_full"),
+            (
+                StoreError::Corrupt { what: "row", id: "7".into(), source: source() },
+                500,
+                "internal",
+            ),
+            (StoreError::Fatal { operation, source: source() }, 500, "internal"),
+        ];
+        for (error, status, code) in table {
+            let answer = ApiError::from(&error);
+            assert_eq!((answer.status.as_u16(), answer.code), (status, code), "{error}");
+            assert!(!answer.message.contains("driver"), "{}", answer.message);
+            let response = answer.into_response();
+            let again = response.headers().contains_key(header::RETRY_AFTER);
+            assert_eq!(again, matches!(status, 503 | 507), "{error}");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeline_http::{Server, ServerOptions};
+use wakeline_http::{HttpSettings, Server, ServerOptions};
 
 use crate::support::Node;
 
@@ -48,6 +48,18 @@ async fn headers_that_never_end_end_the_connection() {
     let running = run(&node, ServerOptions { header_timeout, ..Default::default() }).await;
     let slow = send(running.address, "GET /healthz HTTP/1.1\r\nhost: x\r\nx-drip: ").await;
     rest(slow).await;
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_told_so() {
+    let body_timeout = Duration::from_millis(50);
+    let node = Node::with(HttpSettings { body_timeout, ..HttpSettings::default() }).await;
+    let running = run(&node, ServerOptions::default()).await;
+    let head = "POST /api/v1/push HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                content-length: 1000\r\n\r\n{";
+    let answer = rest(send(running.address, head).await).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("body_timeout"), "{answer}");
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ pub(crate) struct ServeArgs {
     #[serde(flatten)]
     pub(crate) store: StoreArgs,
     /// Address to listen on [default: 127.0.0.1:7632]
-    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS")]
+    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// Key that requests must bear. Not a flag, so that it shows in no list of processes
     #[arg(skip)]
@@ -341,12 +341,17 @@ fn read_file(path: &Path) -> Result<ServeArgs, ConfigMistake> {
     toml::from_str(&text).map_err(|error| ConfigMistake(format!("config: {shown}: {error}")))
 }
 
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let asked = "must be an IP address and a port, like 127.0.0.1:7632 or [::1]:7632";
+    text.parse().map_err(|_| asked.to_owned())
+}
+
 fn notify_mode(text: &str) -> Result<NotifyMode, String> {
     match text {
         "after_commit" => Ok(NotifyMode::AfterCommit),
         "trigger" => Ok(NotifyMode::Trigger),
         "off" => Ok(NotifyMode::Off),
-        _ => Err("is one of after_commit, trigger, off".to_owned()),
+        _ => Err("must be after_commit, trigger or off".to_owned()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Structured logs on standard error.
 
+use std::io::IsTerminal as _;
+
 use clap::ValueEnum;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
@@ -19,6 +21,8 @@ pub(crate) enum LogFormat {
 pub(crate) fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_env("WAKELINE_LOG").unwrap_or_else(|_| "info".into());
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Colours are for people: not for files and collectors.
+    let logs = logs.with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),

@@ -16,13 +16,14 @@ mod store;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use wakeline_store::StoreError;
 
 use crate::config::{ConfigMistake, ServeArgs};
 use crate::migrate::MigrateCommand;
 
 /// Durable queues on PostgreSQL or SQLite, with consumers that wait without polling.
 #[derive(Parser)]
-#[command(name = "wakeline", version, about)]
+#[command(name = "wakeline", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -50,11 +51,16 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            let mistake = error.downcast_ref::<ConfigMistake>().is_some();
             eprintln!("wakeline: {error:#}");
-            ExitCode::from(if mistake { 2 } else { 1 })
+            ExitCode::from(if is_mistake(&error) { 2 } else { 1 })
         }
     }
+}
+
+/// Whether the user's settings are to blame: some of them only a store can judge.
+fn is_mistake(error: &anyhow::Error) -> bool {
+    let blamed = |error: &StoreError| matches!(error, StoreError::Invalid { .. });
+    error.is::<ConfigMistake>() || error.downcast_ref::<StoreError>().is_some_and(blamed)
 }
 
 fn print_openapi() -> anyhow::Result<ExitCode> {

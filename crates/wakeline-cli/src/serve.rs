@@ -92,8 +92,8 @@ fn greet(store: &StoreInfo, address: SocketAddr, keyed: bool) {
     say(&format!("  curl -s{key} '{url}/api/v1/pop/queue/hello?wait=true&autoAck=true'"));
     say("        in another, push one, and see how the server is:");
     say(&format!(
-        "  curl -s{key} {url}/api/v1/push --json '{{\"items\":[{{\"queue\":\"hello\",\"payload\":\
-         {{\"text\":\"hi\"}}}}]}}'"
+        "  curl -s{key} {url}/api/v1/push -H 'content-type: application/json' \
+         -d '{{\"items\":[{{\"queue\":\"hello\",\"payload\":{{\"text\":\"hi\"}}}}]}}'"
     ));
     say(&format!("  curl -s{key} {url}/health"));
 }

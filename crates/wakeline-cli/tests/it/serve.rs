@@ -72,6 +72,24 @@ async fn a_store_that_cannot_be_opened_is_named() {
 }
 
 #[tokio::test]
+async fn settings_that_cannot_work_are_named_and_exit_2() {
+    let postgres = Store::postgres().await.url();
+    for (flags, named) in [
+        (&["--listen", "localhost:7632"][..], "127.0.0.1:7632"),
+        (&["--store", "redis://x"], "sqlite:PATH"),
+        (&["--store", &postgres, "--pg-pool-max", "1"], "pg_pool_max"),
+        (&["--store", &postgres, "--schema", "a b"], "schema"),
+        (&["--config", "/nonexistent.toml"], "/nonexistent.toml"),
+    ] {
+        let output = wakeline().arg("serve").args(flags).output().await.expect("runs");
+        let error = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(named), "{named}: {error}");
+        assert!(!error.contains('\u{1b}'), "no colours for a pipe: {error}");
+    }
+}
+
+#[tokio::test]
 async fn sigterm_answers_parked_pops_and_exits_cleanly() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
@@ -130,6 +148,9 @@ async fn help_names_every_setting_and_openapi_is_json() {
     ] {
         assert!(help.contains(flag), "{flag}");
     }
+    let about = wakeline().arg("--help").output().await.expect("runs");
+    let about = String::from_utf8(about.stdout).expect("UTF-8");
+    assert!(about.starts_with("Durable queues"), "{about}");
     let document = wakeline().arg("openapi").output().await.expect("runs");
     let document: serde_json::Value = serde_json::from_slice(&document.stdout).expect("JSON");
     assert!(document["paths"]["/api/v1/push"].is_object());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+
 use crate::support::{Server, Store, long};
 
 /// A busy machine may answer a hint late; that must not look like a lost one here.
@@ -55,6 +57,14 @@ async fn a_hundred_parked_polls_make_no_statements_but_the_sweep() {
             let path = format!("/api/v1/pop/queue/q{queue}?autoAck=true&consumerGroup=g{group}");
             assert_eq!(server.client.get(&path).await.status, 200);
         }
+    }
+    let delayed = json!({"queue": "q0", "options": {"delayedProcessing": 3600}});
+    assert_eq!(server.client.post("/api/v1/configure", delayed).await.status, 200);
+    server.client.push("q0", &[("p", "delayed")]).await;
+    server.client.push("q1", &[("p", "leased")]).await;
+    for group in 0..2 {
+        let path = format!("/api/v1/pop/queue/q1?consumerGroup=g{group}");
+        assert_eq!(server.client.get(&path).await.ids(), ["leased"]);
     }
     let mut clients = pollers(&server, 10, 2, 100);
     server.parked(100).await;

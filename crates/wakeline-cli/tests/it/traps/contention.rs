@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::{Client, Server, Store};
+use crate::support::{Client, Proxy, Server, Store, eventually};
 
 #[tokio::test]
 async fn ten_pops_of_ten_messages_all_find_one_though_two_nodes_race() {
@@ -106,7 +106,7 @@ async fn a_users_open_transaction_holds_up_nobody_and_counts_from_its_commit() {
         session.batch_execute("COMMIT").await.expect("committed");
         // It is taken over before the next one is committed.
         let gone = "SELECT count(*) FROM wakeline.incoming";
-        crate::support::eventually("it was taken over", || async {
+        eventually("it was taken over", || async {
             session.query_one(gone, &[]).await.expect("read").get::<_, i64>(0) == 0
         })
         .await;
@@ -119,4 +119,102 @@ async fn a_users_open_transaction_holds_up_nobody_and_counts_from_its_commit() {
     }
     assert_eq!((&ids[0], &ids[20]), (&json!("first"), &json!("n19")));
     assert_eq!(ids[21..], [json!("late"), json!("early")], "in the order of their commits");
+}
+
+async fn push_one(client: Client, id: String) -> std::io::Result<u16> {
+    let item = json!({"queue": "q", "partition": "p", "transactionId": id, "payload": 1});
+    let body = json!({"items": [item]}).to_string();
+    client.call("POST", "/api/v1/push", &body).await.map(|answer| answer.status)
+}
+
+/// What is stored of the queue, by transaction id.
+async fn stored(database: &crate::support::Database) -> Vec<String> {
+    let sql = "SELECT transaction_id FROM wakeline.messages ORDER BY transaction_id COLLATE \"C\"";
+    let rows = database.client().await.query(sql, &[]).await.expect("read");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn a_bad_push_among_many_fails_alone_and_nothing_is_stored_twice() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &[]).await;
+    let refuse = "ALTER TABLE wakeline.segments ADD CHECK (NOT txn_ids && '{bad}'::text[])";
+    database.client().await.batch_execute(refuse).await.expect("refuses");
+    let mut pushes = JoinSet::new();
+    for n in 0..60 {
+        let id = if n % 20 == 10 { "bad".to_owned() } else { format!("m{n:02}") };
+        let client = server.client;
+        pushes.spawn(async move { (id.clone(), push_one(client, id).await.expect("an answer")) });
+    }
+    let mut good = Vec::new();
+    while let Some(pushed) = pushes.join_next().await {
+        let (id, status) = pushed.expect("no panic");
+        assert_eq!(status, if id == "bad" { 500 } else { 201 }, "{id}");
+        good.extend((id != "bad").then_some(id));
+    }
+    good.sort();
+    assert_eq!(stored(database).await, good);
+}
+
+#[tokio::test]
+async fn connections_cut_at_any_moment_store_each_push_once() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let proxy = Proxy::start(database.address()).await;
+    let nodes = [
+        Server::start_url(&database.url_through(proxy.address), &[]).await,
+        Server::start(&store, &[]).await,
+    ];
+    let mut producers = JoinSet::new();
+    for producer in 0..8_usize {
+        // Two producers push the same, each on its node: a repetition of unknown outcome.
+        let client = nodes[producer % 2].client;
+        producers.spawn(async move {
+            for n in 0..40 {
+                let id = format!("{}-{n:02}", producer / 2);
+                while !matches!(push_one(client, id.clone()).await, Ok(201)) {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            }
+        });
+    }
+    let mut cuts = 0;
+    while !producers.is_empty() {
+        proxy.cut();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        proxy.mend();
+        cuts += 1;
+        let pause = Duration::from_millis(20 + cuts * 13 % 60);
+        if let Ok(Some(ended)) = tokio::time::timeout(pause, producers.join_next()).await {
+            ended.expect("no panic");
+        }
+        assert!(cuts < 2_000, "the pushes never get through");
+    }
+    let expected: Vec<_> =
+        (0..4).flat_map(|p| (0..40).map(move |n| format!("{p}-{n:02}"))).collect();
+    assert_eq!(stored(database).await, expected);
+}
+
+#[tokio::test]
+async fn a_cursor_locked_by_others_is_waited_for_and_its_lease_begins_after_that() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &["--fallback-poll-interval-ms", "3600000"]).await;
+    let options = json!({"queue": "q", "options": {"leaseTime": 2}});
+    assert_eq!(server.client.post("/api/v1/configure", options).await.status, 200);
+    server.client.push("q", &[("p", "first")]).await;
+    assert_eq!(server.client.get("/api/v1/pop/queue/q?autoAck=true").await.ids(), ["first"]);
+    server.client.push("q", &[("p", "x")]).await;
+    let rival = database.client().await;
+    let lock = "BEGIN; SELECT FROM wakeline.cursors FOR UPDATE";
+    rival.batch_execute(lock).await.expect("locked");
+    let parked = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    rival.batch_execute("ROLLBACK").await.expect("unlocked");
+    let answer = tokio::time::timeout(Duration::from_secs(20), parked.answer()).await;
+    let popped = answer.expect("by itself, not by the fallback").expect("an answer");
+    assert_eq!(popped.ids(), ["x"]);
+    let settled = server.client.ack(&popped, None).await.json();
+    assert_eq!(settled[0]["success"], true, "a lease that had ended when it began: {settled}");
 }

@@ -103,3 +103,31 @@ async fn stopped_under_load_a_node_leaves_nothing_behind_a_lease() {
         while consumers.join_next().await.transpose().expect("no panic").is_some() {}
     }
 }
+
+#[tokio::test]
+async fn what_a_slow_claim_took_for_drained_pops_is_given_back() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &[]).await;
+    server.client.push("q", &[("p", "x")]).await;
+    assert_eq!(server.client.get("/api/v1/pop/queue/other").await.status, 204);
+    let rival = database.client().await;
+    let lock = "BEGIN; LOCK TABLE wakeline.cursors IN ACCESS EXCLUSIVE MODE";
+    rival.batch_execute(lock).await.expect("locked");
+    let parked = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted
+                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    eventually("the claim hangs", || async {
+        rival.query_one(waits, &[]).await.expect("read").get::<_, i64>(0) > 0
+    })
+    .await;
+    let stopping = tokio::spawn(server.terminate());
+    let drained = parked.answer().await.expect("an answer");
+    assert_eq!(drained.status, 204, "{drained:?}");
+    rival.batch_execute("ROLLBACK").await.expect("unlocked");
+    assert_eq!(stopping.await.expect("no panic"), Some(0));
+    let again = Server::start(&store, &[]).await;
+    let popped = again.client.get("/api/v1/pop/queue/q").await;
+    assert_eq!(popped.ids(), ["x"], "it waits for a lease that nobody holds");
+    assert_eq!(popped.json()["messages"][0]["attempt"], 1, "uncounted");
+}

@@ -181,6 +181,18 @@ impl QueueService {
         Ok(self.store.delete_queue(&queue).await?)
     }
 
+    /// Forgets a group, in one queue or in all. Returns the number of cursors removed.
+    pub async fn delete_group(
+        &self,
+        group: GroupName,
+        queue: Option<QueueName>,
+    ) -> Result<u64, QueueError> {
+        let deleted = self.store.delete_group(&group, queue.as_ref()).await?;
+        // It begins anew with its next claim, and those who wait in it make none by themselves.
+        self.hub.everything();
+        Ok(deleted)
+    }
+
     /// Moves a group to a moment. Returns the number of cursors moved.
     pub async fn resubscribe(&self, group: GroupName, from: Timestamp) -> Result<u64, QueueError> {
         let store = Arc::clone(&self.store);

@@ -77,7 +77,7 @@ async fn delete(
     group: GroupName,
     queue: Option<QueueName>,
 ) -> Result<Json<GroupDeletedAnswer>, ApiError> {
-    let deleted = state.queue().store().delete_group(&group, queue.as_ref()).await?;
+    let deleted = state.queue().delete_group(group.clone(), queue.clone()).await?;
     Ok(Json(GroupDeletedAnswer {
         success: true,
         consumer_group: group.into(),

@@ -101,6 +101,26 @@ async fn what_was_claimed_for_a_client_that_left_goes_to_another_line() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_group_that_is_forgotten_begins_anew_for_those_who_wait() {
+    let service = service();
+    service.push(vec![item("p")]).await.expect("pushed");
+    let first = Pop { auto_ack: true, ..pop(Selector::Queue(queue()), None) };
+    let popped = service.pop(first).await.expect("popped");
+    assert!(matches!(popped, Popped::Granted(_)), "{popped:?}");
+    let waiting = tokio::spawn({
+        let service = service.clone();
+        async move { service.pop(pop(Selector::Queue(queue()), MINUTE)).await }
+    });
+    tokio::time::sleep(SLOW * 2).await;
+    let started = Instant::now();
+    let deleted = service.delete_group(GroupName::queue_mode(), Some(queue())).await;
+    assert!(deleted.is_ok_and(|cursors| cursors > 0));
+    let popped = waiting.await.expect("no panic").expect("popped");
+    assert!(matches!(popped, Popped::Granted(_)), "{popped:?}");
+    assert!(started.elapsed() < SLOW * 4, "by the deletion, not by the sweep");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_may_be_longer_than_one_stretch_of_the_hub() {
     let long_poll =
         LongPollConfig { max_wait_time: Duration::from_secs(10), ..LongPollConfig::default() };

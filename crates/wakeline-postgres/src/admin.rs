@@ -134,9 +134,8 @@ impl QueueAdmin for PostgresStore {
         let partition = filter.partition.as_ref().map(PartitionName::as_str);
         let (limit, offset) = (i64::from(filter.limit), i64::from(filter.offset));
         let sql = &core.sql.dead_letter_list;
-        let rows = core
-            .general(OPERATION, sql, &[&queue, &group, &partition, &limit, &offset])
-            .await?;
+        let rows =
+            core.general(OPERATION, sql, &[&queue, &group, &partition, &limit, &offset]).await?;
         rows.iter().map(|row| dead_letter(&mut Columns::new(OPERATION, row))).collect()
     }
 
@@ -148,8 +147,7 @@ impl QueueAdmin for PostgresStore {
         const OPERATION: &str = "read message";
         let core = &self.queue.core;
         let sql = &core.sql.message_find;
-        let found =
-            core.general(OPERATION, sql, &[&partition.0, &transaction_id.as_str()]).await?;
+        let found = core.general(OPERATION, sql, &[&partition.0, &transaction_id.as_str()]).await?;
         let Some(row) = found.first() else { return Ok(None) };
         let mut columns = Columns::new(OPERATION, row);
         let (queue, name) = (columns.name("queue")?, columns.name("partition")?);
@@ -292,9 +290,7 @@ fn dead_letter(columns: &mut Columns<'_>) -> Result<DeadLetter, StoreError> {
     })
 }
 
-fn message_group(
-    columns: &mut Columns<'_>,
-) -> Result<(GroupName, MessageState, u32), StoreError> {
+fn message_group(columns: &mut Columns<'_>) -> Result<(GroupName, MessageState, u32), StoreError> {
     let group = columns.name("group")?;
     let state = match columns.take::<i16>()? {
         0 => MessageState::Pending,
@@ -310,9 +306,8 @@ fn by_queue(changes: Vec<Change>) -> Vec<Change> {
     let mut queues: BTreeMap<QueueName, Change> = BTreeMap::new();
     for change in changes {
         let due_in = change.due_in;
-        let whole = queues
-            .entry(change.queue.clone())
-            .or_insert(Change { partition: None, ..change });
+        let whole =
+            queues.entry(change.queue.clone()).or_insert(Change { partition: None, ..change });
         whole.due_in = whole.due_in.min(due_in);
     }
     queues.into_values().collect()

@@ -71,13 +71,7 @@ impl Default for DedupCache {
 
 impl DedupCache {
     fn with_len_max(len_max: usize) -> Self {
-        Self {
-            hasher: RandomState::new(),
-            partitions: HashMap::new(),
-            len: 0,
-            len_max,
-            uses: 0,
-        }
+        Self { hasher: RandomState::new(), partitions: HashMap::new(), len: 0, len_max, uses: 0 }
     }
 
     /// What is known of a partition. The database compares everything else.

@@ -68,7 +68,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "release",
     "retry_wait",
     "settle",
-    "settle_resolve",
+    "settle_match",
     "sweep",
     "transact",
 ];

@@ -42,6 +42,11 @@ impl<'a> Columns<'a> {
         })
     }
 
+    /// Passes over columns.
+    pub(crate) fn skip(&mut self, columns: usize) {
+        self.next += columns;
+    }
+
     /// The next column, a moment.
     pub(crate) fn moment(&mut self) -> Result<Timestamp, StoreError> {
         self.take::<SystemTime>().map(timestamp)

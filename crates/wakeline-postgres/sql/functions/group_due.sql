@@ -8,41 +8,41 @@ CREATE OR REPLACE FUNCTION @schema@.group_due(
 RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    c record;
+    v_cursors refcursor;
+    c @schema@.cursors;
+    p record;
     v_due timestamptz;
     v_least timestamptz;
-    v_looked integer := 0;
 BEGIN
-    FOR c IN
-        SELECT k.*, p.next_offset AS log_end, p.last_push_at, q.strict_order, q.delay_secs,
-            q.window_secs
-        FROM (
-            (SELECT k.* FROM @schema@.cursors k
-            WHERE p_partition IS NULL AND k.group_id = p_group AND k.due_at IS NOT NULL
-            ORDER BY k.due_at LIMIT 22)
-            UNION ALL
-            SELECT k.* FROM @schema@.cursors k
-            WHERE k.partition_id = p_partition AND k.group_id = p_group AND k.due_at IS NOT NULL
-        ) k
-        JOIN @schema@.partitions p ON p.partition_id = k.partition_id
-        JOIN @schema@.queues q ON q.queue_id = p.queue_id
-        ORDER BY k.due_at
-    LOOP
-        EXIT WHEN c.due_at >= v_least;
-        IF v_looked > 20 THEN
+    IF p_partition IS NULL THEN
+        OPEN v_cursors FOR SELECT k.* FROM @schema@.cursors k
+            WHERE k.group_id = p_group AND k.due_at IS NOT NULL
+            ORDER BY k.due_at;
+    ELSE
+        OPEN v_cursors FOR SELECT k.* FROM @schema@.cursors k
+            WHERE k.partition_id = p_partition AND k.group_id = p_group AND k.due_at IS NOT NULL;
+    END IF;
+    FOR v_looked IN 0 .. 20 LOOP
+        FETCH v_cursors INTO c;
+        EXIT WHEN NOT FOUND OR c.due_at >= v_least;
+        IF v_looked = 20 THEN
             RETURN c.due_at;
         ELSIF c.lease_token IS NOT NULL THEN
             v_due := c.lease_until;
-        ELSIF c.due_at > p_now AND c.window_secs = 0 THEN
-            v_due := c.due_at;
         ELSE
-            v_due := @schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
-                c.log_end, c.last_push_at, c.strict_order, c.delay_secs, c.window_secs);
+            SELECT x.next_offset, x.last_push_at, q.strict_order, q.delay_secs, q.window_secs INTO p
+            FROM @schema@.partitions x JOIN @schema@.queues q ON q.queue_id = x.queue_id
+            WHERE x.partition_id = c.partition_id;
+            v_due := c.due_at;
+            IF c.due_at <= p_now OR p.window_secs > 0 THEN
+                v_due := @schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
+                    p.next_offset, p.last_push_at, p.strict_order, p.delay_secs, p.window_secs);
+            END IF;
         END IF;
-        v_looked := v_looked + 1;
         v_least := least(v_least, v_due);
         EXIT WHEN v_least <= p_now;
     END LOOP;
+    CLOSE v_cursors;
     RETURN v_least;
 END
 $$;

@@ -10,13 +10,11 @@ CREATE OR REPLACE FUNCTION @schema@.lease_end(
     p_partitions bigint[], p_groups integer[], p_nexts bigint[], p_parkeds integer[],
     p_now timestamptz)
 RETURNS TABLE (ord integer, due_at timestamptz)
-LANGUAGE plpgsql SET enable_hashjoin = on AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_held integer[];
     v_stable integer[] := '{}';
     v_drained bigint[];
-    v_asleep bigint[] := '{}';
-    v_ends bigint[] := '{}';
 BEGIN
     SELECT array_agg(DISTINCT q.queue_id)
             FILTER (WHERE x.parked > 0 OR q.delay_secs > 0 OR q.window_secs > 0),
@@ -32,19 +30,18 @@ BEGIN
             FOR SHARE SKIP LOCKED) l;
     END IF;
     IF v_drained IS NOT NULL THEN
-        SELECT s.o_partitions, s.o_ends INTO v_asleep, v_ends
-        FROM @schema@.partition_sleep(v_drained) s;
+        PERFORM @schema@.partition_sleep(v_drained);
     END IF;
     RETURN QUERY
     UPDATE @schema@.cursors c SET next_offset = d.next, parked = d.parked, due_at = d.due_at,
         lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
     FROM (
         SELECT x.partition_id, x.group_id, x.next, x.parked, x.ord::integer AS ord, CASE
-            WHEN x.parked = 0 AND a.last <= x.next THEN NULL
+            WHEN x.parked = 0 AND p.next_offset <= x.next AND m.marked THEN NULL
             WHEN x.parked = 0 AND q.delay_secs = 0 AND q.window_secs = 0 THEN p_now
             WHEN q.queue_id <> ALL (v_stable) THEN p_now
             WHEN p.next_offset <= x.next AND NOT (x.parked > 0 AND q.strict_order)
-                AND a.last IS DISTINCT FROM p.next_offset THEN p_now
+                AND NOT m.marked THEN p_now
             ELSE greatest(p_now, @schema@.cursor_due(x.partition_id, x.group_id, x.next, x.parked,
                 p.next_offset, p.last_push_at, q.strict_order, q.delay_secs, q.window_secs))
             END AS due_at
@@ -52,8 +49,9 @@ BEGIN
             WITH ORDINALITY AS x (partition_id, group_id, next, parked, ord)
         JOIN @schema@.partitions p ON p.partition_id = x.partition_id
         JOIN @schema@.queues q ON q.queue_id = p.queue_id
-        LEFT JOIN unnest(v_asleep, v_ends) AS a (partition_id, last)
-            ON a.partition_id = x.partition_id
+        -- Marked by this transaction, which holds the row since then.
+        CROSS JOIN LATERAL (
+            SELECT p.idle AND p.xmin = pg_current_xact_id()::xid AS marked) m
     ) d
     WHERE c.partition_id = d.partition_id AND c.group_id = d.group_id
     RETURNING d.ord, c.due_at;

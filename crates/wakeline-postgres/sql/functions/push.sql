@@ -21,11 +21,10 @@ SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     r record;
-    -- What is stored.
-    w_slot integer[] := '{}';
-    w_partition bigint[] := '{}';
-    w_len integer[] := '{}';
-    w_at timestamptz[] := '{}';
+    -- What is stored, by slot.
+    w_first bigint[] := array_fill(-1::bigint, ARRAY[cardinality(p_partitions)]);
+    w_at timestamptz[] := array_fill('epoch'::timestamptz, ARRAY[cardinality(p_partitions)]);
+    v_stored boolean := false;
     -- What may have to be woken.
     i_partition bigint[] := '{}';
     i_queue integer[] := '{}';
@@ -45,15 +44,14 @@ BEGIN
         delta_firsts := r.o_delta_firsts; delta_ats := r.o_delta_ats; delta_txns := r.o_delta_txns;
         RETURN NEXT;
         CONTINUE WHEN r.o_state <> 0 OR p_lens[r.o_slot] = 0;
-        w_slot := w_slot || r.o_slot; w_partition := w_partition || p_partitions[r.o_slot];
-        w_len := w_len || p_lens[r.o_slot]; w_at := w_at || r.o_at;
+        w_first[r.o_slot] := r.o_end; w_at[r.o_slot] := r.o_at; v_stored := true;
         CONTINUE WHEN NOT r.o_idle;
         i_partition := i_partition || p_partitions[r.o_slot]; i_queue := i_queue || r.o_queue_id;
         i_wait := i_wait || r.o_wait; i_strict := i_strict || r.o_strict;
     END LOOP;
-    IF w_slot <> '{}' THEN
-        PERFORM @schema@.push_store(w_slot, w_partition, w_len, w_at, p_chunk_slots, p_chunk_starts,
-            p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids, p_ends, p_traces,
+    IF v_stored THEN
+        PERFORM @schema@.push_store(p_partitions, p_lens, w_first, w_at, p_chunk_slots,
+            p_chunk_starts, p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids, p_ends, p_traces,
             p_producers);
     END IF;
     IF i_partition <> '{}' THEN

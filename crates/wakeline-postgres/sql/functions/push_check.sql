@@ -52,7 +52,9 @@ BEGIN
         o_known_txns := NULL; o_known_ids := NULL; o_known_offsets := NULL;
         o_delta_firsts := NULL; o_delta_ats := NULL; o_delta_txns := NULL;
         v_from := v_now - make_interval(secs => p.dedup_window_secs);
-        IF p_checks[p.slot] THEN
+        IF p_checks[p.slot] AND (p_tos[p.slot] < p.next_offset OR p_froms[p.slot] > 0
+            OR p_known_slots <> '{}')
+        THEN
             SELECT d.* INTO o_state, o_known_txns, o_known_ids, o_known_offsets,
                 o_delta_firsts, o_delta_ats, o_delta_txns
             FROM @schema@.dedup_check(p.slot, p.partition_id, p.next_offset, v_from,

@@ -1,15 +1,19 @@
 -- Settles messages under their leases: one entry per cursor and call, any number of items each, in
--- the order in which they count. Returns one row per cursor that exists: whether its lease is live,
--- how many messages it held, which items name which offset, and which became dead letters; then
--- one row per lease that ended with something left: when that can be taken. Items that name no
--- message change nothing.
+-- the order in which they count. Items that name no message of a live lease change nothing.
+-- Returns, in any order: one row per cursor that exists (queue is set): how many messages its live
+-- lease holds, and its token; one per cursor of which messages were settled (items is set): which
+-- items, and which of them became dead letters; one per lease that ended with something left
+-- (due_us is set): when that can be taken.
 -- p_verdicts: 0 completed, 1 failed, 2 retry, 3 dead letter.
+-- p_all: change nothing at all unless every item names a message; the rows still say which do.
 -- Called by: QueueStore::settle, transact. Lock order: cursors by (partition, group); then tries
--- queues and partitions.
+-- queues and partitions. The clock is read after the locks: a lease that ended while this waited
+-- for them is over.
 
 CREATE OR REPLACE FUNCTION @schema@.settle(
     p_partitions bigint[], p_groups text[],
-    p_entries integer[], p_tokens uuid[], p_txns text[], p_verdicts smallint[], p_errors text[])
+    p_entries integer[], p_tokens uuid[], p_txns text[], p_verdicts smallint[], p_errors text[],
+    p_all boolean)
 RETURNS TABLE (
     entry integer, held bigint, lease_token uuid, strict_fencing boolean, items integer[],
     dead boolean[], queue text, partition text, namespace text, task text, due_us bigint)
@@ -20,13 +24,27 @@ SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
-    e record;
-    c @schema@.cursors;
-    q @schema@.queues;
+    v_queue @schema@.queues;
     v_rest int8multirange;
-    v_gone integer;
     v_parked integer;
+    v_count integer;
     v_dead bigint[];
+    n record;
+    -- The cursors, in the order of their locks.
+    c_entry integer[];
+    c_partition bigint[];
+    c_group integer[];
+    c_queue integer[];
+    c_next bigint[];
+    c_parked integer[];
+    c_token uuid[];
+    c_until timestamptz[];
+    c_set int8multirange[];
+    c_lenient boolean[];
+    -- The unsettled messages of live leases, by index of their cursor.
+    m_cursor integer[];
+    m_offset bigint[];
+    m_txn text[];
     -- Leases that end, and leases that go on.
     x_entry integer[] := '{}';
     x_partition bigint[] := '{}';
@@ -38,38 +56,103 @@ DECLARE
     k_set int8multirange[] := '{}';
     k_parked integer[] := '{}';
 BEGIN
-    FOR e IN SELECT * FROM @schema@.settle_resolve(
-        p_partitions, p_groups, p_entries, p_tokens, p_txns, p_verdicts)
-    LOOP
-        c := e.o_cursor; q := e.o_queue; v_now := e.o_now;
-        entry := e.o_entry; strict_fencing := q.strict_fencing; items := e.o_items; dead := NULL;
-        queue := q.name; partition := e.o_partition; namespace := q.namespace; task := q.task;
-        lease_token := CASE WHEN e.o_live THEN c.lease_token END;
-        held := CASE WHEN e.o_live THEN e.o_held END;
-        v_rest := c.lease_set - e.o_done;
-        IF c.parked > 0 AND e.o_done <> '{}' THEN
-            DELETE FROM @schema@.retries r WHERE r.partition_id = c.partition_id
-                AND r.group_id = c.group_id AND e.o_done @> r.message_offset;
-            GET DIAGNOSTICS v_gone = ROW_COUNT;
-            c.parked := c.parked - v_gone;
+    SELECT array_agg(s.ord), array_agg(s.partition_id), array_agg(s.group_id),
+        array_agg(s.queue_id), array_agg(c.next_offset), array_agg(c.parked),
+        array_agg(c.lease_token), array_agg(c.lease_until), array_agg(c.lease_set),
+        array_agg(s.lenient)
+    INTO c_entry, c_partition, c_group, c_queue, c_next, c_parked, c_token, c_until, c_set, c_lenient
+    FROM (
+        SELECT u.ord::integer AS ord, p.partition_id, g.group_id, q.queue_id,
+            NOT q.strict_fencing AS lenient
+        FROM unnest(p_partitions, p_groups) WITH ORDINALITY AS u (partition_id, group_name, ord)
+        JOIN @schema@.partitions p ON p.partition_id = u.partition_id
+        JOIN @schema@.queues q ON q.queue_id = p.queue_id
+        -- LATERAL and LIMIT, here and below: whatever the planner thinks of the tables' sizes, it
+        -- can only look each row up by its whole key.
+        CROSS JOIN LATERAL (
+            SELECT g.group_id FROM @schema@.groups g
+            WHERE g.queue_id = p.queue_id AND g.name = u.group_name LIMIT 1) g
+        ORDER BY p.partition_id, g.group_id
+    ) s CROSS JOIN LATERAL (
+        SELECT c.next_offset, c.parked, c.lease_token, c.lease_until, c.lease_set
+        FROM @schema@.cursors c
+        WHERE c.partition_id = s.partition_id AND c.group_id = s.group_id
+        FOR NO KEY UPDATE
+    ) c;
+    v_now := @schema@.clock();
+    RETURN QUERY
+    SELECT x.entry, CASE WHEN x.until > v_now THEN (
+            SELECT sum(upper(r) - lower(r))::bigint FROM unnest(x.set) AS r) END,
+        CASE WHEN x.until > v_now THEN x.token END, q.strict_fencing, NULL::integer[],
+        NULL::boolean[], q.name, p.name, q.namespace, q.task, NULL::bigint
+    FROM unnest(c_entry, c_partition, c_queue, c_token, c_until, c_set)
+        AS x (entry, partition_id, queue_id, token, until, set)
+    JOIN @schema@.partitions p ON p.partition_id = x.partition_id
+    JOIN @schema@.queues q ON q.queue_id = x.queue_id;
+    SELECT array_agg(e.i::integer), array_agg(r.first + m.n - 1), array_agg(m.txn)
+    INTO m_cursor, m_offset, m_txn
+    FROM unnest(c_partition, c_set, c_until)
+        WITH ORDINALITY AS e (partition_id, set, until, i)
+    CROSS JOIN LATERAL unnest(e.set) AS x (run)
+    CROSS JOIN LATERAL (
+        SELECT y.first_offset, y.len, y.txn_ids FROM @schema@.segments y
+        WHERE y.partition_id = e.partition_id AND y.first_offset < upper(x.run)
+            AND y.first_offset >= coalesce((
+                SELECT z.first_offset FROM @schema@.segments z
+                WHERE z.partition_id = e.partition_id AND z.first_offset <= lower(x.run)
+                ORDER BY z.first_offset DESC LIMIT 1), 0)
+    ) g
+    CROSS JOIN LATERAL (
+        SELECT greatest(lower(x.run), g.first_offset) AS first,
+            least(upper(x.run), g.first_offset + g.len) AS last
+    ) r
+    CROSS JOIN LATERAL unnest(g.txn_ids[(r.first - g.first_offset)::integer + 1
+        : (r.last - g.first_offset)::integer]) WITH ORDINALITY AS m (txn, n)
+    WHERE e.until > v_now;
+    IF p_all THEN
+        SELECT coalesce(sum(cardinality(x.o_items)), 0) INTO v_count FROM @schema@.settle_match(
+            c_entry, c_token, c_lenient, m_cursor, m_offset, m_txn, p_entries, p_tokens, p_txns,
+            p_verdicts) x;
+        IF v_count < cardinality(p_entries) THEN
+            RETURN QUERY
+            SELECT c_entry[x.o_cursor], NULL::bigint, NULL::uuid, NULL::boolean, x.o_items,
+                NULL::boolean[], NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint
+            FROM @schema@.settle_match(c_entry, c_token, c_lenient, m_cursor, m_offset, m_txn,
+                p_entries, p_tokens, p_txns, p_verdicts) x;
+            RETURN;
         END IF;
-        IF e.o_failed > 0 THEN
-            SELECT f.o_parked, f.o_dead, v_rest - f.o_named INTO v_parked, v_dead, v_rest
-            FROM @schema@.message_fail(
-                c.partition_id, c.group_id, e.o_items, e.o_offsets, p_verdicts, p_errors, q, v_now) f;
-            c.parked := c.parked + v_parked;
-            dead := ARRAY(SELECT o = ANY (v_dead) FROM unnest(e.o_offsets) AS o);
+    END IF;
+    FOR n IN SELECT * FROM @schema@.settle_match(c_entry, c_token, c_lenient, m_cursor, m_offset,
+        m_txn, p_entries, p_tokens, p_txns, p_verdicts)
+    LOOP
+        entry := c_entry[n.o_cursor]; items := n.o_items; dead := NULL;
+        v_rest := c_set[n.o_cursor] - n.o_done;
+        v_parked := c_parked[n.o_cursor];
+        IF v_parked > 0 AND n.o_done <> '{}' THEN
+            DELETE FROM @schema@.retries r WHERE r.partition_id = c_partition[n.o_cursor]
+                AND r.group_id = c_group[n.o_cursor] AND n.o_done @> r.message_offset;
+            GET DIAGNOSTICS v_count = ROW_COUNT;
+            v_parked := v_parked - v_count;
+        END IF;
+        IF n.o_failed > 0 THEN
+            SELECT q.* INTO v_queue FROM @schema@.queues q
+            WHERE q.queue_id = c_queue[n.o_cursor];
+            SELECT v_parked + f.o_parked, f.o_dead, v_rest - f.o_named
+            INTO v_parked, v_dead, v_rest
+            FROM @schema@.message_fail(c_partition[n.o_cursor], c_group[n.o_cursor], n.o_items,
+                n.o_offsets, p_verdicts, p_errors, v_queue, v_now) f;
+            dead := ARRAY(SELECT o = ANY (v_dead) FROM unnest(n.o_offsets) AS o);
         END IF;
         RETURN NEXT;
-        IF e.o_items = '{}' THEN
-            CONTINUE;
-        ELSIF v_rest = '{}' THEN
-            x_entry := x_entry || e.o_entry;
-            x_partition := x_partition || c.partition_id; x_group := x_group || c.group_id;
-            x_next := x_next || c.next_offset; x_parked := x_parked || c.parked;
+        IF v_rest = '{}' THEN
+            x_entry := x_entry || entry;
+            x_partition := x_partition || c_partition[n.o_cursor];
+            x_group := x_group || c_group[n.o_cursor];
+            x_next := x_next || c_next[n.o_cursor]; x_parked := x_parked || v_parked;
         ELSE
-            k_partition := k_partition || c.partition_id; k_group := k_group || c.group_id;
-            k_set := k_set || v_rest; k_parked := k_parked || c.parked;
+            k_partition := k_partition || c_partition[n.o_cursor];
+            k_group := k_group || c_group[n.o_cursor];
+            k_set := k_set || v_rest; k_parked := k_parked || v_parked;
         END IF;
     END LOOP;
     IF k_partition <> '{}' THEN

@@ -1,7 +1,7 @@
 -- Pushes and settles, all or nothing. Returns rows of kind 0, one per slot of the push (as push),
 -- and of kind 1 (as settle). If a slot has a state other than 0, nothing happened, and the node
 -- tries again as after a push. If an item names no message, nothing happened, and the rows of kind 1
--- say which do.
+-- say which do (see settle).
 -- Called by: QueueStore::transact. Lock order: partitions by id (waits, by lock_timeout), then all
 -- cursors that it settles or may wake by (partition, group), then tries queues. Push before
 -- settlement: the other way round deadlocks with pushes.
@@ -31,10 +31,9 @@ DECLARE
     r record;
     v_go boolean := true;
     v_named integer := 0;
-    w_slot integer[] := '{}';
+    w_first bigint[] := array_fill(-1::bigint, ARRAY[cardinality(p_partitions)]);
+    w_at timestamptz[] := array_fill('epoch'::timestamptz, ARRAY[cardinality(p_partitions)]);
     w_partition bigint[] := '{}';
-    w_len integer[] := '{}';
-    w_at timestamptz[] := '{}';
     w_queue integer[] := '{}';
     w_wait bigint[] := '{}';
     w_strict boolean[] := '{}';
@@ -51,8 +50,8 @@ BEGIN
         RETURN NEXT;
         v_go := v_go AND r.o_state = 0;
         CONTINUE WHEN r.o_state <> 0 OR p_lens[r.o_slot] = 0;
-        w_slot := w_slot || r.o_slot; w_partition := w_partition || p_partitions[r.o_slot];
-        w_len := w_len || p_lens[r.o_slot]; w_at := w_at || r.o_at;
+        w_first[r.o_slot] := r.o_end; w_at[r.o_slot] := r.o_at;
+        w_partition := w_partition || p_partitions[r.o_slot];
         w_queue := w_queue || r.o_queue_id; w_wait := w_wait || r.o_wait;
         w_strict := w_strict || r.o_strict;
     END LOOP;
@@ -71,41 +70,20 @@ BEGIN
     JOIN @schema@.cursors c ON c.partition_id = n.partition_id AND c.group_id = n.group_id
     ORDER BY c.partition_id, c.group_id
     FOR NO KEY UPDATE OF c;
-    FOR r IN SELECT s.* FROM @schema@.settle_resolve(p_settle_partitions, p_settle_groups,
-        p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts) s
-    LOOP
-        v_named := v_named + cardinality(r.o_items);
-    END LOOP;
-    IF v_named < cardinality(p_settle_entries) THEN
-        RETURN QUERY
-        SELECT 1::smallint, NULL::integer, NULL::smallint, NULL::bigint, NULL::timestamptz,
-            NULL::bigint, NULL::bigint, (s.o_queue).namespace::text, (s.o_queue).task::text,
-            NULL::text[], NULL::uuid[], NULL::bigint[], NULL::bigint[], NULL::timestamptz[],
-            NULL::text[], s.o_entry, CASE WHEN s.o_live THEN s.o_held END,
-            CASE WHEN s.o_live THEN (s.o_cursor).lease_token END, (s.o_queue).strict_fencing,
-            s.o_items, NULL::boolean[], (s.o_queue).name::text, s.o_partition, NULL::bigint
-        FROM @schema@.settle_resolve(p_settle_partitions, p_settle_groups,
-            p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts) s;
-        RETURN;
-    END IF;
     kind := 1; slot := NULL; state := NULL; known_txns := NULL; known_ids := NULL;
     known_offsets := NULL; delta_firsts := NULL; delta_ats := NULL; delta_txns := NULL;
     FOR r IN SELECT s.* FROM @schema@.settle(p_settle_partitions, p_settle_groups,
-        p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts, p_settle_errors) s
+        p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts, p_settle_errors, true) s
     LOOP
         entry := r.entry; held := r.held; lease_token := r.lease_token; items := r.items;
         strict_fencing := r.strict_fencing; dead := r.dead; queue := r.queue;
         partition := r.partition; namespace := r.namespace; task := r.task; due_us := r.due_us;
-        v_named := v_named - coalesce(cardinality(r.items), 0);
+        v_named := v_named + coalesce(cardinality(r.items), 0);
         RETURN NEXT;
     END LOOP;
-    IF v_named > 0 THEN
-        RAISE EXCEPTION 'a lease ended between check and settlement'
-            USING ERRCODE = 'serialization_failure';
-    END IF;
-    IF w_slot <> '{}' THEN
-        PERFORM @schema@.push_store(w_slot, w_partition, w_len, w_at, p_chunk_slots, p_chunk_starts,
-            p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids, p_ends, p_traces,
+    IF v_named = cardinality(p_settle_entries) AND w_partition <> '{}' THEN
+        PERFORM @schema@.push_store(p_partitions, p_lens, w_first, w_at, p_chunk_slots,
+            p_chunk_starts, p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids, p_ends, p_traces,
             p_producers);
         -- All of them, idle or not: the settlement may just have put a cursor to sleep.
         PERFORM @schema@.cursor_wake(w_partition, w_queue, w_wait, w_strict);

@@ -240,9 +240,7 @@ impl Core {
         ];
         let rows = match link {
             Some(link) => link.query(OPERATION, &self.sql.claim, params).await?,
-            None => {
-                self.shared.links.general.query(OPERATION, &self.sql.claim, params).await?
-            }
+            None => self.shared.links.general.query(OPERATION, &self.sql.claim, params).await?,
         };
         self.read_claim(claims, &rows)
     }

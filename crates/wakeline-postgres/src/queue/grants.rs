@@ -31,10 +31,8 @@ struct Pending {
 
 impl<'a> Grants<'a> {
     pub(super) fn new(claims: &'a [LineClaim]) -> Self {
-        let lines = claims
-            .iter()
-            .map(|claim| claim.requests.iter().map(|_| None).collect())
-            .collect();
+        let lines =
+            claims.iter().map(|claim| claim.requests.iter().map(|_| None).collect()).collect();
         Self { claims, lines }
     }
 
@@ -66,7 +64,9 @@ impl<'a> Grants<'a> {
         let mut leases = Vec::new();
         for (claim, grants) in self.claims.iter().zip(&self.lines) {
             for (request, pending) in claim.requests.iter().zip(grants) {
-                let Some(pending) = pending.as_ref().filter(|_| !request.auto_ack) else { continue };
+                let Some(pending) = pending.as_ref().filter(|_| !request.auto_ack) else {
+                    continue;
+                };
                 leases.extend(pending.partitions.iter().map(|granted| {
                     let change = Change {
                         queue: granted.queue.clone(),
@@ -88,8 +88,7 @@ impl<'a> Grants<'a> {
         let lines = self.claims.iter().zip(self.lines).map(|(claim, grants)| {
             let grants = claim.requests.iter().zip(grants).map(|(request, pending)| {
                 pending.map(|Pending { lease_us, cursors, partitions }| Grant {
-                    lease: (!request.auto_ack)
-                        .then_some(LeaseId { token: request.token, cursors }),
+                    lease: (!request.auto_ack).then_some(LeaseId { token: request.token, cursors }),
                     lease_for: match request.auto_ack {
                         true => Duration::ZERO,
                         false => rows::span(lease_us),

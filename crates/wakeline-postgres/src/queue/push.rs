@@ -225,8 +225,7 @@ impl Core {
         }
         let mut known = named;
         loop {
-            let rows =
-                self.general(OPERATION, &self.sql.dedup_load, &[&partition, &from]).await?;
+            let rows = self.general(OPERATION, &self.sql.dedup_load, &[&partition, &from]).await?;
             let mut page = Vec::with_capacity(rows.len());
             for row in &rows {
                 let mut columns = Columns::new(OPERATION, row);
@@ -274,9 +273,8 @@ impl SlotAnswer {
         let at: Option<SystemTime> = columns.take()?;
         let window: Option<i64> = columns.take()?;
         let wait: Option<i64> = columns.take()?;
-        let seconds = |span: Option<i64>| {
-            Duration::from_secs(span.unwrap_or(0).try_into().unwrap_or(0))
-        };
+        let seconds =
+            |span: Option<i64>| Duration::from_secs(span.unwrap_or(0).try_into().unwrap_or(0));
         let namespace = columns.name_if("namespace")?;
         let task = columns.name_if("task")?;
         let txns: Option<Vec<String>> = columns.take()?;

@@ -96,9 +96,7 @@ impl PushCall {
 
     /// The slots that are to be tried.
     pub(super) fn open(&self) -> Vec<usize> {
-        let open = |(index, slot): (usize, &Slot)| {
-            (slot.state == SlotState::Open).then_some(index)
-        };
+        let open = |(index, slot): (usize, &Slot)| (slot.state == SlotState::Open).then_some(index);
         self.slots.iter().enumerate().filter_map(open).collect()
     }
 

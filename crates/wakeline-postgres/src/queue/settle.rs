@@ -146,7 +146,7 @@ struct Entry {
 }
 
 impl Ledger {
-    /// Takes a row in.
+    /// Takes a row in: of a cursor, of what was settled, or of what a lease left behind.
     pub(super) fn read(&mut self, columns: &mut Columns<'_>) -> Result<(), StoreError> {
         let number: i32 = columns.take()?;
         let held = columns.take()?;
@@ -154,27 +154,24 @@ impl Ledger {
         let strict_fencing: Option<bool> = columns.take()?;
         let items: Option<Vec<i32>> = columns.take()?;
         let dead: Option<Vec<bool>> = columns.take()?;
-        let Some(items) = items else {
-            // The second row of an entry: its lease ended, and something is left.
-            for _ in 0..4 {
-                columns.take::<Option<String>>()?;
-            }
-            let due: Option<i64> = columns.take()?;
-            if let Some(entry) = self.entries.get_mut(&number) {
-                entry.due = due.map(rows::span);
-            }
+        if let Some(strict_fencing) = strict_fencing {
+            let change = rows::change(columns)?;
+            let named = HashMap::new();
+            let entry = Entry { held, token, strict_fencing, named, change, due: None };
+            self.entries.insert(number, entry);
             return Ok(());
+        }
+        let Some(entry) = self.entries.get_mut(&number) else {
+            let why = "a settlement without its cursor".into();
+            return Err(StoreError::Fatal { operation: OPERATION, source: why });
         };
-        let dead = dead.unwrap_or_default().into_iter().chain(std::iter::repeat(false));
-        let entry = Entry {
-            held,
-            token,
-            strict_fencing: strict_fencing.unwrap_or(true),
-            named: items.into_iter().zip(dead).collect(),
-            change: rows::change(columns)?,
-            due: None,
-        };
-        self.entries.insert(number, entry);
+        if let Some(items) = items {
+            let dead = dead.unwrap_or_default().into_iter().chain(std::iter::repeat(false));
+            entry.named.extend(items.into_iter().zip(dead));
+            return Ok(());
+        }
+        columns.skip(4);
+        entry.due = columns.take::<Option<i64>>()?.map(rows::span);
         Ok(())
     }
 

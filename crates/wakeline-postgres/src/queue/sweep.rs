@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use wakeline_core::{GroupName, Namespace, PartitionName, QueueLine, QueueName, Selector, TaskName};
+use wakeline_core::{
+    GroupName, Namespace, PartitionName, QueueLine, QueueName, Selector, TaskName,
+};
 use wakeline_store::StoreError;
 
 use super::Core;

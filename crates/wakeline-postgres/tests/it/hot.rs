@@ -19,7 +19,9 @@ use wakeline_store::{
     QueueStore, SettleItem, SettleOutcome, StoreAdmin, TransactCommand, TransactOutcome,
 };
 use wakeline_testkit::conformance::{Ask, item};
-use wakeline_testkit::history::{Answer, Delivery, Extend, History, Push, Seen, Settle, Span, check};
+use wakeline_testkit::history::{
+    Answer, Delivery, Extend, History, Push, Seen, Settle, Span, check,
+};
 
 use crate::support::{client, url};
 
@@ -66,9 +68,10 @@ impl Database {
     }
 
     fn url(&self) -> String {
-        let (server, _) = url().rsplit_once('/').map(|(a, b)| (a.to_owned(), b.to_owned())).expect(
-            "the tests' PostgreSQL is named by a URL with a database",
-        );
+        let (server, _) = url()
+            .rsplit_once('/')
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .expect("the tests' PostgreSQL is named by a URL with a database");
         format!("{server}/{}", self.name)
     }
 
@@ -273,10 +276,11 @@ impl Stage {
                 history.settles.extend(settles);
             }
             TransactOutcome::Refused { .. } => {
-                history.pushes.extend(pushes.iter().map(|item| Push {
-                    answer: Answer::Refused,
-                    ..pushed(item, span)
-                }));
+                history.pushes.extend(
+                    pushes
+                        .iter()
+                        .map(|item| Push { answer: Answer::Refused, ..pushed(item, span) }),
+                );
             }
         }
     }
@@ -371,7 +375,8 @@ async fn actors(stage: &Arc<Stage>, seed: u64) -> JoinSet<()> {
 }
 
 async fn open_stage(database: &Database) -> Arc<Stage> {
-    let options = PostgresOptions { schema: "s".to_owned(), ..PostgresOptions::new(database.url()) };
+    let options =
+        PostgresOptions { schema: "s".to_owned(), ..PostgresOptions::new(database.url()) };
     let nodes = vec![
         PostgresStore::connect(options.clone()).await.expect("a store"),
         PostgresStore::connect(options).await.expect("a store"),
@@ -438,10 +443,8 @@ async fn nothing_is_lost_doubled_or_reordered_under_fire() {
     }
     drop(client);
     // Statistics of ended sessions are complete.
-    let deadlocks = format!(
-        "SELECT deadlocks FROM pg_stat_database WHERE datname = '{}'",
-        database.name
-    );
+    let deadlocks =
+        format!("SELECT deadlocks FROM pg_stat_database WHERE datname = '{}'", database.name);
     assert_eq!(count(&crate::support::client().await, &deadlocks).await, 0);
     database.drop().await;
 }

@@ -6,5 +6,6 @@ mod hot;
 mod incoming;
 mod listener;
 mod migrate;
+mod plans;
 mod support;
 mod trigger;

@@ -1,0 +1,139 @@
+//! What claims, settlements and pushes touch does not grow with the store.
+//!
+//! Buffers are counted, not times: at 100 partitions, and at 100,000 partitions with 1 million
+//! segments, 10,000 of them leased. The functions force generic plans themselves, so a plan that
+//! was made on tiny tables must do as well on large ones: the connection that plans on the small
+//! store is the one that is measured on the large one.
+
+use tokio_postgres::Client;
+use wakeline_store::StoreAdmin;
+
+use crate::support::{TestSchema, client};
+
+/// A few more buffers per index descent: the indexes are one level higher.
+const GROWTH_MAX: i64 = 24;
+
+struct Store {
+    schema: TestSchema,
+    client: Client,
+}
+
+impl Store {
+    async fn open() -> Self {
+        let schema = TestSchema::new();
+        schema.store().await.close().await;
+        let client = client().await;
+        let sql = format!(
+            "SET search_path = \"{0}\", public; SET synchronous_commit = off;
+             ALTER TABLE segments SET UNLOGGED; ALTER TABLE cursors SET UNLOGGED;
+             INSERT INTO queues (name, created_at) VALUES ('q', now());
+             INSERT INTO groups (queue_id, name, mode, created_at)
+             SELECT queue_id, 'g', 0, now() FROM queues;",
+            schema.name
+        );
+        client.batch_execute(&sql).await.expect("prepared");
+        Self { schema, client }
+    }
+
+    /// Adds partitions with segments of one message each, all unread; every tenth is leased.
+    async fn grow(&self, partitions: (u32, u32), segments: u32) {
+        let (from, to) = partitions;
+        let sql = format!(
+            "INSERT INTO partitions (queue_id, name, next_offset, idle, last_push_at)
+             SELECT (SELECT queue_id FROM queues), 'p' || n, {segments}, false, now()
+             FROM generate_series({from}, {to}) AS n;
+             INSERT INTO segments (partition_id, first_offset, len, created_at, ids, ends, txn_ids,
+                body)
+             SELECT p.partition_id, o, 1, now(), ARRAY[gen_random_uuid()], '{{2}}',
+                ARRAY['t' || o], '{{}}'::text::bytea
+             FROM partitions p, generate_series(0, {segments} - 1) AS o
+             WHERE p.partition_id > (SELECT coalesce(max(partition_id), 0) FROM segments);
+             INSERT INTO cursors (partition_id, group_id, due_at, next_offset, lease_token,
+                lease_until, lease_start, lease_set)
+             SELECT p.partition_id, (SELECT group_id FROM groups),
+                now() + CASE WHEN leased THEN interval '1 hour' ELSE - n * interval '1 ms' END,
+                leased::integer, CASE WHEN leased THEN gen_random_uuid() END,
+                CASE WHEN leased THEN now() + interval '1 hour' END,
+                CASE WHEN leased THEN 0 END, CASE WHEN leased THEN '{{[0,1)}}'::int8multirange END
+             FROM (SELECT partition_id, row_number() OVER () AS n,
+                    partition_id % 10 = 0 AS leased
+                FROM partitions p WHERE NOT EXISTS
+                    (SELECT FROM cursors c WHERE c.partition_id = p.partition_id)) p;
+             ANALYZE"
+        );
+        self.client.batch_execute(&sql).await.expect("grown");
+    }
+
+    /// Buffers that a statement touches, once its plans and the catalog's caches are warm. It is
+    /// undone each time.
+    async fn buffers(&self, statement: &str) -> i64 {
+        let mut least = i64::MAX;
+        for _ in 0..4 {
+            let explain =
+                format!("EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT JSON) {statement}");
+            self.client.batch_execute("BEGIN").await.expect("begun");
+            let row = self.client.query_one(&explain, &[]).await.expect("explained");
+            self.client.batch_execute("ROLLBACK").await.expect("undone");
+            let plan: serde_json::Value = row.get(0);
+            let count = |kind: &str| plan[0]["Plan"][kind].as_i64().expect("counted");
+            least = least.min(count("Shared Hit Blocks") + count("Shared Read Blocks"));
+        }
+        least
+    }
+}
+
+/// A claim of ten messages of one partition.
+const CLAIM: &str = "SELECT * FROM claim('{0}', '{q}', '{NULL}', '{NULL}', '{NULL}', '{g}', '{0}', \
+    '{1}', '{1}', ARRAY[gen_random_uuid()], '{10}', '{1}', '{f}', '{f}', false)";
+
+/// One of a partition that is leased: nothing, and when to look again.
+const EMPTY: &str = "SELECT * FROM claim('{1}', '{q}', '{p10}', '{NULL}', '{NULL}', '{g}', '{0}', \
+    '{1}', '{1}', ARRAY[gen_random_uuid()], '{10}', '{1}', '{f}', '{f}', false)";
+
+/// One over all queues of all namespaces.
+const WIDE: &str = "SELECT * FROM claim('{2}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{g}', \
+    '{0}', '{1}', '{1}', ARRAY[gen_random_uuid()], '{10}', '{1}', '{f}', '{f}', false)";
+
+/// The settlement of what partition 10 has out.
+const SETTLE: &str = "SELECT * FROM settle(ARRAY[10], '{g}', '{1}', \
+    ARRAY(SELECT lease_token FROM cursors WHERE partition_id = 10), '{t0}', '{0}', '{NULL}', false)";
+
+const SWEEP: &str = "SELECT * FROM sweep('{0}', '{q}', '{NULL}', '{NULL}', '{NULL}', '{g}')";
+
+/// One message, to a partition in which no cursor sleeps.
+const PUSH: &str = "SELECT * FROM push('{11}', '{1}', '{t}', '{0}', '{10}', '{}', '{}', '{}', \
+    '{1}', '{0}', '{1}', '{1}', '{new}', ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], \
+    '{2}', '{}', '{}', false)";
+
+const ALL: [(&str, &str); 6] = [
+    ("claim", CLAIM),
+    ("empty claim", EMPTY),
+    ("wide claim", WIDE),
+    ("settle", SETTLE),
+    ("sweep", SWEEP),
+    ("push", PUSH),
+];
+
+#[tokio::test]
+async fn costs_do_not_grow_with_partitions_and_segments() {
+    let store = Store::open().await;
+    store.grow((1, 100), 10).await;
+    let mut small = Vec::new();
+    for (name, statement) in ALL {
+        small.push((name, store.buffers(statement).await));
+    }
+    store.grow((101, 100_000), 10).await;
+    let count = "SELECT (SELECT count(*) FROM segments),
+        (SELECT count(*) FROM cursors WHERE lease_token IS NOT NULL)";
+    let row = store.client.query_one(count, &[]).await.expect("counted");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (1_000_000, 10_000));
+    let mut grown = Vec::new();
+    for ((name, statement), (_, before)) in ALL.iter().zip(&small) {
+        grown.push((*name, *before, store.buffers(statement).await));
+    }
+    for (name, before, after) in &grown {
+        assert!(after - before <= GROWTH_MAX, "{name} grew: {grown:?}");
+        assert!(*before < 200, "{name} is costly: {grown:?}");
+    }
+    drop(store.schema);
+}

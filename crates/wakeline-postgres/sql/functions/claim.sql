@@ -1,7 +1,7 @@
 -- Leases messages to the waiting requests of some lines, or settles them at once (autoAck).
--- Returns one row per slice of a segment that was handed out, in order of line, hand-over and
--- offset; and one row per line with request 0: its state and the time to its next message if a
--- request went without.
+-- Returns one row per slice of a segment that was handed out, in any order (hand_over and
+-- first_offset tell it); and one row per line with request 0: its state and the time to its next
+-- message if a request went without.
 -- p_kinds: 0 queue, 1 partition, 2 namespace and task. p_modes <> 0: a subscription that has to be
 -- recorded if its queue is missing. p_firsts, p_counts: which requests are the line's.
 -- p_agains: the token may have been granted before. p_patient: wait (by lock_timeout) for the
@@ -16,7 +16,8 @@ CREATE OR REPLACE FUNCTION @schema@.claim(
     p_agains boolean[], p_patient boolean)
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
-    partition_id bigint, group_id integer, queue text, partition text, lease_us bigint,
+    hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
+    lease_us bigint,
     retry_offsets bigint[], retry_failures integer[],
     first_offset bigint, created_at timestamptz, ids uuid[], txn_ids text[], trace_ids uuid[],
     producers text[], body_start integer, ends integer[], body bytea)
@@ -85,7 +86,7 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT h.line, h.request, NULL::smallint, NULL::bigint, NULL::timestamptz,
-        h.partition_id, h.group_id, q.name, p.name, h.lease_us, f.offsets, f.failures,
+        h.ord, h.partition_id, h.group_id, q.name, p.name, h.lease_us, f.offsets, f.failures,
         g.first_offset + i.first - 1, g.created_at, g.ids[i.first:i.last], g.txn_ids[i.first:i.last],
         g.trace_ids[i.first:i.last], g.producers[i.first:i.last], i.body_start,
         g.ends[i.first:i.last],

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use wakeline_core::{Change, Subscription, Timestamp};
 use wakeline_store::{ClaimRequest, LineClaim, LineOutcome, StoreError};
 
-use super::grants::Grants;
+use super::grants::{Grants, Slice};
 use super::sweep::LineColumns;
 use super::{Core, same_error};
 use crate::connect::Link;
@@ -281,13 +281,13 @@ impl Core {
                 outcome: LineOutcome::default(),
             })
             .collect();
-        let mut grants = Grants::new(claims);
+        let mut slices = Vec::new();
         for row in rows {
             let mut columns = Columns::new(OPERATION, row);
             let line = to_index(columns.take()?);
             let request: i32 = columns.take()?;
             if request > 0 {
-                grants.add(line, to_index(request), row)?;
+                slices.push(Slice::read((line, to_index(request)), row)?);
                 continue;
             }
             results[line].state = match columns.take::<i16>()? {
@@ -299,11 +299,12 @@ impl Core {
             results[line].outcome.next_due = next_due.map(rows::span);
             self.clock_seen.fetch_max(columns.moment()?.0, Ordering::Relaxed);
         }
+        let grants = Grants::new(claims, slices)?;
         let leases = grants.leases();
         self.tokens.remember(leases.iter().map(|(token, _)| *token));
         let changes: Vec<Change> = leases.into_iter().map(|(_, change)| change).collect();
         self.shared.notifier.tell_leases(&changes);
-        for (result, grants) in results.iter_mut().zip(grants.finish()?) {
+        for (result, grants) in results.iter_mut().zip(grants.finish()) {
             result.outcome.grants = grants;
         }
         Ok(results)

@@ -30,16 +30,24 @@ struct Pending {
 }
 
 impl<'a> Grants<'a> {
-    pub(super) fn new(claims: &'a [LineClaim]) -> Self {
+    pub(super) fn new(
+        claims: &'a [LineClaim],
+        mut slices: Vec<Slice<'_>>,
+    ) -> Result<Self, StoreError> {
         let lines =
             claims.iter().map(|claim| claim.requests.iter().map(|_| None).collect()).collect();
-        Self { claims, lines }
+        let mut grants = Self { claims, lines };
+        slices.sort_unstable_by_key(|slice| (slice.hand_over, slice.first_offset));
+        for slice in slices {
+            grants.add(slice)?;
+        }
+        Ok(grants)
     }
 
     /// Takes a slice in. Slices of a partition come one after another, in order of offset.
-    pub(super) fn add(&mut self, line: usize, request: usize, row: &Row) -> Result<(), StoreError> {
-        let slice = Slice::read(row)?;
+    fn add(&mut self, slice: Slice<'_>) -> Result<(), StoreError> {
         let cursor = CursorId { partition: slice.partition_id, group: slice.group_id };
+        let (line, request) = slice.request;
         let pending = self.lines[line][request].get_or_insert_with(|| Pending {
             lease_us: i64::MAX,
             cursors: Vec::new(),
@@ -84,7 +92,7 @@ impl<'a> Grants<'a> {
     }
 
     /// The grants, one per request.
-    pub(super) fn finish(self) -> Result<Vec<Vec<Option<Grant>>>, StoreError> {
+    pub(super) fn finish(self) -> Vec<Vec<Option<Grant>>> {
         let lines = self.claims.iter().zip(self.lines).map(|(claim, grants)| {
             let grants = claim.requests.iter().zip(grants).map(|(request, pending)| {
                 pending.map(|Pending { lease_us, cursors, partitions }| Grant {
@@ -96,14 +104,18 @@ impl<'a> Grants<'a> {
                     partitions,
                 })
             });
-            Ok(grants.collect())
+            grants.collect()
         });
         lines.collect()
     }
 }
 
 /// A slice of a segment, as the function `claim` returns it.
-struct Slice<'a> {
+pub(super) struct Slice<'a> {
+    /// Index of the line, and of the request in it.
+    request: (usize, usize),
+    /// The place of the partition in the order of the claim.
+    hand_over: i64,
     partition_id: PartitionId,
     group_id: GroupId,
     queue: &'a str,
@@ -126,8 +138,9 @@ impl<'a> Slice<'a> {
     /// Where the columns of a slice begin.
     const FIRST_COLUMN: usize = 5;
 
-    fn read(row: &'a Row) -> Result<Self, StoreError> {
+    pub(super) fn read(request: (usize, usize), row: &'a Row) -> Result<Self, StoreError> {
         let mut columns = Columns::from(OPERATION, row, Self::FIRST_COLUMN);
+        let hand_over = columns.take()?;
         let partition_id = PartitionId(columns.take()?);
         let group_id = GroupId(columns.take()?);
         let queue = columns.take()?;
@@ -137,6 +150,8 @@ impl<'a> Slice<'a> {
         let failures: Option<Vec<i32>> = columns.take()?;
         let failures = offsets.unwrap_or_default().into_iter().zip(failures.unwrap_or_default());
         Ok(Self {
+            request,
+            hand_over,
             partition_id,
             group_id,
             queue,

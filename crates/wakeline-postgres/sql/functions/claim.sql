@@ -87,8 +87,9 @@ BEGIN
     RETURN QUERY
     SELECT h.line, h.request, NULL::smallint, NULL::bigint, NULL::timestamptz,
         h.ord, h.partition_id, h.group_id, q.name, p.name, h.lease_us, f.offsets, f.failures,
-        g.first_offset + i.first - 1, g.created_at, g.ids[i.first:i.last], g.txn_ids[i.first:i.last],
-        g.trace_ids[i.first:i.last], g.producers[i.first:i.last], i.body_start,
+        g.first_offset + i.first - 1, g.created_at, g.ids[i.first:i.last],
+        g.txn_ids[i.first:i.last], g.trace_ids[i.first:i.last], g.producers[i.first:i.last],
+        i.body_start,
         g.ends[i.first:i.last],
         substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start)
     FROM unnest(h_line, h_request, h_partition, h_group, h_set, h_lease_us)

@@ -1,5 +1,6 @@
--- Which groups (one per queue) a line reads, by descending priority, and which partition if it names
--- one. o_windowed: some of them have a window. o_begin: the group has to begin in some queue, or its subscription to be recorded, first.
+-- Which groups (one per queue) a line reads, and which partition if it names one.
+-- o_windowed: some of the queues have a window. o_begin: the group has to begin in some queue, or
+-- its subscription to be recorded, first.
 -- Called by: claim, sweep. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_scope(

@@ -16,7 +16,8 @@ DECLARE
     v_delay interval := make_interval(secs => p_queue.delay_secs);
     v_window interval := make_interval(secs => p_queue.window_secs);
 BEGIN
-    o_set := '{}'; o_next := p_cursor.next_offset; o_retry_offsets := '{}'; o_retry_failures := '{}';
+    o_set := '{}'; o_next := p_cursor.next_offset;
+    o_retry_offsets := '{}'; o_retry_failures := '{}';
     IF p_cursor.parked > 0 AND p_queue.strict_order THEN
         FOR r IN SELECT t.message_offset, t.due_at, t.solo, t.failures FROM @schema@.retries t
             WHERE t.partition_id = p_cursor.partition_id AND t.group_id = p_cursor.group_id

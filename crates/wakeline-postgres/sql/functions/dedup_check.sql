@@ -70,7 +70,8 @@ BEGIN
     SELECT array_agg(h.txn), array_agg(h.id), array_agg(h.message_offset)
     INTO v_hit_txns, v_hit_ids, v_hit_offsets
     FROM (
-        SELECT DISTINCT ON (t.txn) t.txn, s.ids[t.n] AS id, s.first_offset + t.n - 1 AS message_offset
+        SELECT DISTINCT ON (t.txn) t.txn, s.ids[t.n] AS id,
+            s.first_offset + t.n - 1 AS message_offset
         FROM (
             SELECT d.* FROM @schema@.segments d
             WHERE d.partition_id = p_partition AND d.first_offset >= p_to

@@ -59,7 +59,8 @@ BEGIN
     WITH chunk AS (
         SELECT p.partition_id, p.next_offset, p.last_push_at, CASE
             WHEN g.mode = 0 THEN coalesce((SELECT s.first_offset FROM @schema@.segments s
-                WHERE s.partition_id = p.partition_id ORDER BY s.first_offset LIMIT 1), p.next_offset)
+                WHERE s.partition_id = p.partition_id
+                ORDER BY s.first_offset LIMIT 1), p.next_offset)
             -- Later steps go by the time: what was pushed since the first one is new.
             WHEN g.mode = 1 AND v_fresh THEN p.next_offset
             WHEN g.mode = 1 THEN @schema@.offset_since(p.partition_id, p.next_offset, g.created_at)
@@ -71,7 +72,8 @@ BEGIN
     ), made AS (
         INSERT INTO @schema@.cursors AS c (partition_id, group_id, next_offset, due_at)
         SELECT x.partition_id, g.group_id, x.start, CASE WHEN x.next_offset > x.start
-            THEN @schema@.log_due(x.partition_id, x.start, x.last_push_at, q.delay_secs, q.window_secs)
+            THEN @schema@.log_due(
+                x.partition_id, x.start, x.last_push_at, q.delay_secs, q.window_secs)
             ELSE v_now END
         FROM chunk x JOIN @schema@.queues q ON q.queue_id = v_queue
         ON CONFLICT (partition_id, group_id) DO NOTHING

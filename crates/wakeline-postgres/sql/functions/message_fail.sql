@@ -16,8 +16,8 @@ DECLARE
     v_errors text[];
 BEGIN
     WITH item AS MATERIALIZED (
-        SELECT i.message_offset, i.item, p_verdicts[i.item] AS verdict, coalesce(r.solo, false) AS solo,
-            coalesce(p_errors[i.item], r.error) AS error,
+        SELECT i.message_offset, i.item, p_verdicts[i.item] AS verdict,
+            coalesce(r.solo, false) AS solo, coalesce(p_errors[i.item], r.error) AS error,
             coalesce(r.failures, 0) + (p_verdicts[i.item] = 1)::integer AS failures
         FROM unnest(p_items, p_offsets) AS i (item, message_offset)
         LEFT JOIN @schema@.retries r ON r.partition_id = p_partition AND r.group_id = p_group

@@ -3,7 +3,8 @@
 -- index over times is needed.
 -- Called by: group_begin, group_resubscribe. Reads only.
 
-CREATE OR REPLACE FUNCTION @schema@.offset_since(p_partition bigint, p_end bigint, p_from timestamptz)
+CREATE OR REPLACE FUNCTION @schema@.offset_since(
+    p_partition bigint, p_end bigint, p_from timestamptz)
 RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE

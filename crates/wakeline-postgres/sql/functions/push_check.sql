@@ -17,7 +17,8 @@ CREATE OR REPLACE FUNCTION @schema@.push_check(
     p_chunk_slots integer[], p_chunk_txns text[], p_patient boolean)
 RETURNS TABLE (
     o_slot integer, o_state smallint, o_end bigint, o_idle boolean, o_strict boolean,
-    o_at timestamptz, o_queue_id integer, o_window bigint, o_wait bigint, o_namespace text, o_task text,
+    o_at timestamptz, o_queue_id integer, o_window bigint, o_wait bigint,
+    o_namespace text, o_task text,
     o_known_txns text[], o_known_ids uuid[], o_known_offsets bigint[],
     o_delta_firsts bigint[], o_delta_ats timestamptz[], o_delta_txns text[])
 LANGUAGE plpgsql AS $$

@@ -1,7 +1,7 @@
 -- Replaces a queue's options; true if the queue exists. Namespace and task stay if they are NULL.
--- Cursors that wait for a later time are set anew: a shorter delay or window, another order may have
--- made something available. Whoever computes such a time holds a lock of the queue's row until its
--- commit, so none is missed.
+-- Cursors that wait for a later time are set anew: a shorter delay or window, another order may
+-- have made something available. Whoever computes such a time holds a lock of the queue's row until
+-- its commit, so none is missed.
 -- Called by: QueueAdmin::configure. Lock order: the queue, then cursors by (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.queue_configure(

@@ -6,7 +6,8 @@
 
 CREATE OR REPLACE FUNCTION @schema@.release(
     p_partitions bigint[], p_groups integer[], p_tokens uuid[])
-RETURNS TABLE (queue text, partition text, namespace text, task text, group_name text, due_us bigint)
+RETURNS TABLE (
+    queue text, partition text, namespace text, task text, group_name text, due_us bigint)
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off

@@ -60,7 +60,8 @@ BEGIN
         array_agg(s.queue_id), array_agg(c.next_offset), array_agg(c.parked),
         array_agg(c.lease_token), array_agg(c.lease_until), array_agg(c.lease_set),
         array_agg(s.lenient)
-    INTO c_entry, c_partition, c_group, c_queue, c_next, c_parked, c_token, c_until, c_set, c_lenient
+    INTO c_entry, c_partition, c_group, c_queue, c_next, c_parked, c_token, c_until, c_set,
+        c_lenient
     FROM (
         SELECT u.ord::integer AS ord, p.partition_id, g.group_id, q.queue_id,
             NOT q.strict_fencing AS lenient
@@ -157,7 +158,8 @@ BEGIN
     END LOOP;
     IF k_partition <> '{}' THEN
         UPDATE @schema@.cursors u SET lease_set = k.set, parked = k.parked
-        FROM unnest(k_partition, k_group, k_set, k_parked) AS k (partition_id, group_id, set, parked)
+        FROM unnest(k_partition, k_group, k_set, k_parked)
+            AS k (partition_id, group_id, set, parked)
         WHERE u.partition_id = k.partition_id AND u.group_id = k.group_id;
     END IF;
     IF x_entry <> '{}' THEN

@@ -14,7 +14,8 @@ CREATE OR REPLACE FUNCTION @schema@.settle_match(
 RETURNS TABLE (
     o_cursor integer, o_items integer[], o_offsets bigint[], o_done int8multirange,
     o_failed integer)
-LANGUAGE plpgsql STABLE SET enable_nestloop = off SET enable_hashjoin = on SET enable_sort = on AS $$
+LANGUAGE plpgsql STABLE
+SET enable_nestloop = off SET enable_hashjoin = on SET enable_sort = on AS $$
 BEGIN
     RETURN QUERY
     SELECT item.i, array_agg(item.ord ORDER BY item.ord),

@@ -1,6 +1,6 @@
 -- Tells, without claiming, how many microseconds until each line has something; no row for lines
--- that have nothing in sight. A group that a queue does not know yet is read as one that begins with
--- `all`, so that a waiter whose hint was lost is found.
+-- that have nothing in sight. A group that a queue does not know yet is read as one that begins
+-- with `all`, so that a waiter whose hint was lost is found.
 -- Called by: QueueStore::sweep. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.sweep(

@@ -1,7 +1,7 @@
 -- Pushes and settles, all or nothing. Returns rows of kind 0, one per slot of the push (as push),
 -- and of kind 1 (as settle). If a slot has a state other than 0, nothing happened, and the node
--- tries again as after a push. If an item names no message, nothing happened, and the rows of kind 1
--- say which do (see settle).
+-- tries again as after a push. If an item names no message, nothing happened, and the rows of
+-- kind 1 say which do (see settle).
 -- Called by: QueueStore::transact. Lock order: partitions by id (waits, by lock_timeout), then all
 -- cursors that it settles or may wake by (partition, group), then tries queues. Push before
 -- settlement: the other way round deadlocks with pushes.
@@ -73,7 +73,8 @@ BEGIN
     kind := 1; slot := NULL; state := NULL; known_txns := NULL; known_ids := NULL;
     known_offsets := NULL; delta_firsts := NULL; delta_ats := NULL; delta_txns := NULL;
     FOR r IN SELECT s.* FROM @schema@.settle(p_settle_partitions, p_settle_groups,
-        p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts, p_settle_errors, true) s
+        p_settle_entries, p_settle_tokens, p_settle_txns, p_settle_verdicts, p_settle_errors,
+        true) s
     LOOP
         entry := r.entry; held := r.held; lease_token := r.lease_token; items := r.items;
         strict_fencing := r.strict_fencing; dead := r.dead; queue := r.queue;
@@ -83,8 +84,8 @@ BEGIN
     END LOOP;
     IF v_named = cardinality(p_settle_entries) AND w_partition <> '{}' THEN
         PERFORM @schema@.push_store(p_partitions, p_lens, w_first, w_at, p_chunk_slots,
-            p_chunk_starts, p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids, p_ends, p_traces,
-            p_producers);
+            p_chunk_starts, p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids,
+            p_ends, p_traces, p_producers);
         -- All of them, idle or not: the settlement may just have put a cursor to sleep.
         PERFORM @schema@.cursor_wake(w_partition, w_queue, w_wait, w_strict);
     END IF;

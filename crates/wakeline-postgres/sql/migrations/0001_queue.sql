@@ -96,7 +96,7 @@ COMMENT ON COLUMN @schema@.groups.mode IS 'where it began: 0 all, 1 new, 2 from 
 COMMENT ON COLUMN @schema@.groups.backfilled_to IS
     'the partition up to which cursors were made; NULL once all were';
 
--- Subscriptions for queues that do not exist yet: to one queue, or to those of a namespace and task.
+-- Subscriptions for queues that do not exist yet: to one, or to those of a namespace and task.
 CREATE TABLE @schema@.subscriptions (
     subscription_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     group_name text COLLATE "C" NOT NULL,
@@ -182,7 +182,8 @@ CREATE VIEW @schema@.consumer_lag AS
 SELECT q.name AS queue, g.name AS consumer_group, p.name AS partition, c.partition_id,
     p.next_offset - c.next_offset AS unread, c.parked,
     coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(
-        c.lease_set * int8multirange(int8range(c.lease_start, NULL))) AS r), 0)::bigint AS unsettled,
+        c.lease_set * int8multirange(int8range(c.lease_start, NULL))) AS r), 0)::bigint
+        AS unsettled,
     c.due_at
 FROM @schema@.cursors c
 JOIN @schema@.groups g USING (group_id)

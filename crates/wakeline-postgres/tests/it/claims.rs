@@ -1,23 +1,22 @@
 //! Interleavings that only show between sessions: open transactions, groups and partitions that
-//! are made at the same time, two nodes that push the same ids, calls of unknown outcome.
+//! are made at the same time, rivals in the way.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 use tokio_postgres::{AsyncMessage, Client, NoTls};
-use wakeline_core::{GroupName, LeaseToken, MessageId, QueueName, Subscription, Verdict};
-use wakeline_postgres::{PostgresOptions, PostgresStore};
+use wakeline_core::{GroupName, LeaseToken, QueueName, Subscription, Verdict};
+use wakeline_postgres::PostgresStore;
 use wakeline_store::{
-    Grant, LineOutcome, PushItem, PushOutcome, QueueAdmin, QueueStore, SettleItem, StoreAdmin,
+    Grant, LineOutcome, PushOutcome, QueueAdmin, QueueStore, SettleItem, StoreAdmin,
     TransactCommand, TransactOutcome,
 };
 use wakeline_testkit::conformance::{Ask, item};
 
-use crate::support::{Proxy, SOON, TestSchema, client, eventually, url};
+use crate::support::{SOON, TestSchema, client, eventually, url};
 
-fn queue() -> QueueName {
+pub(crate) fn queue() -> QueueName {
     QueueName::new("q").expect("valid")
 }
 
@@ -25,16 +24,16 @@ async fn claim(store: &PostgresStore, ask: &Ask) -> LineOutcome {
     store.claim(vec![ask.line_claim(1)]).await.expect("claimed").remove(0)
 }
 
-async fn take(store: &PostgresStore, ask: &Ask) -> Grant {
+pub(crate) async fn take(store: &PostgresStore, ask: &Ask) -> Grant {
     claim(store, ask).await.grants.remove(0).expect("something to take")
 }
 
-fn ids(grant: &Grant) -> Vec<String> {
+pub(crate) fn ids(grant: &Grant) -> Vec<String> {
     let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
     messages.map(|message| message.transaction_id.to_string()).collect()
 }
 
-async fn push(store: &PostgresStore, partition: &str, id: &str) -> PushOutcome {
+pub(crate) async fn push(store: &PostgresStore, partition: &str, id: &str) -> PushOutcome {
     let items = vec![item(&queue(), partition, id)];
     store.push(items).await.expect("pushed").outcomes.remove(0)
 }
@@ -42,7 +41,7 @@ async fn push(store: &PostgresStore, partition: &str, id: &str) -> PushOutcome {
 /// Stores one message by the function itself, so that the test decides when it commits.
 async fn raw_push(client: &Client, schema: &TestSchema, partition: &str, id: &str) {
     let sql = format!(
-        "SELECT state FROM \"{0}\".push(
+        "SELECT state FROM \"{0}\".push_slots(
             ARRAY(SELECT partition_id FROM \"{0}\".partitions WHERE name = '{partition}'),
             '{{1}}', '{{f}}', '{{0}}', '{{0}}', '{{}}', '{{}}', '{{}}', '{{1}}', '{{0}}', '{{1}}',
             '{{1}}', '{{{id}}}', ARRAY['\"x\"'::bytea], ARRAY[gen_random_uuid()], '{{3}}', '{{}}',
@@ -124,10 +123,12 @@ async fn a_group_and_a_partition_made_at_once_see_each_other() {
         let partition = format!("new-{group}");
         let name = &schema.name;
         let make_partition = format!(
-            "SELECT FROM \"{name}\".partition_create('{{q}}', '{{NULL}}', '{{NULL}}', '{{{partition}}}')"
+            "SELECT FROM \"{name}\".partition_create(
+                '{{q}}', '{{NULL}}', '{{NULL}}', '{{{partition}}}')"
         );
         let begin_group = format!(
-            "SELECT \"{name}\".group_begin(0::smallint, 'q', NULL, NULL, '{group}', 0::smallint, NULL)"
+            "SELECT \"{name}\".group_begin(
+                0::smallint, 'q', NULL, NULL, '{group}', 0::smallint, NULL)"
         );
         let (first, second) = match group_first {
             true => (begin_group, make_partition),
@@ -182,124 +183,6 @@ async fn a_large_group_begins_in_steps_and_goes_on_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn two_nodes_never_both_store_an_id() {
-    let schema = TestSchema::new();
-    let (one, two) = (schema.store().await, schema.store().await);
-    for round in 0..30 {
-        // Overlapping thirds, in one call and in many, on both nodes at once.
-        let items = |from: usize| -> Vec<PushItem> {
-            (from..from + 9).map(|n| item(&queue(), "p", &format!("{round}-{n}"))).collect()
-        };
-        let (a, b) = (items(0), items(3));
-        let (left, right) = tokio::join!(one.push(a.clone()), async {
-            let singles = b.iter().map(|item| two.push(vec![item.clone()]));
-            stream::iter(singles).buffered(9).collect::<Vec<_>>().await
-        });
-        let left = left.expect("pushed").outcomes;
-        let right = right.into_iter().map(|reply| reply.expect("pushed").outcomes.remove(0));
-        let mut stored: HashMap<String, MessageId> = HashMap::new();
-        let mut known: Vec<(String, MessageId)> = Vec::new();
-        for (item, outcome) in a.iter().zip(left).chain(b.iter().zip(right)) {
-            let txn = item.transaction_id.to_string();
-            match outcome {
-                PushOutcome::Queued { id, .. } => {
-                    assert_eq!(id, item.id);
-                    assert_eq!(stored.insert(txn, id), None, "stored twice");
-                }
-                PushOutcome::Duplicate { id, .. } => known.push((txn, id)),
-            }
-        }
-        assert_eq!((stored.len(), known.len()), (12, 6));
-        for (txn, id) in known {
-            assert_eq!(stored[&txn], id, "a duplicate answers the first message's id");
-        }
-    }
-    let sql = format!(
-        "SELECT count(*), count(DISTINCT transaction_id) FROM \"{}\".messages",
-        schema.name
-    );
-    let row = client().await.query_one(&sql, &[]).await.expect("counted");
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (30 * 12, 30 * 12));
-    one.close().await;
-    two.close().await;
-}
-
-#[tokio::test]
-async fn a_node_that_fell_far_behind_still_recognises_ids() {
-    let schema = TestSchema::new();
-    let (one, two) = (schema.store().await, schema.store().await);
-    push(&one, "p", "known").await;
-    let queued = push(&two, "p", "first").await;
-    let PushOutcome::Queued { id: first, .. } = queued else { panic!("{queued:?}") };
-    for n in 0..70 {
-        push(&two, "p", &format!("n{n}")).await;
-    }
-    // More than 64 segments that the first node has not seen.
-    for id in ["first", "n0", "n69"] {
-        let outcome = push(&one, "p", id).await;
-        assert!(matches!(outcome, PushOutcome::Duplicate { .. }), "{id}: {outcome:?}");
-    }
-    let again = push(&one, "p", "first").await;
-    assert!(matches!(again, PushOutcome::Duplicate { id, .. } if id == first), "{again:?}");
-    // So does one that has seen nothing at all.
-    let three = schema.store().await;
-    assert!(matches!(push(&three, "p", "first").await, PushOutcome::Duplicate { .. }));
-    assert!(matches!(push(&three, "p", "new").await, PushOutcome::Queued { .. }));
-    for store in [one, two, three] {
-        store.close().await;
-    }
-}
-
-#[tokio::test]
-async fn a_push_of_unknown_outcome_is_repeated_and_stored_once() {
-    let schema = TestSchema::new();
-    let proxy = Proxy::start().await;
-    let through = PostgresOptions { url: proxy.url(), ..schema.options() };
-    let store = PostgresStore::connect(through).await.expect("a store");
-    push(&store, "p", "warm").await;
-    let mut lost = 0;
-    for round in 0..25 {
-        let items: Vec<PushItem> = (0..3)
-            .map(|n| {
-                let mut item = item(&queue(), &format!("p{n}"), &format!("{round}-{n}"));
-                if n == 2 {
-                    // As a node does for producers that give no id.
-                    item.transaction_id =
-                        wakeline_core::TransactionId::new(item.id.to_string()).expect("valid");
-                }
-                item
-            })
-            .collect();
-        let pushing = tokio::spawn({
-            let store = store.clone();
-            async move { store.push(items).await }
-        });
-        tokio::time::sleep(Duration::from_micros(200 * (round % 7))).await;
-        proxy.cut();
-        match pushing.await.expect("no panic") {
-            Ok(reply) => {
-                for outcome in reply.outcomes {
-                    assert!(matches!(outcome, PushOutcome::Queued { .. }), "{outcome:?}");
-                }
-            }
-            Err(error) => {
-                assert!(error.is_transient(), "{error:?}");
-                lost += 1;
-            }
-        }
-    }
-    let sql = format!(
-        "SELECT count(*), count(DISTINCT transaction_id) FROM \"{}\".messages",
-        schema.name
-    );
-    let row = client().await.query_one(&sql, &[]).await.expect("counted");
-    let (all, distinct) = (row.get::<_, i64>(0), row.get::<_, i64>(1));
-    assert_eq!(all, distinct, "a message was stored twice");
-    assert!(all > 3 * (25 - lost), "{all} messages, {lost} pushes without an answer");
-    store.close().await;
-}
-
-#[tokio::test]
 async fn a_claim_of_unknown_outcome_can_be_asked_again() {
     let schema = TestSchema::new();
     let store = schema.store().await;
@@ -342,32 +225,6 @@ async fn a_claim_that_meets_only_rivals_waits_for_them_a_little() {
     });
     rival.batch_execute("ROLLBACK").await.expect("let go");
     assert_eq!(ids(&claiming.await.expect("no panic")), ["a"]);
-    store.close().await;
-}
-
-#[tokio::test]
-async fn one_bad_command_of_a_fused_call_fails_alone() {
-    let schema = TestSchema::new();
-    let store = schema.store().await;
-    push(&store, "p", "first").await;
-    // PostgreSQL cannot keep a NUL in a text, and nothing before the store refuses it here.
-    let bad = PushItem { producer: Some("a\0b".to_owned()), ..item(&queue(), "p", "bad") };
-    let pushes = (0..20).map(|n| {
-        let store = store.clone();
-        let item = if n == 7 { bad.clone() } else { item(&queue(), "p", &format!("n{n}")) };
-        async move { store.push(vec![item]).await }
-    });
-    let replies = futures_util::future::join_all(pushes).await;
-    for (n, reply) in replies.iter().enumerate() {
-        assert_eq!(reply.is_err(), n == 7, "{n}: {reply:?}");
-    }
-    let ask = Ask::queue(&queue()).batch(100);
-    let mut stored = ids(&take(&store, &ask).await);
-    stored.sort_unstable();
-    let mut expected: Vec<String> = (0..20).filter(|n| *n != 7).map(|n| format!("n{n}")).collect();
-    expected.push("first".to_owned());
-    expected.sort_unstable();
-    assert_eq!(stored, expected);
     store.close().await;
 }
 

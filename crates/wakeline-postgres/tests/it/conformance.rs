@@ -26,7 +26,8 @@ impl Fixture {
         let stopped = format!(
             "CREATE OR REPLACE FUNCTION \"{name}\".clock() RETURNS timestamptz
              LANGUAGE plpgsql STABLE AS $$ BEGIN
-                 RETURN timestamptz '2026-01-01 00:00:00Z' + (SELECT shift FROM \"{name}\".test_clock);
+                 RETURN timestamptz '2026-01-01 00:00:00Z'
+                     + (SELECT shift FROM \"{name}\".test_clock);
              END $$",
             name = schema.name
         );

@@ -69,8 +69,7 @@ impl Store {
     async fn buffers(&self, statement: &str) -> i64 {
         let mut least = i64::MAX;
         for _ in 0..4 {
-            let explain =
-                format!("EXPLAIN (ANALYZE, BUFFERS, TIMING off, FORMAT JSON) {statement}");
+            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
             self.client.batch_execute("BEGIN").await.expect("begun");
             let row = self.client.query_one(&explain, &[]).await.expect("explained");
             self.client.batch_execute("ROLLBACK").await.expect("undone");
@@ -96,12 +95,13 @@ const WIDE: &str = "SELECT * FROM claim('{2}', '{NULL}', '{NULL}', '{NULL}', '{N
 
 /// The settlement of what partition 10 has out.
 const SETTLE: &str = "SELECT * FROM settle(ARRAY[10], '{g}', '{1}', \
-    ARRAY(SELECT lease_token FROM cursors WHERE partition_id = 10), '{t0}', '{0}', '{NULL}', false)";
+    ARRAY(SELECT lease_token FROM cursors WHERE partition_id = 10), '{t0}', '{0}', '{NULL}', \
+    false)";
 
 const SWEEP: &str = "SELECT * FROM sweep('{0}', '{q}', '{NULL}', '{NULL}', '{NULL}', '{g}')";
 
 /// One message, to a partition in which no cursor sleeps.
-const PUSH: &str = "SELECT * FROM push('{11}', '{1}', '{t}', '{0}', '{10}', '{}', '{}', '{}', \
+const PUSH: &str = "SELECT * FROM push_slots('{11}', '{1}', '{t}', '{0}', '{10}', '{}', '{}', '{}', \
     '{1}', '{0}', '{1}', '{1}', '{new}', ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], \
     '{2}', '{}', '{}', false)";
 

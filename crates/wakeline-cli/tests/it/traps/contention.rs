@@ -218,3 +218,25 @@ async fn a_cursor_locked_by_others_is_waited_for_and_its_lease_begins_after_that
     let settled = server.client.ack(&popped, None).await.json();
     assert_eq!(settled[0]["success"], true, "a lease that had ended when it began: {settled}");
 }
+
+#[tokio::test]
+async fn what_was_claimed_for_a_client_that_hung_up_is_there_at_once_and_uncounted() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &["--fallback-poll-interval-ms", "3600000"]).await;
+    server.client.push("q", &[("p", "x")]).await;
+    let rival = database.client().await;
+    let lock = "BEGIN; LOCK TABLE wakeline.cursors IN ACCESS EXCLUSIVE MODE";
+    rival.batch_execute(lock).await.expect("locked");
+    let gone = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
+    server.parked(1).await;
+    drop(gone);
+    server.parked(0).await;
+    let next = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
+    server.parked(1).await;
+    rival.batch_execute("ROLLBACK").await.expect("unlocked");
+    let answer = tokio::time::timeout(Duration::from_secs(20), next.answer()).await;
+    let popped = answer.expect("by the release, not by the lease's end").expect("an answer");
+    assert_eq!(popped.ids(), ["x"]);
+    assert_eq!(popped.json()["messages"][0]["attempt"], 1, "uncounted");
+}

@@ -48,6 +48,12 @@ async fn nodes_hours_apart_share_leases_and_timers() {
     let store = Store::postgres().await;
     let fast = skewed(&store, &shim, 3600).await;
     let slow = skewed(&store, &shim, -3600).await;
+    let date = async |node: &Server| {
+        let head = node.client.get("/healthz").await.head.to_lowercase();
+        let date = head.lines().find_map(|line| line.strip_prefix("date: ").map(str::to_owned));
+        date.expect("a date")[..20].to_owned()
+    };
+    assert_ne!(date(&fast).await, date(&slow).await, "their clocks are hours apart");
     for (holder, other) in [(&fast, &slow), (&slow, &fast)] {
         let queue = format!("q{}", holder.client.address.port());
         let options = json!({"queue": queue, "options": {"leaseTime": 3, "delayedProcessing": 1}});

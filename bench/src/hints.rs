@@ -13,7 +13,7 @@ use crate::cpu::Meter;
 use crate::load::{self, Load, Target};
 use crate::node::Node;
 use crate::setup::Setup;
-use crate::table::{Table, count, median, met};
+use crate::table::{Table, count, median, met, spread};
 use crate::wire;
 
 const WRITERS: [usize; 2] = [16, 64];
@@ -115,6 +115,14 @@ impl Rounds {
     }
 }
 
+/// A cost below the noise of the machine cannot be told from it.
+fn verdict(costs: Vec<f64>) -> String {
+    if costs.len() < 4 || spread(costs.clone()) > 2.0 * COST_TARGET {
+        return "cannot tell: too noisy".to_owned();
+    }
+    met(median(costs) < COST_TARGET)
+}
+
 fn print(figures: &[Rounds]) {
     let mut table = Table::new(&[
         "writers",
@@ -123,6 +131,7 @@ fn print(figures: &[Rounds]) {
         "notifications/s alone",
         "notifications/s heard",
         "cost, median of the rounds",
+        "spread of the middle half",
         "cost, each round",
         "target",
         "",
@@ -139,10 +148,24 @@ fn print(figures: &[Rounds]) {
             middle(&rounds.alone, |figure| figure.notifies),
             middle(&rounds.heard, |figure| figure.notifies),
             format!("{cost:.1} %"),
+            format!("{:.1}", spread(rounds.costs())),
             rounds.costs().iter().map(|c| format!("{c:.1}")).collect::<Vec<_>>().join(" "),
             format!("under {COST_TARGET} %"),
-            met(cost < COST_TARGET),
+            verdict(rounds.costs()),
         ]);
     }
     table.print("Cost of hints");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_not_taken_for_a_verdict() {
+        assert_eq!(verdict(vec![0.5, 1.0, 0.8, 1.5, 0.2]), "met");
+        assert_eq!(verdict(vec![4.5, 5.0, 4.8, 5.5, 4.2]), "not met");
+        assert_eq!(verdict(vec![-50.0, 20.0, 1.0, -13.0, 6.0]), "cannot tell: too noisy");
+        assert_eq!(verdict(vec![0.5]), "cannot tell: too noisy");
+    }
 }

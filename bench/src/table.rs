@@ -78,6 +78,23 @@ pub(crate) fn met(yes: bool) -> String {
     if yes { "met" } else { "not met" }.to_owned()
 }
 
+/// Whether a target was met, judged by the rounds: they must agree.
+pub(crate) fn met_in_rounds(rounds: &[f64], meets: impl Fn(f64) -> bool) -> String {
+    let good = rounds.iter().filter(|figure| meets(**figure)).count();
+    match good {
+        _ if good == rounds.len() => met(true),
+        0 => met(false),
+        _ => format!("rounds disagree, {good} of {} meet it", rounds.len()),
+    }
+}
+
+/// How far the middle half of some figures is spread.
+pub(crate) fn spread(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    let at = |quarter: usize| figures.get((figures.len().saturating_sub(1)) * quarter / 4);
+    at(3).zip(at(1)).map_or(f64::NAN, |(high, low)| high - low)
+}
+
 /// A histogram of latencies in microseconds, up to two minutes. With bounds, because one without
 /// cuts off what it has no room for.
 pub(crate) fn latencies() -> Histogram<u64> {
@@ -113,6 +130,20 @@ mod tests {
         assert_eq!(count(999.4), "999");
         assert_eq!(count(-1_500.0), "-1,500");
         assert_eq!(millis(1_234), "1.23 ms");
+    }
+
+    #[test]
+    fn rounds_that_disagree_are_no_verdict() {
+        let verdict = |rounds: &[f64]| met_in_rounds(rounds, |ratio| ratio >= 0.7);
+        assert_eq!(verdict(&[0.9, 0.8]), "met");
+        assert_eq!(verdict(&[0.6, 0.5]), "not met");
+        assert_eq!(verdict(&[0.9, 0.5, 0.8]), "rounds disagree, 2 of 3 meet it");
+    }
+
+    #[test]
+    fn a_spread_leaves_out_the_extremes() {
+        assert!((spread(vec![-100.0, 1.0, 2.0, 4.0, 90.0]) - 3.0).abs() < f64::EPSILON);
+        assert!(spread(vec![5.0]).abs() < f64::EPSILON);
     }
 
     #[test]

@@ -68,8 +68,8 @@ pub(crate) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
     setup.introduce(
         "From a push to a parked pop's answer",
         &format!(
-            "{} pushes per side on an idle system, one of each side in turn, over HTTP; the \
-             hand-written loops speak to PostgreSQL directly.",
+            "{} pushes per side, one at a time, of each side in turn, over HTTP; the hand-written \
+             loops speak to PostgreSQL directly.",
             args.samples
         ),
     );

@@ -61,6 +61,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "partition_sleep",
     "push",
     "push_check",
+    "push_slots",
     "push_store",
     "queue_configure",
     "queue_delete",

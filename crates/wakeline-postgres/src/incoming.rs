@@ -1,8 +1,9 @@
-//! Takes over messages that arrived by a plain INSERT into `incoming` (notify = trigger).
+//! Takes over messages that users' own transactions left in `incoming`.
 //!
 //! # Where it sits
 //! Runs beside the listener, in the future of the feed, because the node's own waiters must hear
-//! of what it pushes. Rung by the trigger's notification, after every join, and by the sweep.
+//! of what it pushes. Rung by the notification of the SQL function `push` or of the trigger, after
+//! every join, and by a sweep that sees rows.
 //!
 //! # Invariants
 //! * A row is deleted only after its push is durable; repeating the push after a crash in between

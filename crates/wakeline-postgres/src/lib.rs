@@ -57,7 +57,7 @@ pub(crate) struct Links {
     pub(crate) settle: Vec<Link>,
     /// For everything else.
     pub(crate) general: Pool,
-    /// For taking over incoming rows; opened under notify = trigger only, and on top of the limit.
+    /// For taking over incoming rows; on top of the limit.
     /// It is held while their push runs, which may need any of the others.
     pub(crate) incoming: Link,
 }

@@ -38,23 +38,24 @@ impl HintFeed for PostgresStore {
     async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
         let _feeding = self.shared.feeds.token();
         let closed = self.shared.closed.clone();
+        let pump = IncomingPump::new(&self.shared, self, sink.clone());
         if self.shared.options.notify == NotifyMode::Off {
             sink.link(LinkState::Off { reason: "notify = off".to_owned() });
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = closed.cancelled() => {}
+                () = pump.run() => {}
             }
             return;
         }
         let _roster = Roster(&self.shared);
         let stop = shutdown.child_token();
-        let pump = IncomingPump::new(&self.shared, self, sink.clone());
         let mut listener = HintListener { shared: &self.shared, sink, told: None };
         let mut running = pin!(listener.run(&stop));
         tokio::select! {
             () = &mut running => {}
             // Never ends, and is not missed when the listener does.
-            () = pump.run(), if self.shared.options.notify == NotifyMode::Trigger => {}
+            () = pump.run() => {}
             () = closed.cancelled() => {
                 stop.cancel();
                 running.await;

@@ -101,12 +101,8 @@ impl Notifier {
         &self.incoming
     }
 
-    /// Looks for dead nodes if that is due and others are known, and for incoming rows under
-    /// notify = trigger. Never blocks; part of the sweep.
+    /// Looks for dead nodes if that is due and others are known. Never blocks; part of the sweep.
     pub(crate) fn sweep(&self) {
-        if self.board.parts.mode == NotifyMode::Trigger {
-            self.incoming.notify_one();
-        }
         let mut state = self.board.state.lock();
         let due = state.reaped.is_none_or(|last| last.elapsed() >= self.board.parts.timings.reap);
         if due && state.roster.as_ref().is_some_and(|roster| !roster.is_empty()) {

@@ -1,12 +1,13 @@
--- Messages that arrive by a plain INSERT, for notify = trigger.
+-- Messages that arrive in users' own transactions: by the function push, or, under notify = trigger,
+-- by a plain INSERT.
 --
--- INSERT INTO incoming (queue, payload) VALUES ('orders', '{"id": 7}') is the supported way to push
--- with nothing but SQL, and the only table of this schema that others should write to. A node takes
--- the rows over after the commit and pushes them, so that a user's open transaction holds no lock
--- of ours (it never touches a partition). Rows are taken in order of seq. They are pushed at least
--- once, and exactly once within the queue's dedup window, by their transaction_id.
---
--- Only nodes with notify = trigger take rows over.
+-- SELECT push('orders', '{"id": 7}') is the supported way to push with nothing but SQL; INSERT INTO
+-- incoming (queue, payload) VALUES (...) does the same for set-ups whose rows arrive by other means,
+-- and wakes a node if the triggers are installed. It is the only table of this schema that others
+-- should write to. A node takes the rows over after the commit and pushes them, so that a user's
+-- open transaction holds no lock of ours (it never touches a partition). Rows are taken in order of
+-- seq. They are pushed at least once, and exactly once within the queue's dedup window, by their
+-- transaction_id.
 
 CREATE TABLE @schema@.incoming (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

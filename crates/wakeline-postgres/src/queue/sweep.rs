@@ -78,8 +78,9 @@ impl Core {
                 let mut columns = Columns::new(OPERATION, row);
                 let line: i32 = columns.take()?;
                 match usize::try_from(line) {
-                    Ok(line) if line > 0 => due[line - 1] = Some(rows::span(columns.take()?)),
-                    _ => purge = true,
+                    Ok(0) => purge = true,
+                    Ok(line) => due[line - 1] = Some(rows::span(columns.take()?)),
+                    Err(_) => self.shared.notifier.incoming().notify_one(),
                 }
             }
         }

@@ -55,7 +55,11 @@ async fn a_plain_insert_wakes_a_waiter() {
 #[tokio::test]
 async fn rows_inserted_while_no_node_ran_are_taken_over_by_the_next() {
     let schema = TestSchema::new();
-    PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store").close().await;
+    PostgresStore::connect(with(&schema, NotifyMode::Trigger))
+        .await
+        .expect("a store")
+        .close()
+        .await;
     let rows = "queue, partition, transaction_id, payload";
     insert(&schema, rows, "'q', 'a', 't1', '1'").await;
     insert(&schema, rows, "'q', 'a', 't1', '\"the same again\"'").await;

@@ -7,5 +7,7 @@ mod incoming;
 mod listener;
 mod migrate;
 mod plans;
+mod repeats;
+mod sql_push;
 mod support;
 mod trigger;

@@ -1,0 +1,61 @@
+-- Stores messages: one slot per partition, each of which fails or succeeds by itself. Returns one
+-- row per slot: see push_check for its states; for those that were stored, where.
+-- Called by: QueueStore::push. Lock order: partitions by id, only tried unless p_patient (then by
+-- lock_timeout, for a partition that was busy); cursors by (partition, group); tries queues.
+
+CREATE OR REPLACE FUNCTION @schema@.push_slots(
+    p_partitions bigint[], p_lens integer[], p_checks boolean[], p_froms bigint[], p_tos bigint[],
+    p_known_slots integer[], p_known_offsets bigint[], p_known_txns text[],
+    p_chunk_slots integer[], p_chunk_starts integer[], p_chunk_lens integer[],
+    p_chunk_items integer[], p_chunk_txns text[], p_chunk_bodies bytea[],
+    p_ids uuid[], p_ends integer[], p_traces uuid[], p_producers text[], p_patient boolean)
+RETURNS TABLE (
+    slot integer, state smallint, first_offset bigint, created_at timestamptz, window_secs bigint,
+    wait_secs bigint, namespace text, task text,
+    known_txns text[], known_ids uuid[], known_offsets bigint[],
+    delta_firsts bigint[], delta_ats timestamptz[], delta_txns text[])
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    r record;
+    -- What is stored, by slot.
+    w_first bigint[] := array_fill(-1::bigint, ARRAY[cardinality(p_partitions)]);
+    w_at timestamptz[] := array_fill('epoch'::timestamptz, ARRAY[cardinality(p_partitions)]);
+    v_stored boolean := false;
+    -- What may have to be woken.
+    i_partition bigint[] := '{}';
+    i_queue integer[] := '{}';
+    i_wait bigint[] := '{}';
+    i_strict boolean[] := '{}';
+BEGIN
+    IF p_patient THEN
+        PERFORM set_config('lock_timeout', '2s', true);
+    END IF;
+    FOR r IN SELECT * FROM @schema@.push_check(p_partitions, p_checks, p_froms, p_tos,
+        p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots, p_chunk_txns, p_patient)
+    LOOP
+        slot := r.o_slot; state := r.o_state; first_offset := r.o_end; created_at := r.o_at;
+        window_secs := r.o_window; wait_secs := r.o_wait;
+        namespace := r.o_namespace; task := r.o_task; known_txns := r.o_known_txns;
+        known_ids := r.o_known_ids; known_offsets := r.o_known_offsets;
+        delta_firsts := r.o_delta_firsts; delta_ats := r.o_delta_ats; delta_txns := r.o_delta_txns;
+        RETURN NEXT;
+        CONTINUE WHEN r.o_state <> 0 OR p_lens[r.o_slot] = 0;
+        w_first[r.o_slot] := r.o_end; w_at[r.o_slot] := r.o_at; v_stored := true;
+        CONTINUE WHEN NOT r.o_idle;
+        i_partition := i_partition || p_partitions[r.o_slot]; i_queue := i_queue || r.o_queue_id;
+        i_wait := i_wait || r.o_wait; i_strict := i_strict || r.o_strict;
+    END LOOP;
+    IF v_stored THEN
+        PERFORM @schema@.push_store(p_partitions, p_lens, w_first, w_at, p_chunk_slots,
+            p_chunk_starts, p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies, p_ids, p_ends, p_traces,
+            p_producers);
+    END IF;
+    IF i_partition <> '{}' THEN
+        PERFORM @schema@.cursor_wake(i_partition, i_queue, i_wait, i_strict);
+    END IF;
+END
+$$;

@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION @schema@.claim(
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
-    lease_us bigint,
+    namespace text, task text, lease_us bigint,
     retry_offsets bigint[], retry_failures integer[],
     first_offset bigint, created_at timestamptz, ids uuid[], txn_ids text[], trace_ids uuid[],
     producers text[], body_start integer, ends integer[], body bytea)
@@ -86,7 +86,7 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT h.line, h.request, NULL::smallint, NULL::bigint, NULL::timestamptz,
-        h.ord, h.partition_id, h.group_id, q.name, p.name, h.lease_us, f.offsets, f.failures,
+        h.ord, h.partition_id, h.group_id, q.name, p.name, q.namespace, q.task, h.lease_us, f.offsets, f.failures,
         g.first_offset + i.first - 1, g.created_at, g.ids[i.first:i.last],
         g.txn_ids[i.first:i.last], g.trace_ids[i.first:i.last], g.producers[i.first:i.last],
         i.body_start,

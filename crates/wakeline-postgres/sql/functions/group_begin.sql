@@ -11,7 +11,8 @@ CREATE OR REPLACE FUNCTION @schema@.group_begin(
     p_kind smallint, p_queue text, p_namespace text, p_task text, p_group text, p_mode smallint,
     p_from timestamptz)
 RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off AS $$
 DECLARE
     v_now timestamptz;
     v_queue integer;

@@ -9,7 +9,8 @@
 CREATE OR REPLACE FUNCTION @schema@.partition_create(
     p_queues text[], p_namespaces text[], p_tasks text[], p_partitions text[])
 RETURNS TABLE (ord integer, partition_id bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;

@@ -24,8 +24,9 @@ BEGIN
                 OR g.backfilled_to IS NOT NULL AS fresh
             FROM @schema@.queues x
             LEFT JOIN @schema@.groups g ON g.queue_id = x.queue_id AND g.name = p_groups[v_line]
-            LEFT JOIN @schema@.partitions p
-                ON p.queue_id = x.queue_id AND p.name = p_partitions[v_line]
+            LEFT JOIN LATERAL (
+                SELECT p.partition_id FROM @schema@.partitions p
+                WHERE p.queue_id = x.queue_id AND p.name = p_partitions[v_line] LIMIT 1) p ON true
             WHERE CASE WHEN p_kinds[v_line] < 2 THEN x.name = p_queues[v_line]
                 ELSE (p_namespaces[v_line] IS NULL OR x.namespace = p_namespaces[v_line])
                     AND (p_tasks[v_line] IS NULL OR x.task = p_tasks[v_line]) END

@@ -27,6 +27,8 @@ struct Pending {
     lease_us: i64,
     cursors: Vec<CursorId>,
     partitions: Vec<GrantedPartition>,
+    /// Where the partitions belong.
+    changes: Vec<Change>,
 }
 
 impl<'a> Grants<'a> {
@@ -52,16 +54,18 @@ impl<'a> Grants<'a> {
             lease_us: i64::MAX,
             cursors: Vec::new(),
             partitions: Vec::new(),
+            changes: Vec::new(),
         });
         pending.lease_us = pending.lease_us.min(slice.lease_us);
         if pending.cursors.last() != Some(&cursor) {
             pending.cursors.push(cursor);
             pending.partitions.push(GrantedPartition {
-                queue: rows::name("queue", slice.queue.to_owned())?,
-                partition: rows::name("partition", slice.partition.to_owned())?,
+                queue: slice.change.queue.clone(),
+                partition: slice.change.partition.clone().expect("it was read"),
                 partition_id: slice.partition_id,
                 messages: Vec::new(),
             });
+            pending.changes.push(slice.change.clone());
         }
         let granted = pending.partitions.last_mut().expect("one was just added");
         slice.messages(&mut granted.messages)
@@ -75,16 +79,10 @@ impl<'a> Grants<'a> {
                 let Some(pending) = pending.as_ref().filter(|_| !request.auto_ack) else {
                     continue;
                 };
-                leases.extend(pending.partitions.iter().map(|granted| {
-                    let change = Change {
-                        queue: granted.queue.clone(),
-                        partition: Some(granted.partition.clone()),
-                        namespace: None,
-                        task: None,
-                        group: Some(claim.line.group.clone()),
-                        due_in: rows::span(pending.lease_us),
-                    };
-                    (request.token, change)
+                let due_in = rows::span(pending.lease_us);
+                leases.extend(pending.changes.iter().map(|change| {
+                    let group = Some(claim.line.group.clone());
+                    (request.token, Change { group, due_in, ..change.clone() })
                 }));
             }
         }
@@ -95,7 +93,7 @@ impl<'a> Grants<'a> {
     pub(super) fn finish(self) -> Vec<Vec<Option<Grant>>> {
         let lines = self.claims.iter().zip(self.lines).map(|(claim, grants)| {
             let grants = claim.requests.iter().zip(grants).map(|(request, pending)| {
-                pending.map(|Pending { lease_us, cursors, partitions }| Grant {
+                pending.map(|Pending { lease_us, cursors, partitions, .. }| Grant {
                     lease: (!request.auto_ack).then_some(LeaseId { token: request.token, cursors }),
                     lease_for: match request.auto_ack {
                         true => Duration::ZERO,
@@ -118,8 +116,8 @@ pub(super) struct Slice<'a> {
     hand_over: i64,
     partition_id: PartitionId,
     group_id: GroupId,
-    queue: &'a str,
-    partition: &'a str,
+    /// Queue, partition, namespace and task.
+    change: Change,
     lease_us: i64,
     /// Failures of messages that were delivered before, by offset.
     failures: HashMap<i64, i32>,
@@ -143,8 +141,7 @@ impl<'a> Slice<'a> {
         let hand_over = columns.take()?;
         let partition_id = PartitionId(columns.take()?);
         let group_id = GroupId(columns.take()?);
-        let queue = columns.take()?;
-        let partition = columns.take()?;
+        let change = rows::change(&mut columns)?;
         let lease_us = columns.take()?;
         let offsets: Option<Vec<i64>> = columns.take()?;
         let failures: Option<Vec<i32>> = columns.take()?;
@@ -154,8 +151,7 @@ impl<'a> Slice<'a> {
             hand_over,
             partition_id,
             group_id,
-            queue,
-            partition,
+            change,
             lease_us,
             failures: failures.collect(),
             first_offset: columns.take()?,

@@ -11,10 +11,11 @@ use crate::{Ended, run, source};
 const HELP: &str = "\
 Runs a benchmark in release mode, with a PostgreSQL of its own
 
-Usage: cargo xtask bench queue|wake [arguments]
+Usage: cargo xtask bench queue|wake|hints [arguments]
 
   queue    push, and pop with ack, over HTTP on both stores, beside bare handlers in the same run
   wake     idle statements, statements per event and pick-up latency of the wake modes
+  hints    what telling other nodes costs those who push
 
 Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 ";
@@ -22,7 +23,7 @@ Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 /// The command.
 pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     match args {
-        ["queue" | "wake", ..] => (),
+        ["queue" | "wake" | "hints", ..] => (),
         [] | ["--help" | "-h", ..] => {
             print!("{HELP}");
             return Ok(Ended::Well);

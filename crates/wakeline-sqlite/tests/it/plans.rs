@@ -137,3 +137,22 @@ async fn a_pop_costs_the_same_with_a_hundred_partitions_and_with_twenty_thousand
         assert!(many.steps > 0, "{name} was counted");
     }
 }
+
+#[tokio::test]
+async fn looking_for_a_transaction_id_costs_the_same_in_a_long_partition() {
+    let mut costs = Vec::new();
+    for len in [10, 5000] {
+        let fixture = Fixture::open().await;
+        let items = (0..len).map(|n| item(&queue("q"), "p", &n.to_string())).collect();
+        fixture.store.push(items).await.expect("pushed");
+        let conn = fixture.raw();
+        let id = "SELECT partition_id FROM messages LIMIT 1";
+        let partition: i64 = conn.query_row(id, [], |row| row.get(0)).expect("a partition");
+        costs.push((
+            cost(&conn, sql!("message_repeated"), (partition, "new", 0)),
+            cost(&conn, sql!("message_repeated"), (partition, "7", 0)),
+            cost(&conn, sql!("message_named"), (partition, "7", 0, len)),
+        ));
+    }
+    assert_eq!(costs[0], costs[1]);
+}

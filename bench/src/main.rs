@@ -89,10 +89,11 @@ fn run(command: Command) -> Result<()> {
 }
 
 async fn bench(command: Command) -> Result<()> {
-    let (Command::Queue { setup, .. } | Command::Wake { setup, .. } | Command::Hints { setup, .. }) =
-        &command
-    else {
-        bail!("the bare handler has a runtime of its own");
+    let setup = match &command {
+        Command::Queue { setup, .. }
+        | Command::Wake { setup, .. }
+        | Command::Hints { setup, .. } => setup,
+        Command::Bare { .. } => bail!("the bare handler has a runtime of its own"),
     };
     let setup = Setup::make(setup).await?;
     let measured = tokio::select! {

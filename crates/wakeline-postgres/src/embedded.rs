@@ -1,4 +1,4 @@
-//! The SQL files that are part of the binary. A test fails if a file of the folders is missing here.
+//! The SQL files that are part of the binary. A test fails if one of the folders' is missing here.
 
 /// One SQL file, with `@schema@` and `@channel@` to be filled in.
 pub(crate) struct SqlFile {

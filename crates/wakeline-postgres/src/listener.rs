@@ -180,7 +180,8 @@ impl HintListener<'_> {
                 },
                 () = tokio::time::sleep(timings.listener_check) => {
                     // A Sync message: answered without a statement and without a transaction.
-                    match timeout(timings.listener_patience, session.client.check_connection()).await {
+                    let check = session.client.check_connection();
+                    match timeout(timings.listener_patience, check).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => return End::Lost(error.to_string()),
                         Err(_) => return End::Lost("the server no longer answers".to_owned()),

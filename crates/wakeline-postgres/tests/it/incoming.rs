@@ -29,7 +29,8 @@ async fn insert(schema: &TestSchema, columns: &str, values: &str) {
 
 async fn stored(schema: &TestSchema) -> Vec<(String, String, String)> {
     let sql = format!(
-        "SELECT queue, partition, payload FROM {}.messages ORDER BY queue, partition, message_offset",
+        "SELECT queue, partition, payload FROM {}.messages
+         ORDER BY queue, partition, message_offset",
         schema.name
     );
     let rows = client().await.query(&sql, &[]).await.expect("read");

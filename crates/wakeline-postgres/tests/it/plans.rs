@@ -101,8 +101,8 @@ const SETTLE: &str = "SELECT * FROM settle(ARRAY[10], '{g}', '{1}', \
 const SWEEP: &str = "SELECT * FROM sweep('{0}', '{q}', '{NULL}', '{NULL}', '{NULL}', '{g}')";
 
 /// One message, to a partition in which no cursor sleeps.
-const PUSH: &str = "SELECT * FROM push_slots('{11}', '{1}', '{t}', '{0}', '{10}', '{}', '{}', '{}', \
-    '{1}', '{0}', '{1}', '{1}', '{new}', ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], \
+const PUSH: &str = "SELECT * FROM push_slots('{11}', '{1}', '{t}', '{0}', '{10}', \
+    '{}', '{}', '{}', '{1}', '{0}', '{1}', '{1}', '{new}', ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], \
     '{2}', '{}', '{}', false)";
 
 const ALL: [(&str, &str); 6] = [

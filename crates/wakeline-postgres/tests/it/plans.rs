@@ -101,9 +101,9 @@ const SETTLE: &str = "SELECT * FROM settle(ARRAY[10], '{g}', '{1}', \
 const SWEEP: &str = "SELECT * FROM sweep('{0}', '{q}', '{NULL}', '{NULL}', '{NULL}', '{g}')";
 
 /// One message, to a partition in which no cursor sleeps.
-const PUSH: &str = "SELECT * FROM push_slots('{11}', '{1}', '{t}', '{0}', '{10}', \
-    '{}', '{}', '{}', '{1}', '{0}', '{1}', '{1}', '{new}', ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], \
-    '{2}', '{}', '{}', false)";
+const PUSH: &str = "SELECT * FROM push_slots(
+    '{11}', '{1}', '{t}', '{0}', '{10}', '{}', '{}', '{}', '{1}', '{0}', '{1}', '{1}', '{new}',
+    ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], '{2}', '{}', '{}', false)";
 
 const ALL: [(&str, &str); 6] = [
     ("claim", CLAIM),

@@ -96,10 +96,20 @@ impl TransactionId {
         Ok(Self(text.into()))
     }
 
-    /// Makes an id for a push whose producer gave none. It is made before the first try, so that
-    /// repeating the store call is still idempotent.
+    /// Makes an id that nobody has used.
     pub fn generate() -> Self {
         Self(Uuid::now_v7().to_string().into())
+    }
+
+    /// The name of a push whose producer gave none, after its message.
+    pub fn of_message(id: MessageId) -> Self {
+        Self(id.0.to_string().into())
+    }
+
+    /// Whether this is [`TransactionId::of_message`]: then nobody else can have used it.
+    pub fn names_message(&self, id: MessageId) -> bool {
+        let mut text = uuid::Uuid::encode_buffer();
+        *self.0 == *id.0.hyphenated().encode_lower(&mut text)
     }
 
     /// The id as text.
@@ -130,6 +140,15 @@ impl From<TransactionId> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_push_without_a_name_is_named_by_its_message() {
+        let (id, other) = (MessageId::generate(), MessageId::generate());
+        let name = TransactionId::of_message(id);
+        assert!(name.names_message(id) && !name.names_message(other));
+        assert_eq!(name.as_str(), id.to_string());
+        assert!(!TransactionId::generate().names_message(id));
+    }
 
     #[test]
     fn partition_ids_travel_as_uuids() {

@@ -39,16 +39,19 @@ pub(crate) struct PushItemBody<'a> {
 impl PushItemBody<'_> {
     /// The message as a command. The payload stays where it is in the request body.
     pub(crate) fn into_item(self, body: &Bytes) -> Result<PushItem, ApiError> {
+        let id = MessageId::generate();
         Ok(PushItem {
             queue: QueueName::new(self.queue)?,
             partition: match self.partition {
                 Some(name) => PartitionName::new(name)?,
                 None => PartitionName::default_partition(),
             },
-            id: MessageId::generate(),
+            id,
+            // A push without a name is named by its message, which is new: a store need not look
+            // for earlier ones, and a repeated store call still gives one message.
             transaction_id: match self.transaction_id {
-                Some(id) => TransactionId::new(id)?,
-                None => TransactionId::generate(),
+                Some(name) => TransactionId::new(name)?,
+                None => TransactionId::of_message(id),
             },
             trace_id: self.trace_id,
             payload: match self.payload {

@@ -102,6 +102,9 @@ BEGIN
                 SELECT z.first_offset FROM @schema@.segments z
                 WHERE z.partition_id = e.partition_id AND z.first_offset <= lower(x.run)
                 ORDER BY z.first_offset DESC LIMIT 1), 0)
+        -- Keeps the planner from merging this query into the outer one: then the lower bound would
+        -- be a filter over the partition's whole log instead of an end of the index walk.
+        ORDER BY y.first_offset
     ) g
     CROSS JOIN LATERAL (
         SELECT greatest(lower(x.run), g.first_offset) AS first,

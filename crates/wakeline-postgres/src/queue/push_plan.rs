@@ -85,7 +85,7 @@ impl PushCall {
                 std::collections::hash_map::Entry::Vacant(vacant) => {
                     vacant.insert(index);
                     slots[slot].items.push(index);
-                    slots[slot].explicit |= !is_generated(item);
+                    slots[slot].explicit |= !item.transaction_id.names_message(item.id);
                 }
             }
         }
@@ -149,13 +149,6 @@ impl Slot {
             explicit: false,
         }
     }
-}
-
-/// Whether the node made the transaction id for this very message: then nobody can have pushed it
-/// before, and no id has to be compared.
-fn is_generated(item: &PushItem) -> bool {
-    let mut buffer = Uuid::encode_buffer();
-    item.transaction_id.as_str() == &*item.id.0.hyphenated().encode_lower(&mut buffer)
 }
 
 /// What one try sends for one slot.
@@ -357,7 +350,7 @@ mod tests {
     #[test]
     fn ids_made_by_the_node_need_no_comparison() {
         let mut generated = item("a", "x");
-        generated.transaction_id = TransactionId::new(generated.id.to_string()).expect("valid");
+        generated.transaction_id = TransactionId::of_message(generated.id);
         let mut call = PushCall::new(vec![generated]);
         let mut dedup = DedupCache::default();
         assert_eq!(PushPlan::new(&call, &[0], &mut dedup).checks, [false]);

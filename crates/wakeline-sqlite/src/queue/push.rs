@@ -71,6 +71,9 @@ fn repeated(
     partition: i64,
     item: &PushItem,
 ) -> Res<Option<MessageId>> {
+    if item.transaction_id.names_message(item.id) {
+        return Ok(None);
+    }
     let since = s.now.0 - micros(queue.options.dedup_window_secs);
     let sql = include_str!("../../sql/queries/message_repeated.sql");
     let mut statement = s.conn.prepare_cached(sql)?;

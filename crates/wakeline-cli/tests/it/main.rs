@@ -1,6 +1,7 @@
 //! The whole binary: real processes, real sockets, a real PostgreSQL.
 
 mod clients;
+mod costs;
 mod crash;
 mod herd;
 mod idle;

@@ -78,6 +78,17 @@ impl Database {
         statements.iter().filter(|(sql, _)| sql.contains(word)).map(|(_, calls)| calls).sum()
     }
 
+    /// Calls of statements that speak of a word, and the buffers that they touched.
+    pub(crate) async fn buffers(&self, word: &str) -> (i64, i64) {
+        let sql = "SELECT coalesce(sum(calls), 0)::bigint,
+                coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
+            FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
+            WHERE d.datname = $1 AND s.toplevel AND s.query LIKE '%' || $2 || '%'";
+        let row = self.statistics().await.query_one(sql, &[&self.name, &word]).await;
+        let row = row.expect("counted");
+        (row.get(0), row.get(1))
+    }
+
     /// A connection to another database, so that looking is not counted here.
     async fn statistics(&self) -> Client {
         let client = connect(&shared_url()).await;

@@ -35,10 +35,8 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let options = QueueServiceOptions { mode: settings.mode, long_poll: settings.long_poll };
     let queue = QueueService::start(store.clone(), options);
     let listening = CancellationToken::new();
-    if settings.mode.uses_hints() {
-        let (queue, listening) = (queue.clone(), listening.clone());
-        tokio::spawn(async move { queue.listen(listening).await });
-    }
+    let (hearer, heard_until) = (queue.clone(), listening.clone());
+    tokio::spawn(async move { hearer.listen(heard_until).await });
 
     let mut server = settings.server.clone();
     server.connections_max = limits::connections_max();

@@ -41,6 +41,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "group_delete",
     "group_due",
     "group_resubscribe",
+    "incoming_waits",
     "lease_end",
     "lease_expire",
     "lease_find",

@@ -36,18 +36,13 @@ use crate::{PostgresStore, Shared, error};
 #[async_trait]
 impl HintFeed for PostgresStore {
     async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        if self.shared.options.notify == NotifyMode::Off {
+            sink.link(LinkState::Off { reason: "notify = off".to_owned() });
+            return self.tend(sink, shutdown).await;
+        }
         let _feeding = self.shared.feeds.token();
         let closed = self.shared.closed.clone();
         let pump = IncomingPump::new(&self.shared, self, sink.clone());
-        if self.shared.options.notify == NotifyMode::Off {
-            sink.link(LinkState::Off { reason: "notify = off".to_owned() });
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = closed.cancelled() => {}
-                () = pump.run() => {}
-            }
-            return;
-        }
         let _roster = Roster(&self.shared);
         let stop = shutdown.child_token();
         let mut listener = HintListener { shared: &self.shared, sink, told: None };
@@ -60,6 +55,18 @@ impl HintFeed for PostgresStore {
                 stop.cancel();
                 running.await;
             }
+        }
+    }
+
+    /// Takes over what arrived in `incoming`, when a claim has seen it there.
+    async fn tend(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        let _feeding = self.shared.feeds.token();
+        let closed = self.shared.closed.clone();
+        let pump = IncomingPump::new(&self.shared, self, sink);
+        tokio::select! {
+            () = shutdown.cancelled() => {}
+            () = closed.cancelled() => {}
+            () = pump.run() => {}
         }
     }
 }

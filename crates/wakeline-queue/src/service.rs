@@ -79,10 +79,14 @@ impl QueueService {
         Self { store, hub, stretch_max }
     }
 
-    /// Feeds hints of other processes to this one's waiters until `shutdown`.
+    /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
+    /// listens, and the store is only tended.
     pub async fn listen(&self, shutdown: CancellationToken) {
         let sink = Arc::new(HubSink { hub: self.hub.clone() });
-        self.store.feed(sink, shutdown).await;
+        match self.hub.mode().uses_hints() {
+            true => self.store.feed(sink, shutdown).await,
+            false => self.store.tend(sink, shutdown).await,
+        }
     }
 
     /// The store, for reading.

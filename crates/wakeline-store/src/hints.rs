@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::Change;
+use wakeline_core::{Change, FlowChange};
 
 /// Who made a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -36,6 +36,10 @@ pub enum LinkState {
 pub trait HintSink: Send + Sync {
     /// These may have become available.
     fn changed(&self, changes: &[Change], origin: HintOrigin);
+    /// These may have become available to orchestrations. Ignored where none run.
+    fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
+        let _ = (changes, origin);
+    }
     /// Anything may have changed: after a reconnect, a lost payload, or a join.
     fn everything(&self);
     /// The link went up or down.
@@ -49,4 +53,8 @@ pub trait HintFeed: Send + Sync {
     /// [`LinkState::Up`] first and then calls [`HintSink::everything`], so that nothing that was
     /// committed in the gap stays unseen.
     async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken);
+
+    /// Runs until `shutdown` on a node that only polls, in place of [`HintFeed::feed`]: does not
+    /// listen, but does what else a node owes the store. By default that is nothing.
+    async fn tend(&self, _sink: Arc<dyn HintSink>, _shutdown: CancellationToken) {}
 }

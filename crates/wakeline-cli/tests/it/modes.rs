@@ -88,3 +88,33 @@ async fn competing_waiters_claim_one_after_the_other() {
 async fn polling_waiters_claim_for_themselves() {
     assert!(claims_of_a_burst("poll").await >= 100);
 }
+
+#[tokio::test]
+async fn a_push_from_sql_is_found_by_polling_alone() {
+    let no_sweep = ["--fallback-poll-interval-ms", "3600000"];
+    for flags in [["--wake-mode", "poll"], ["--notify", "off"]] {
+        let store = Store::postgres().await;
+        let Store::Postgres(database) = &store else { unreachable!("made above") };
+        let server = Server::start(&store, &[flags, no_sweep].concat()).await;
+        let parked = server.client.park("/api/v1/pop/queue/orders?wait=true&timeout=20000").await;
+        server.parked(1).await;
+        let push = "BEGIN; SELECT wakeline.push('orders', '7', p_transaction_id => 'x'); COMMIT";
+        database.client().await.batch_execute(push).await.expect("committed");
+        assert_eq!(parked.answer().await.expect("an answer").ids(), ["x"], "{flags:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &["--wake-mode", "poll"]).await;
+    let user = database.client().await;
+    user.batch_execute("SELECT wakeline.push('orders', '7')").await.expect("committed");
+    database.reset_statements().await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    assert_eq!(database.statements().await, []);
+    let waiting = "SELECT count(*) FROM wakeline.incoming";
+    assert_eq!(user.query_one(waiting, &[]).await.expect("read").get::<_, i64>(0), 1);
+    drop(server);
+}

@@ -238,9 +238,13 @@ impl Core {
             &requests.agains,
             &patient,
         ];
+        let sql = match self.shared.notifier.peers() {
+            Some(_) => &self.sql.claim,
+            None => &self.sql.claim_polled,
+        };
         let rows = match link {
-            Some(link) => link.query(OPERATION, &self.sql.claim, params).await?,
-            None => self.shared.links.general.query(OPERATION, &self.sql.claim, params).await?,
+            Some(link) => link.query(OPERATION, sql, params).await?,
+            None => self.shared.links.general.query(OPERATION, sql, params).await?,
         };
         self.read_claim(claims, &rows)
     }
@@ -284,7 +288,12 @@ impl Core {
         let mut slices = Vec::new();
         for row in rows {
             let mut columns = Columns::new(OPERATION, row);
-            let line = to_index(columns.take()?);
+            let line: i32 = columns.take()?;
+            if line == 0 {
+                self.shared.notifier.incoming().notify_one();
+                continue;
+            }
+            let line = to_index(line);
             let request: i32 = columns.take()?;
             if request > 0 {
                 slices.push(Slice::read((line, to_index(request)), row)?);

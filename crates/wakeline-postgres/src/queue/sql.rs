@@ -25,6 +25,7 @@ macro_rules! statements {
 
 statements![
     claim,
+    claim_polled,
     clock,
     dead_letter_list,
     dedup_load,

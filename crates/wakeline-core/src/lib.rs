@@ -1,4 +1,5 @@
-//! The nouns and rules of Wakeline: names, ids, leases, queue options, topics and lines.
+//! The nouns and rules of Wakeline: names, ids, leases, queue options, topics and lines;
+//! orchestration instances, their capabilities, tags and tokens.
 //!
 //! # Where it sits
 //! At the bottom. Every other crate speaks in these types; this one does no I/O and knows no
@@ -8,6 +9,7 @@
 //! * A name or id that exists is valid: validation happens once, in the constructors.
 //! * Nothing here reads a clock: times come from the database, durations from the caller.
 
+mod flow;
 mod id;
 mod lease;
 mod line;
@@ -15,6 +17,10 @@ mod name;
 mod options;
 mod time;
 
+pub use flow::{
+    Capabilities, Capability, FlowChange, FlowLine, FlowToken, FlowTopic, FlowWhat, InstanceId,
+    KvKey, OrchestrationName, OwnerId, SessionId, Tag, TagFilter,
+};
 pub use id::{IdError, MessageId, NodeId, PartitionId, TransactionId};
 pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};
 pub use line::{Change, QueueLine, Selector, Subscription, Topic};

@@ -5,8 +5,6 @@
 //! * Two names are equal only if their bytes are: there is no Unicode normalisation, so the NFC
 //!   and NFD spellings of a word are two names.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// Longest name in bytes.
@@ -74,8 +72,8 @@ macro_rules! name {
             }
         }
 
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(&self.0)
             }
         }
@@ -94,6 +92,8 @@ macro_rules! name {
         }
     };
 }
+
+pub(crate) use name;
 
 name!(
     /// Names a queue.

@@ -11,10 +11,11 @@
 //! * Every command of a fused call has its own outcome: a bad one fails alone.
 //!
 //! The rules for what a claim may take and what settling does are written down, with their
-//! reasons, in `docs/reference/queue.md`.
+//! reasons, in `docs/reference/queue.md`; those for orchestrations in `docs/reference/flow.md`.
 
 mod admin;
 mod error;
+pub mod flow;
 mod hints;
 mod queue;
 

@@ -1,0 +1,147 @@
+//! Interventions: holding back, ending, deleting, pruning.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, Timestamp};
+
+use super::lane::Envelope;
+use super::read::InstanceState;
+use crate::error::StoreError;
+
+/// Why an instance is held back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Suspension {
+    /// Somebody asked for it. Ends by [`FlowAdmin::resume`].
+    Operator {
+        /// Why, in words.
+        reason: String,
+    },
+    /// Its code and its history do not agree. Ends by [`FlowAdmin::resume`], or when a runtime
+    /// with fitting capabilities starts ([`FlowAdmin::retry_mismatched`]).
+    Mismatch {
+        /// The difference, in words.
+        reason: String,
+    },
+}
+
+/// Ends an instance without its code.
+#[derive(Debug, Clone)]
+pub struct TerminateInstance {
+    /// Which.
+    pub instance: InstanceId,
+    /// How it ends.
+    pub state: InstanceState,
+    /// The error, as the runtime encoded it.
+    pub output: Bytes,
+    /// What others are told: the parent, say. Sent only if the instance was running.
+    pub messages: Vec<Envelope>,
+}
+
+/// Which instances to delete.
+#[derive(Debug, Clone, Default)]
+pub struct DeleteInstances {
+    /// These, each with all below it. All or none: with `force` unset, if one of the tree has not
+    /// ended nothing is deleted.
+    pub instances: Vec<InstanceId>,
+    /// Whether instances that have not ended are deleted too.
+    pub force: bool,
+}
+
+/// What was deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeleteReport {
+    /// Instances.
+    pub instances: u64,
+    /// Executions.
+    pub executions: u64,
+    /// Events.
+    pub events: u64,
+    /// Messages and activities.
+    pub messages: u64,
+    /// Not empty if nothing was deleted: those that have not ended.
+    pub running: Vec<InstanceId>,
+    /// Not empty if nothing was deleted: those whose parent is not deleted with them.
+    pub orphans: Vec<InstanceId>,
+}
+
+/// Which ended instances a bulk operation takes.
+#[derive(Debug, Clone, Default)]
+pub struct InstanceFilter {
+    /// Only these; `None` for all.
+    pub instances: Option<Vec<InstanceId>>,
+    /// Only those that ended before.
+    pub ended_before: Option<Timestamp>,
+    /// At most so many roots in one call.
+    pub limit: u32,
+}
+
+/// Which executions of an instance go. The current one always stays.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PruneOptions {
+    /// So many of the newest stay.
+    pub keep_last: Option<u32>,
+    /// Only those that ended before.
+    pub ended_before: Option<Timestamp>,
+}
+
+/// What was pruned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PruneReport {
+    /// Instances that were looked at.
+    pub instances: u64,
+    /// Executions that went.
+    pub executions: u64,
+    /// Events that went.
+    pub events: u64,
+}
+
+/// Interventions into orchestrations.
+#[async_trait]
+pub trait FlowAdmin: Send + Sync {
+    /// Holds an instance back: its lane is claimed by nobody until it is resumed. False if it
+    /// does not exist, has ended, or is held back already.
+    async fn suspend(
+        &self,
+        instance: &InstanceId,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError>;
+
+    /// The same by the holder of a turn, which is given back uncounted. False if the lease was
+    /// not held any more.
+    async fn suspend_turn(
+        &self,
+        token: FlowToken,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError>;
+
+    /// Ends a suspension. False if there was none.
+    async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError>;
+
+    /// Ends the suspensions for a mismatch of instances with these capabilities. Returns how
+    /// many.
+    async fn retry_mismatched(
+        &self,
+        capabilities: Capabilities,
+    ) -> Result<(u64, Vec<FlowChange>), StoreError>;
+
+    /// Ends an instance without its code: its lease, messages and activities go. False if it did
+    /// not exist or had ended. One that only waits for its first turn is removed (true).
+    async fn terminate(
+        &self,
+        command: TerminateInstance,
+    ) -> Result<(bool, Vec<FlowChange>), StoreError>;
+
+    /// Deletes instances with all below them, in one transaction. Unknown ones are passed over.
+    async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError>;
+
+    /// Deletes ended instances that have no parent, with all below them; those with a descendant
+    /// that has not ended are passed over.
+    async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError>;
+
+    /// Removes old executions of instances.
+    async fn prune(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, StoreError>;
+}

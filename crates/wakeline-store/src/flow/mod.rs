@@ -1,0 +1,27 @@
+//! Durable orchestrations as a store sees them: lanes of messages with a lease, histories, work.
+//!
+//! Items are envelopes: routing fields that a store decides by, and bytes that it never looks
+//! into. The rules, with their reasons, are in `docs/reference/flow.md`.
+
+mod admin;
+mod lane;
+mod read;
+mod work;
+
+pub use admin::{
+    DeleteInstances, DeleteReport, FlowAdmin, InstanceFilter, PruneOptions, PruneReport,
+    Suspension, TerminateInstance,
+};
+pub use lane::{
+    EnqueueOutcome, EnqueueReply, Envelope, ExecutionEnd, FlowStore, HistoryBatch, InlineHistory,
+    InstanceBirth, KvChange, LaneMessage, Pinned, StatusChange, TurnClaim, TurnClaimed, TurnCommit,
+    TurnItem, TurnOutcome, TurnReply, TurnRequest, Visible,
+};
+pub use read::{
+    ExecutionDetail, FlowDepths, FlowReader, HistoryPage, InstanceDetail, InstanceState,
+    InstanceStats, KvEntry, ListInstances, ListedInstances, Watched,
+};
+pub use work::{
+    AbandonOutcome, Completion, CompletionReply, NewWork, RenewOutcome, SessionClaim, WorkClaim,
+    WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
+};

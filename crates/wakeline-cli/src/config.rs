@@ -61,7 +61,8 @@ pub(crate) struct ServeArgs {
     /// Time between two claims of a waiter in poll mode [default: 100]
     #[arg(long, env = "WAKELINE_POLL_INTERVAL_MS", value_name = "MS")]
     poll_interval_ms: Option<u64>,
-    /// Grants of so many messages count as full batches in poll mode [default: 10]
+    /// How many messages a pop takes in poll mode if neither it nor default_batch_size says; so
+    /// many also count as a full batch [default: 10]
     #[arg(long, env = "WAKELINE_POLL_BATCH", value_name = "COUNT")]
     poll_batch: Option<u32>,
     /// Whether poll mode follows the load [default: true]
@@ -103,7 +104,7 @@ struct QueueArgs {
     /// How long a waiting pop waits if it does not say [default: 30000]
     #[arg(long, env = "WAKELINE_DEFAULT_TIMEOUT_MS", value_name = "MS")]
     default_timeout_ms: Option<u64>,
-    /// How many messages a pop takes if it does not say [default: 1]
+    /// How many messages a pop takes if it does not say [default: 1; in poll mode poll_batch]
     #[arg(long, env = "WAKELINE_DEFAULT_BATCH_SIZE", value_name = "COUNT")]
     default_batch_size: Option<u32>,
     /// Longest wait that a pop may ask for [default: 300000]
@@ -215,16 +216,17 @@ impl ServeArgs {
             store: pick!(self, file, store.store),
             schema: pick!(self, file, store.schema),
         };
+        let mode = wake_mode(&self, &file);
         let settings = Settings {
             store: store.choice()?,
             listen: pick!(self, file, listen).unwrap_or_else(|| ([127, 0, 0, 1], 7632).into()),
             insecure: pick!(self, file, insecure).unwrap_or_default(),
-            mode: wake_mode(&self, &file),
+            mode,
             long_poll: self.long_poll.over(&file.long_poll),
             notify: pick!(self, file, notify).unwrap_or_default(),
             listen_url: pick!(self, file, listen_url),
             pg_pool_max: pick!(self, file, pg_pool_max).unwrap_or(10),
-            http: http_settings(&self, &file),
+            http: http_settings(&self, &file, mode),
             server: server_options(&self, &file),
             log_format: pick!(self, file, log_format).unwrap_or_default(),
         };
@@ -270,15 +272,20 @@ fn wake_mode(over: &ServeArgs, under: &ServeArgs) -> WakeMode {
     }
 }
 
-fn http_settings(over: &ServeArgs, under: &ServeArgs) -> HttpSettings {
+fn http_settings(over: &ServeArgs, under: &ServeArgs, mode: WakeMode) -> HttpSettings {
     let preset = HttpSettings::default();
     let default_timeout = pick!(over, under, queue.default_timeout_ms);
+    let batch_len_max = pick!(over, under, queue.batch_len_max).unwrap_or(preset.batch_len_max);
+    // What was said for all modes goes before what this one takes by itself.
+    let unsaid = match mode {
+        WakeMode::Poll(poll) => poll.batch.min(batch_len_max),
+        _ => preset.default_batch_len,
+    };
     HttpSettings {
         default_timeout: millis(default_timeout, preset.default_timeout),
-        default_batch_len: pick!(over, under, queue.default_batch_size)
-            .unwrap_or(preset.default_batch_len),
+        default_batch_len: pick!(over, under, queue.default_batch_size).unwrap_or(unsaid),
         wait_max: millis(pick!(over, under, queue.wait_ms_max), preset.wait_max),
-        batch_len_max: pick!(over, under, queue.batch_len_max).unwrap_or(preset.batch_len_max),
+        batch_len_max,
         body_bytes_max: pick!(over, under, body_bytes_max).unwrap_or(preset.body_bytes_max),
         api_key: pick!(over, under, api_key),
         ..preset
@@ -418,6 +425,23 @@ mod tests {
         assert_eq!(settings.notify, NotifyMode::Trigger);
         let WakeMode::Poll(poll) = settings.mode else { panic!("{:?}", settings.mode) };
         assert_eq!(poll.interval, Duration::from_millis(7));
+    }
+
+    #[test]
+    fn polls_that_name_no_batch_take_the_modes_own_unless_one_is_set_for_all() {
+        for (flags, len) in [
+            (&["--wake-mode", "fused", "--poll-batch", "7"][..], 1),
+            (&["--wake-mode", "poll"], 10),
+            (&["--wake-mode", "poll", "--poll-batch", "7"], 7),
+            (&["--wake-mode", "poll", "--default-batch-size", "2"], 2),
+            (&["--wake-mode", "poll", "--batch-len-max", "4"], 4),
+        ] {
+            assert_eq!(
+                settle(flags, None).expect("valid").http.default_batch_len,
+                len,
+                "{flags:?}"
+            );
+        }
     }
 
     #[test]

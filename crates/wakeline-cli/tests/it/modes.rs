@@ -90,6 +90,20 @@ async fn polling_waiters_claim_for_themselves() {
 }
 
 #[tokio::test]
+async fn a_poll_that_names_no_batch_takes_the_batch_of_poll_mode() {
+    for (flags, len) in [(&[][..], 10), (&["--poll-batch", "3"], 3)] {
+        let store = Store::sqlite();
+        let server = Server::start(&store, &[&["--wake-mode", "poll"], flags].concat()).await;
+        let ids: Vec<String> = (0..15).map(|n| n.to_string()).collect();
+        let messages: Vec<_> = ids.iter().map(|id| ("p", id.as_str())).collect();
+        server.client.push("q", &messages).await;
+        let pop = "/api/v1/pop/queue/q?wait=true&autoAck=true";
+        assert_eq!(server.client.get(pop).await.ids().len(), len, "{flags:?}");
+        assert_eq!(server.client.get(&format!("{pop}&batch=2")).await.ids().len(), 2);
+    }
+}
+
+#[tokio::test]
 async fn a_push_from_sql_is_found_by_polling_alone() {
     let no_sweep = ["--fallback-poll-interval-ms", "3600000"];
     for flags in [["--wake-mode", "poll"], ["--notify", "off"]] {

@@ -26,6 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-postgres", &["wakeline-core", "wakeline-store"]),
     ("wakeline-sqlite", &["wakeline-core", "wakeline-store"]),
     ("wakeline-queue", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
+    ("wakeline-flow", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
     ("wakeline-http", &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-queue"]),
     (
         "wakeline-cli",
@@ -59,6 +60,7 @@ const RESERVED: &[(&str, &[&str])] = &[
         "tokio",
         &[
             "wakeline-wake",
+            "wakeline-flow",
             "wakeline-testkit",
             "wakeline-postgres",
             "wakeline-sqlite",

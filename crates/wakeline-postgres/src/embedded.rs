@@ -28,6 +28,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
 pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "claim",
     "claim_line",
+    "claim_lines",
     "claim_next_due",
     "claim_scope",
     "clock",

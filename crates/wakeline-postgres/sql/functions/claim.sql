@@ -7,6 +7,10 @@
 -- p_agains: the token may have been granted before. p_patient: wait (by lock_timeout) for the
 -- first due cursor instead of passing over it.
 -- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due.
+--
+-- The commonest call takes a short cut: one queue without delay or window, requests that want one
+-- partition each, due cursors that have only new messages to give. The locks are the same, and
+-- their order; whatever else it meets it leaves to claim_lines, before it has written anything.
 -- Called by: QueueStore::claim. Lock order: see claim_line.
 
 CREATE OR REPLACE FUNCTION @schema@.claim(
@@ -28,95 +32,91 @@ SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     s record;
-    l record;
-    v_first integer;
-    v_last integer;
-    v_passed bigint[];
-    h_line integer[] := '{}';
-    h_request integer[] := '{}';
-    h_partition bigint[] := '{}';
-    h_group integer[] := '{}';
-    h_set int8multirange[] := '{}';
-    h_lease_us bigint[] := '{}';
-    h_retry_grant integer[] := '{}';
-    h_retry_offset bigint[] := '{}';
-    h_retry_failures integer[] := '{}';
+    v_plain boolean := false;
+    v_now timestamptz;
+    c_partition bigint[];
+    c_name text[];
+    c_start bigint[];
+    c_end bigint[];
 BEGIN
-    IF p_patient THEN
-        PERFORM set_config('lock_timeout', '50ms', true);
-    END IF;
-    FOR v_line IN 1 .. cardinality(p_kinds) LOOP
-        SELECT x.* INTO s FROM @schema@.claim_scope(p_kinds[v_line], p_queues[v_line],
-            p_partitions[v_line], p_namespaces[v_line], p_tasks[v_line], p_groups[v_line],
-            p_modes[v_line]) x;
-        line := v_line; request := 0; state := 0; next_due_us := NULL;
-        clock_at := @schema@.clock();
-        IF s.o_begin THEN
-            state := 1;
-        ELSIF s.o_groups <> '{}' THEN
-            v_first := p_firsts[v_line];
-            v_last := v_first + p_counts[v_line] - 1;
-            v_passed := '{}';
-            IF h_line <> '{}' THEN
-                SELECT coalesce(array_agg(x.partition_id), '{}') INTO v_passed
-                FROM unnest(h_partition, h_group) AS x (partition_id, group_id)
-                WHERE x.group_id = ANY (s.o_groups);
-            END IF;
-            SELECT x.* INTO l FROM @schema@.claim_line(
-                s.o_partition, s.o_groups, s.o_queues, s.o_priorities,
-                p_tokens[v_first:v_last], p_batches[v_first:v_last],
-                p_partition_maxes[v_first:v_last], p_auto_acks[v_first:v_last],
-                p_agains[v_first:v_last], s.o_windowed, v_passed, p_patient) x;
-            state := l.o_state; next_due_us := l.o_next_due_us;
-            h_retry_grant := h_retry_grant || ARRAY(
-                SELECT x + cardinality(h_line) FROM unnest(l.o_retry_grants) AS x);
-            h_retry_offset := h_retry_offset || l.o_retry_offsets;
-            h_retry_failures := h_retry_failures || l.o_retry_failures;
-            h_line := h_line || array_fill(v_line, ARRAY[cardinality(l.o_requests)]);
-            h_request := h_request || l.o_requests;
-            h_partition := h_partition || l.o_partitions;
-            h_group := h_group || l.o_groups;
-            h_set := h_set || l.o_sets;
-            h_lease_us := h_lease_us || l.o_lease_us;
+    IF cardinality(p_kinds) = 1 AND p_kinds[1] = 0 AND NOT p_patient AND NOT true = ANY (p_agains)
+        AND NOT true = ANY (p_auto_acks) AND 1 = ALL (p_partition_maxes) AND 0 < ALL (p_batches)
+    THEN
+        SELECT q.namespace, q.task, q.lease_secs, g.group_id INTO s
+        FROM @schema@.queues q
+        JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_groups[1]
+        WHERE q.name = p_queues[1] AND q.delay_secs = 0 AND q.window_secs = 0
+            AND g.backfilled_to IS NULL;
+        IF FOUND THEN
+            v_now := @schema@.clock();
+            SELECT array_agg(k.partition_id), array_agg(p.name), array_agg(k.next_offset),
+                array_agg(p.next_offset),
+                coalesce(bool_and(k.lease_token IS NULL AND k.parked = 0
+                    AND k.next_offset < p.next_offset), true)
+            INTO c_partition, c_name, c_start, c_end, v_plain
+            FROM (
+                SELECT x.partition_id, x.next_offset, x.parked, x.lease_token
+                FROM @schema@.cursors x
+                WHERE x.group_id = s.group_id AND x.due_at <= v_now
+                ORDER BY x.due_at, x.partition_id
+                LIMIT cardinality(p_tokens)
+                FOR NO KEY UPDATE SKIP LOCKED
+            ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
         END IF;
-        RETURN NEXT;
-    END LOOP;
-    IF h_line = '{}' THEN
+    END IF;
+    IF NOT v_plain THEN
+        RETURN QUERY
+        SELECT * FROM @schema@.claim_lines(p_kinds, p_queues, p_partitions, p_namespaces, p_tasks,
+            p_groups, p_modes, p_firsts, p_counts, p_tokens, p_batches, p_partition_maxes,
+            p_auto_acks, p_agains, p_patient);
         RETURN;
     END IF;
-    RETURN QUERY
-    SELECT h.line, h.request, NULL::smallint, NULL::bigint, NULL::timestamptz,
-        h.ord, h.partition_id, h.group_id, q.name, p.name, q.namespace, q.task, h.lease_us, f.offsets, f.failures,
-        g.first_offset + i.first - 1, g.created_at, g.ids[i.first:i.last],
-        g.txn_ids[i.first:i.last], g.trace_ids[i.first:i.last], g.producers[i.first:i.last],
-        i.body_start,
-        g.ends[i.first:i.last],
-        substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start)
-    FROM unnest(h_line, h_request, h_partition, h_group, h_set, h_lease_us)
-        WITH ORDINALITY AS h (line, request, partition_id, group_id, set, lease_us, ord)
-    JOIN @schema@.partitions p ON p.partition_id = h.partition_id
-    JOIN @schema@.queues q ON q.queue_id = p.queue_id
-    CROSS JOIN LATERAL (
-        SELECT array_agg(r.message_offset) AS offsets, array_agg(r.failures) AS failures
-        FROM unnest(h_retry_grant, h_retry_offset, h_retry_failures)
-            AS r (hand_over, message_offset, failures)
-        WHERE r.hand_over = h.ord
-    ) f
-    CROSS JOIN LATERAL unnest(h.set) AS x (run)
-    CROSS JOIN LATERAL (
-        SELECT y.* FROM @schema@.segments y
-        WHERE y.partition_id = h.partition_id AND y.first_offset < upper(x.run)
-            AND y.first_offset >= coalesce((
-                SELECT z.first_offset FROM @schema@.segments z
-                WHERE z.partition_id = h.partition_id AND z.first_offset <= lower(x.run)
-                ORDER BY z.first_offset DESC LIMIT 1), 0)
-        ORDER BY y.first_offset
-    ) g
-    CROSS JOIN LATERAL (
-        SELECT greatest(lower(x.run) - g.first_offset, 0)::integer + 1 AS first,
-            least(upper(x.run) - g.first_offset, g.len)::integer AS last,
-            CASE WHEN lower(x.run) > g.first_offset
-                THEN g.ends[(lower(x.run) - g.first_offset)::integer] ELSE 0 END AS body_start
-    ) i;
+    IF c_partition IS NOT NULL THEN
+        RETURN QUERY
+        WITH h AS MATERIALIZED (
+            SELECT x.ord, x.partition_id, x.name, x.start,
+                least(x.log_end, x.start + x.batch) AS until, x.token
+            FROM unnest(c_partition, c_name, c_start, c_end, p_batches[:cardinality(c_partition)],
+                p_tokens[:cardinality(c_partition)])
+                WITH ORDINALITY AS x (partition_id, name, start, log_end, batch, token, ord)
+        ), leased AS (
+            UPDATE @schema@.cursors k SET lease_token = h.token,
+                lease_until = v_now + make_interval(secs => s.lease_secs),
+                due_at = v_now + make_interval(secs => s.lease_secs),
+                lease_start = h.start, next_offset = h.until,
+                lease_set = int8multirange(int8range(h.start, h.until))
+            FROM h WHERE k.partition_id = h.partition_id AND k.group_id = s.group_id
+        )
+        SELECT 1, h.ord::integer, NULL::smallint, NULL::bigint, NULL::timestamptz,
+            h.ord, h.partition_id, s.group_id, p_queues[1], h.name, s.namespace, s.task,
+            s.lease_secs * 1000000, NULL::bigint[], NULL::integer[],
+            g.first_offset + i.first - 1, g.created_at, g.ids[i.first:i.last],
+            g.txn_ids[i.first:i.last], g.trace_ids[i.first:i.last], g.producers[i.first:i.last],
+            i.body_start, g.ends[i.first:i.last],
+            substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start)
+        FROM h
+        CROSS JOIN LATERAL (
+            SELECT y.* FROM @schema@.segments y
+            WHERE y.partition_id = h.partition_id AND y.first_offset < h.until
+                AND y.first_offset >= coalesce((
+                    SELECT z.first_offset FROM @schema@.segments z
+                    WHERE z.partition_id = h.partition_id AND z.first_offset <= h.start
+                    ORDER BY z.first_offset DESC LIMIT 1), 0)
+            ORDER BY y.first_offset
+        ) g
+        CROSS JOIN LATERAL (
+            SELECT greatest(h.start - g.first_offset, 0)::integer + 1 AS first,
+                least(h.until - g.first_offset, g.len)::integer AS last,
+                CASE WHEN h.start > g.first_offset
+                    THEN g.ends[(h.start - g.first_offset)::integer] ELSE 0 END AS body_start
+        ) i;
+    END IF;
+    line := 1; request := 0; state := 0; clock_at := v_now;
+    IF coalesce(cardinality(c_partition), 0) < cardinality(p_tokens) THEN
+        SELECT n.o_state, n.o_next_due_us INTO state, next_due_us
+        FROM @schema@.claim_next_due(
+            NULL, ARRAY[s.group_id], false, coalesce(c_partition, '{}'), '{}', v_now) n;
+    END IF;
+    RETURN NEXT;
 END
 $$;

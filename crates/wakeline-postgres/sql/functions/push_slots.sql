@@ -1,5 +1,7 @@
 -- Stores messages: one slot per partition, each of which fails or succeeds by itself. Returns one
 -- row per slot: see push_check for its states; for those that were stored, where.
+-- The commonest call, one segment for one partition whose ids the node knows, takes a short cut:
+-- the same locks and the same writes, in fewer statements.
 -- Called by: QueueStore::push. Lock order: partitions by id, only tried unless p_patient (then by
 -- lock_timeout, for a partition that was busy); cursors by (partition, group); tries queues.
 
@@ -30,7 +32,55 @@ DECLARE
     i_queue integer[] := '{}';
     i_wait bigint[] := '{}';
     i_strict boolean[] := '{}';
+    v_partition bigint := p_partitions[1];
+    v_now timestamptz;
+    v_at timestamptz;
 BEGIN
+    IF cardinality(p_partitions) = 1 AND cardinality(p_chunk_slots) = 1 AND p_known_slots = '{}'
+        AND NOT p_patient
+    THEN
+        SELECT x.next_offset, x.idle, x.last_push_at, q.queue_id, q.strict_order,
+            q.dedup_window_secs, q.namespace, q.task,
+            greatest(q.delay_secs, q.window_secs) AS wait
+        INTO r
+        FROM @schema@.partitions x JOIN @schema@.queues q ON q.queue_id = x.queue_id
+        WHERE x.partition_id = v_partition
+        FOR NO KEY UPDATE OF x SKIP LOCKED;
+        IF FOUND AND (NOT p_checks[1] OR (p_tos[1] >= r.next_offset AND p_froms[1] <= 0)) THEN
+            v_now := @schema@.clock();
+            v_at := greatest(v_now, r.last_push_at);
+            WITH moved AS (
+                UPDATE @schema@.partitions x
+                SET next_offset = r.next_offset + p_lens[1], idle = false, last_push_at = v_at
+                WHERE x.partition_id = v_partition)
+            INSERT INTO @schema@.segments (partition_id, first_offset, len, created_at, ids, ends,
+                txn_ids, trace_ids, producers, body)
+            VALUES (v_partition, r.next_offset, p_lens[1], v_at, p_ids, p_ends,
+                string_to_array(p_chunk_txns[1], E'\n'), nullif(p_traces, '{}'),
+                nullif(p_producers, '{}'), p_chunk_bodies[1]);
+            IF r.idle AND r.wait > 0 THEN
+                PERFORM @schema@.cursor_wake(
+                    p_partitions, ARRAY[r.queue_id], ARRAY[r.wait], ARRAY[r.strict_order]);
+            ELSIF r.idle THEN
+                -- As cursor_wake, which says why it is a statement of its own.
+                UPDATE @schema@.cursors c SET due_at = v_now
+                FROM (
+                    SELECT k.group_id FROM @schema@.cursors k
+                    WHERE k.partition_id = v_partition AND (k.due_at IS NULL
+                        OR (k.lease_token IS NULL AND k.due_at > v_now
+                            AND NOT (r.strict_order AND k.parked > 0)))
+                    ORDER BY k.group_id
+                    FOR NO KEY UPDATE
+                ) l
+                WHERE c.partition_id = v_partition AND c.group_id = l.group_id;
+            END IF;
+            slot := 1; state := 0; first_offset := r.next_offset; created_at := v_at;
+            window_secs := r.dedup_window_secs; wait_secs := r.wait;
+            namespace := r.namespace; task := r.task;
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
     IF p_patient THEN
         PERFORM set_config('lock_timeout', '2s', true);
     END IF;

@@ -66,6 +66,18 @@ pub struct Change {
 }
 
 impl Change {
+    /// A hint for those of a group who wait on a namespace and task, whether or not a queue of
+    /// them exists by now. It speaks of no queue in particular: the name in it is a placeholder.
+    pub fn of_filter(
+        namespace: Option<Namespace>,
+        task: Option<TaskName>,
+        group: GroupName,
+    ) -> Self {
+        let queue = QueueName::new("*").expect("a valid name");
+        let due_in = Duration::ZERO;
+        Self { queue, partition: None, namespace, task, group: Some(group), due_in }
+    }
+
     /// Everyone who may be waiting for this: on the queue, on its partition, and on its
     /// namespace and task in every combination (trap 37). With no partition named, waiters on
     /// single partitions are found by [`Change::concerns`] instead.
@@ -131,6 +143,17 @@ mod tests {
         }
         let other = Namespace::new("other").ok();
         assert!(!change.concerns(&line(Selector::Filter { namespace: other, task: None })));
+    }
+
+    #[test]
+    fn a_hint_without_a_queue_speaks_to_its_filter_and_its_group() {
+        let namespace = Namespace::new("n").ok();
+        let group = GroupName::new("g").expect("valid");
+        let change = Change::of_filter(namespace.clone(), None, group.clone());
+        let mut line = QueueLine { selector: Selector::Filter { namespace, task: None }, group };
+        assert!(change.concerns(&line));
+        line.group = GroupName::queue_mode();
+        assert!(!change.concerns(&line));
     }
 
     #[test]

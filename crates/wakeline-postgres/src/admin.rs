@@ -89,14 +89,24 @@ impl QueueAdmin for PostgresStore {
         &self,
         group: &GroupName,
         queue: Option<&QueueName>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(u64, Vec<Change>), StoreError> {
         const OPERATION: &str = "delete group";
         let core = &self.queue.core;
         let queue = queue.map(QueueName::as_str);
         let sql = &core.sql.group_delete;
         let rows = core.general(OPERATION, sql, &[&group.as_str(), &queue]).await?;
-        let gone = rows.first().map(|row| Columns::new(OPERATION, row).take::<i64>());
-        Ok(count(gone.transpose()?.unwrap_or(0)))
+        let (mut gone, mut changes) = (0, Vec::with_capacity(rows.len()));
+        for row in &rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let queue = columns.name_if("queue")?;
+            let (namespace, task) = (columns.name_if("namespace")?, columns.name_if("task")?);
+            let mut change = Change::of_filter(namespace, task, group.clone());
+            change.queue = queue.unwrap_or(change.queue);
+            changes.push(change);
+            gone += count(columns.take()?);
+        }
+        self.shared.notifier.tell(&changes);
+        Ok((gone, changes))
     }
 
     async fn resubscribe(

@@ -191,10 +191,8 @@ impl QueueService {
         group: GroupName,
         queue: Option<QueueName>,
     ) -> Result<u64, QueueError> {
-        let deleted = self.store.delete_group(&group, queue.as_ref()).await?;
-        // It begins anew with its next claim, and those who wait in it make none by themselves.
-        self.hub.everything();
-        Ok(deleted)
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move { store.delete_group(&group, queue.as_ref()).await }).await
     }
 
     /// Moves a group to a moment. Returns the number of cursors moved.

@@ -41,7 +41,7 @@ impl QueueAdmin for SqliteStore {
         &self,
         group: &GroupName,
         queue: Option<&QueueName>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(u64, Vec<Change>), StoreError> {
         let (group, queue) = (group.clone(), queue.cloned());
         self.write(Work::new("delete_group", move |s| {
             configure::delete_group(s, &group, queue.as_ref())

@@ -149,12 +149,13 @@ pub trait QueueAdmin: Send + Sync {
     async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError>;
 
     /// Forgets a group, in one queue or in all: its next poll subscribes anew. Returns the
-    /// number of cursors that went.
+    /// number of cursors that went, and whom to tell: those who wait in the group make no claim
+    /// by themselves, and it begins anew with their next one.
     async fn delete_group(
         &self,
         group: &GroupName,
         queue: Option<&QueueName>,
-    ) -> Result<u64, StoreError>;
+    ) -> Result<(u64, Vec<Change>), StoreError>;
 
     /// Moves a group, in all its queues, to what was pushed at or after a moment. What it holds
     /// under a lease is lost to it. Returns the number of cursors moved.

@@ -176,7 +176,7 @@ impl QueueAdmin for FaultingStore {
         &self,
         group: &GroupName,
         queue: Option<&QueueName>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(u64, Vec<Change>), StoreError> {
         self.call("delete_group", self.inner.delete_group(group, queue)).await
     }
 

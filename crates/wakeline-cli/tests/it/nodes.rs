@@ -43,6 +43,22 @@ async fn what_a_push_answered_is_there_for_a_pop_on_another_node() {
 }
 
 #[tokio::test]
+async fn those_who_wait_in_a_group_that_another_node_forgets_begin_anew() {
+    for store in Store::both().await {
+        let a = Server::start(&store, &NO_FALLBACK).await;
+        let b = Server::start(&store, &NO_FALLBACK).await;
+        a.client.push("q", &[("p", "x")]).await;
+        let pop = "/api/v1/pop/queue/q?consumerGroup=g&autoAck=true";
+        assert_eq!(b.client.get(pop).await.ids(), ["x"]);
+        let parked = b.client.park(&format!("{pop}&wait=true&timeout=20000")).await;
+        b.parked(1).await;
+        let deleted = a.client.call("DELETE", "/api/v1/consumer-groups/g/queues/q", "").await;
+        assert_eq!(deleted.expect("an answer").status, 200);
+        assert_eq!(parked.answer().await.expect("an answer").ids(), ["x"], "{}", store.name());
+    }
+}
+
+#[tokio::test]
 async fn the_lease_of_a_killed_node_passes_to_another_when_it_ends() {
     for store in Store::both().await {
         let a = Server::start(&store, &NO_FALLBACK).await;

@@ -73,7 +73,7 @@ impl QueueAdmin for SlowStore {
         &self,
         group: &GroupName,
         queue: Option<&QueueName>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(u64, Vec<Change>), StoreError> {
         self.0.delete_group(group, queue).await
     }
     async fn resubscribe(

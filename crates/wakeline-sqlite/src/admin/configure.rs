@@ -6,7 +6,7 @@ use wakeline_core::{Change, GroupName, Namespace, QueueName, TaskName, Timestamp
 use wakeline_store::{ConfigureQueue, QueueDetail};
 
 use super::inspect;
-use crate::error::{Fault, Res};
+use crate::error::{Fault, Res, corrupt};
 use crate::queue::cursor::Cursor;
 use crate::queue::group::{make_queue, options_text, start_from};
 use crate::session::{Queue, Session};
@@ -80,17 +80,18 @@ pub(super) fn delete_queue(s: &mut Session<'_>, name: &QueueName) -> Res<bool> {
     Ok(true)
 }
 
-/// Forgets a group, in one queue or in all. Returns how many cursors went.
+/// Forgets a group, in one queue or in all. Returns how many cursors went, and whom to tell.
 pub(super) fn delete_group(
     s: &mut Session<'_>,
     name: &GroupName,
     only: Option<&QueueName>,
-) -> Res<u64> {
-    let sql = include_str!("../../sql/queries/subscription_forget.sql");
-    let params = (name.as_str(), only.map(QueueName::as_str));
-    s.conn.prepare_cached(sql)?.execute(params)?;
+) -> Res<(u64, Vec<Change>)> {
+    let mut changes = forget_subscriptions(s, name, only)?;
     let mut gone = 0;
     for (queue, group) in standing(s, name, only)? {
+        if let Some(queue) = s.queue_by_id(queue)? {
+            changes.push(Change { group: Some(name.clone()), ..queue.change(Duration::ZERO) });
+        }
         let sql = include_str!("../../sql/queries/group_delete_retries.sql");
         s.conn.prepare_cached(sql)?.execute((group, queue))?;
         let sql = include_str!("../../sql/queries/group_delete_cursors.sql");
@@ -99,7 +100,33 @@ pub(super) fn delete_group(
         s.conn.prepare_cached(sql)?.execute([group])?;
     }
     s.cache.clear();
-    Ok(gone)
+    s.hint(&changes);
+    Ok((gone, changes))
+}
+
+/// Forgets where a group begins in queues to come. Returns whom to tell.
+fn forget_subscriptions(
+    s: &Session<'_>,
+    name: &GroupName,
+    only: Option<&QueueName>,
+) -> Res<Vec<Change>> {
+    let sql = include_str!("../../sql/queries/subscription_forget.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((name.as_str(), only.map(QueueName::as_str)))?;
+    let mut changes = Vec::new();
+    while let Some(row) = rows.next()? {
+        let spoilt = || corrupt("subscription", name);
+        let (queue, namespace, task): (Option<String>, Option<String>, Option<String>) =
+            (row.get(0)?, row.get(1)?, row.get(2)?);
+        let namespace = namespace.map(Namespace::new).transpose().map_err(spoilt())?;
+        let task = task.map(TaskName::new).transpose().map_err(spoilt())?;
+        let mut change = Change::of_filter(namespace, task, name.clone());
+        if let Some(queue) = queue {
+            change.queue = QueueName::new(queue).map_err(spoilt())?;
+        }
+        changes.push(change);
+    }
+    Ok(changes)
 }
 
 /// Moves a group, in all its queues, to what was pushed at or after a moment.

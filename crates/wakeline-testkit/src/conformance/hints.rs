@@ -134,3 +134,32 @@ pub async fn a_resubscription_tells_its_group(bench: &Bench) {
     assert_eq!(told(&changes, &ask), secs(0));
     assert_eq!(told(&changes, &Ask::queue(&queue)), None);
 }
+
+/// Whoever waits in a group that is forgotten is told, also where it had only subscribed.
+pub async fn a_deletion_tells_those_who_wait_in_its_group(bench: &Bench) {
+    let (queue, to_come) = (bench.queue("q"), bench.queue("n.t"));
+    bench.push(&queue, "p", &["a"]).await;
+    let group = bench.group("g");
+    let (namespace, _) = to_come.derived_scope();
+    let new = |ask: Ask| ask.group(&group).subscribe(Subscription::New);
+    let waiting = [
+        new(Ask::queue(&queue)),
+        new(Ask::partition(&queue, "p")),
+        new(Ask::queue(&to_come)),
+        new(Ask::filter(namespace, None)),
+    ];
+    for ask in &waiting {
+        bench.nothing(ask).await;
+    }
+    let deleted = bench.store.delete_group(&group, Some(&queue)).await;
+    let (_, changes) = deleted.expect("a group is deleted");
+    let told_of = |changes: &[_]| waiting.each_ref().map(|ask| told(changes, ask).is_some());
+    assert_eq!(told_of(&changes)[..3], [true, true, false], "{changes:?}");
+    assert_eq!(told(&changes, &Ask::queue(&queue)), None, "other groups are not");
+    bench.nothing(&waiting[0]).await;
+    let deleted = bench.store.delete_group(&group, None).await;
+    let (_, changes) = deleted.expect("a group is deleted");
+    assert_eq!(told_of(&changes), [true; 4], "{changes:?}");
+    let (_, again) = bench.store.delete_group(&group, None).await.expect("it is answered");
+    assert_eq!(again, [], "nobody was in it any more");
+}

@@ -146,18 +146,18 @@ pub async fn a_deleted_group_begins_anew(bench: &Bench) {
     let held = bench.take(&Ask::queue(&one).group(&group)).await;
     assert_eq!(bench.drain(&Ask::queue(&two).group(&group)).await, ["a", "b"]);
     let gone = bench.store.delete_group(&group, Some(&one)).await;
-    assert_eq!(gone.expect("a group is deleted"), 1);
+    assert_eq!(gone.expect("a group is deleted").0, 1);
     assert_eq!(bench.settle(&held, "a", Verdict::Completed).await, SettleOutcome::StaleLease);
     bench.nothing(&Ask::queue(&two).group(&group)).await;
     let new = Ask::queue(&one).group(&group).subscribe(Subscription::New);
     assert_eq!(bench.nothing(&new).await, None);
     let gone = bench.store.delete_group(&group, None).await;
-    assert_eq!(gone.expect("a group is deleted"), 2);
+    assert_eq!(gone.expect("a group is deleted").0, 2);
     for queue in [&one, &two] {
         assert_eq!(bench.drain(&Ask::queue(queue).group(&group)).await, ["a", "b"]);
     }
     let unknown = bench.store.delete_group(&bench.group("unknown"), None).await;
-    assert_eq!(unknown.expect("it is answered"), 0);
+    assert_eq!(unknown.expect("it is answered").0, 0);
 }
 
 /// Deleting a group forgets where it would begin in queues to come.

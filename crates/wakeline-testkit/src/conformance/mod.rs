@@ -220,6 +220,7 @@ macro_rules! conformance_suite {
             a_release_tells_at_once,
             a_transaction_tells_of_both_sides,
             a_resubscription_tells_its_group,
+            a_deletion_tells_those_who_wait_in_its_group,
         );
         $crate::conformance_module!($fixture; inspect;
             a_message_tells_where_it_stands,

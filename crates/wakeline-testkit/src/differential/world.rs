@@ -128,7 +128,9 @@ impl<'a> World<'a> {
                 return self.configure(*queue, options.clone()).await.map(Some);
             }
             Op::DeleteQueue(queue) => self.delete_queue(*queue).await?,
-            Op::DeleteGroup { group, queue } => self.delete_group(*group, *queue).await?,
+            Op::DeleteGroup { group, queue } => {
+                return self.delete_group(*group, *queue).await.map(Some);
+            }
             Op::Resubscribe { group, ms_ago } => {
                 return self.resubscribe(*group, *ms_ago).await.map(Some);
             }
@@ -184,18 +186,22 @@ impl<'a> World<'a> {
         same("deletion", oracle, store)
     }
 
-    async fn delete_group(&mut self, group: usize, queue: Option<usize>) -> Same {
+    async fn delete_group(
+        &mut self,
+        group: usize,
+        queue: Option<usize>,
+    ) -> Result<Vec<Change>, String> {
         // Queue mode is shared by all cases of a run, so it is deleted by queue only.
         let queue = if group == 0 { Some(queue.unwrap_or(0)) } else { queue };
         let queue = queue.map(|queue| &self.names.queues[queue]);
         let group = &self.names.groups[group];
-        let oracle = self.oracle.delete_group(group, queue).await.map_err(failed)?;
-        let store = self.store.delete_group(group, queue).await.map_err(failed)?;
+        let (oracle, _) = self.oracle.delete_group(group, queue).await.map_err(failed)?;
+        let (store, changes) = self.store.delete_group(group, queue).await.map_err(failed)?;
         // A store may begin queue mode with its queue.
-        if group.is_queue_mode() && oracle == 0 {
-            return Ok(());
+        if !group.is_queue_mode() || oracle > 0 {
+            same("number of forgotten cursors", oracle, store)?;
         }
-        same("number of forgotten cursors", oracle, store)
+        Ok(changes)
     }
 
     async fn resubscribe(&mut self, group: usize, ms_ago: u64) -> Result<Vec<Change>, String> {

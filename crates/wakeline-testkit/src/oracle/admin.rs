@@ -65,23 +65,35 @@ impl State {
         details
     }
 
-    pub(super) fn delete_group(&mut self, name: &GroupName, only: Option<&QueueName>) -> u64 {
+    pub(super) fn delete_group(
+        &mut self,
+        name: &GroupName,
+        only: Option<&QueueName>,
+    ) -> (u64, Vec<Change>) {
+        let mut changes = Vec::new();
         self.remembered.retain(|other| {
             let concerned = match (only, &other.selector) {
                 (None, _) => true,
                 (Some(only), Selector::Queue(queue)) => queue == only,
                 (Some(_), _) => false,
             };
-            other.group != *name || !concerned
+            let forgotten = other.group == *name && concerned;
+            if forgotten {
+                changes.push(subscription_change(&other.selector, name));
+            }
+            !forgotten
         });
         let mut gone = 0;
         for (queue_name, queue) in &mut self.queues {
-            if only.is_none_or(|only| only == queue_name) {
-                let group = queue.groups.remove(name);
-                gone += group.map_or(0, |group| group.cursors.len() as u64);
+            if only.is_none_or(|only| only == queue_name)
+                && let Some(group) = queue.groups.remove(name)
+            {
+                gone += group.cursors.len() as u64;
+                let change = queue.change(queue_name, Duration::ZERO);
+                changes.push(Change { group: Some(name.clone()), ..change });
             }
         }
-        gone
+        (gone, changes)
     }
 
     pub(super) fn resubscribe(
@@ -157,6 +169,19 @@ impl State {
         match self.dead_letters.iter().any(dead) {
             true => MessageState::DeadLetter,
             false => MessageState::Completed,
+        }
+    }
+}
+
+/// Speaks to those who wait where a subscription was remembered.
+fn subscription_change(selector: &Selector, group: &GroupName) -> Change {
+    match selector {
+        Selector::Queue(queue) | Selector::Partition(queue, _) => {
+            let change = Change::of_filter(None, None, group.clone());
+            Change { queue: queue.clone(), ..change }
+        }
+        Selector::Filter { namespace, task } => {
+            Change::of_filter(namespace.clone(), task.clone(), group.clone())
         }
     }
 }

@@ -162,7 +162,7 @@ impl QueueAdmin for MemoryStore {
         &self,
         group: &GroupName,
         queue: Option<&QueueName>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(u64, Vec<Change>), StoreError> {
         Ok(self.state.lock().delete_group(group, queue))
     }
 

@@ -164,7 +164,7 @@ impl QueueAdmin for Sinner {
         &self,
         group: &GroupName,
         queue: Option<&QueueName>,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<(u64, Vec<Change>), StoreError> {
         self.inner.delete_group(group, queue).await
     }
 

@@ -28,6 +28,7 @@ use crate::face::{Claim, Face};
 use crate::meters::Meters;
 use crate::mode::WakeMode;
 use crate::poll::{HintSource, Link, Patience, TakeError, Taken};
+use crate::reservation::Reservation;
 use crate::snapshot::{Counters, Snapshot};
 
 /// What a poll is told to wait for when too many wait already.
@@ -127,6 +128,18 @@ impl<F: Face> Hub<F> {
         }
     }
 
+    /// Sets up to `max` parked polls aside that may be able to take what the hint speaks of, so
+    /// that a write can serve them in its own commit. What it makes available beyond them is
+    /// hinted as usual, after the reservations have ended.
+    pub fn reserve(&self, hint: &F::Hint, max: usize) -> Vec<Reservation<F>> {
+        if max == 0 {
+            return Vec::new();
+        }
+        let reserved = self.inner.step(|state| state.core.reserve(hint, max));
+        let held = |reserved| Reservation::new(Arc::clone(&self.inner), reserved);
+        reserved.into_iter().map(held).collect()
+    }
+
     /// Anything may have become available: after a (re)connect, or a hint too long to send.
     pub fn everything(&self) {
         self.inner.step(|state| state.core.everything());
@@ -194,7 +207,7 @@ impl<F: Face> Drop for Seat<'_, F> {
     }
 }
 
-struct Inner<F: Face> {
+pub(crate) struct Inner<F: Face> {
     face: Arc<F>,
     label: &'static str,
     mode: WakeMode,
@@ -208,8 +221,8 @@ struct Inner<F: Face> {
     replan: Notify,
 }
 
-struct State<F: Face> {
-    core: Core<F>,
+pub(crate) struct State<F: Face> {
+    pub(crate) core: Core<F>,
     doors: HashMap<IntentionId, oneshot::Sender<End<F>>>,
     published: Counters,
     /// When the driver wakes.
@@ -228,7 +241,7 @@ struct Errands<F: Face> {
 
 impl<F: Face> Inner<F> {
     /// Brings the core up to the present, tells it something, and carries out what it asks for.
-    fn step<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State<F>) -> R) -> R {
+    pub(crate) fn step<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State<F>) -> R) -> R {
         let (told, errands) = {
             let mut state = self.state.lock();
             let state = &mut *state;

@@ -18,6 +18,7 @@ mod hub;
 mod meters;
 mod mode;
 mod poll;
+mod reservation;
 mod snapshot;
 
 pub use config::{AggressiveOn, ConfigError, LongPollConfig};
@@ -25,4 +26,5 @@ pub use face::{Claim, Claimed, Face};
 pub use hub::{Hub, HubOptions};
 pub use mode::{PollMode, WakeMode};
 pub use poll::{HintSource, Link, Patience, TakeError, Taken};
+pub use reservation::Reservation;
 pub use snapshot::{ClaimCounters, Counters, Degradation, HintCounters, Snapshot, WakeCounters};

@@ -15,7 +15,7 @@ use crate::snapshot::Counters;
 const LABELS_MAX: usize = 100;
 const OTHER: &str = "other";
 
-const COUNTERS_LEN: usize = 16;
+const COUNTERS_LEN: usize = 17;
 
 pub(crate) struct Meters {
     face: &'static str,
@@ -112,12 +112,13 @@ fn counters(face: &'static str) -> [Counter; COUNTERS_LEN] {
         claim("error"),
         counter!("wakeline_wake_sweeps_total", "face" => face),
         counter!("wakeline_wake_missed_hints_total", "face" => face),
+        counter!("wakeline_wake_born_leased_total", "face" => face),
     ]
 }
 
 /// The counters in the order of [`counters`].
 fn flat(all: &Counters) -> [u64; COUNTERS_LEN] {
-    let Counters { hints, wakes, claims, sweeps, missed_hints } = all;
+    let Counters { hints, wakes, claims, sweeps, missed_hints, born_leased } = all;
     [
         hints.in_process,
         hints.notify,
@@ -135,5 +136,6 @@ fn flat(all: &Counters) -> [u64; COUNTERS_LEN] {
         claims.error,
         *sweeps,
         *missed_hints,
+        *born_leased,
     ]
 }

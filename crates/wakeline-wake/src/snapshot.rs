@@ -56,6 +56,8 @@ pub struct Counters {
     pub sweeps: u64,
     /// Lines that a sweep found due although no hint or timer had said so.
     pub missed_hints: u64,
+    /// Polls that a write served in its own commit, without a claim.
+    pub born_leased: u64,
 }
 
 /// Hints by source.

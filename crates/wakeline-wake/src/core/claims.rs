@@ -112,7 +112,7 @@ impl<F: Face> Core<F> {
     }
 
     /// Hands a grant over; says whether it was a full batch.
-    fn grant(
+    pub(super) fn grant(
         &mut self,
         id: IntentionId,
         line: LineId,
@@ -160,7 +160,7 @@ impl<F: Face> Core<F> {
 
     /// Puts a waiter that got nothing back among the parked, or answers it; says whether it is
     /// parked.
-    fn back_to_line(&mut self, id: IntentionId) -> bool {
+    pub(super) fn back_to_line(&mut self, id: IntentionId) -> bool {
         let Some(intention) = self.intentions.get_mut(&id) else { return false };
         let line_id = intention.line;
         let patient = intention.deadline.is_some_and(|at| at > self.now) && !self.draining;

@@ -20,6 +20,7 @@ mod dispatch;
 mod lines;
 mod pace;
 mod ready;
+mod reserve;
 mod sweep;
 mod timers;
 mod wakes;
@@ -42,6 +43,7 @@ use claims::Call;
 use degraded::Trouble;
 use lines::Lines;
 use ready::Ready;
+pub(crate) use reserve::Reserved;
 use sweep::Sweeper;
 use timers::Timers;
 

@@ -7,6 +7,7 @@ mod fused;
 mod leaving;
 mod poll;
 mod property;
+mod reserved;
 mod schedules;
 mod sweeps;
 mod timers;

@@ -95,6 +95,21 @@ impl State {
         due.map(|due_at| now.until(due_at))
     }
 
+    /// When each cursor has something, or had.
+    pub(super) fn queue_moments(&self, now: Timestamp) -> Vec<Timestamp> {
+        let mut moments = Vec::new();
+        for queue in self.queues.values() {
+            for group in queue.groups.values() {
+                for (name, cursor) in &group.cursors {
+                    let partition = &queue.partitions[name];
+                    let reading = Reading { options: &queue.options, partition, now };
+                    moments.extend(reading.due_at(cursor));
+                }
+            }
+        }
+        moments
+    }
+
     fn serve(
         &mut self,
         line: &QueueLine,

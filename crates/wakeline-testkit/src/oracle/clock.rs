@@ -3,18 +3,21 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 use wakeline_core::Timestamp;
 
 /// Where a test clock begins: 2026-01-01 00:00:00 UTC.
 pub const TEST_EPOCH: Timestamp = Timestamp(1_767_225_600_000_000);
 
-/// A clock that only a test moves, or the machine's.
+/// A clock that only a test moves, the machine's, or the runtime's.
 #[derive(Debug)]
 pub(super) enum Clock {
     /// Stands still until it is advanced.
     Test(Mutex<Timestamp>),
     /// Runs by itself, and never backwards; advancing it adds an offset.
     Real { offset: Mutex<Duration>, last: Mutex<Timestamp> },
+    /// Runs with tokio's clock; advancing it adds an offset.
+    Tokio { start: Instant, offset: Mutex<Duration> },
 }
 
 impl Clock {
@@ -26,6 +29,10 @@ impl Clock {
         Self::Real { offset: Mutex::new(Duration::ZERO), last: Mutex::new(Timestamp(0)) }
     }
 
+    pub(super) fn tokio() -> Self {
+        Self::Tokio { start: Instant::now(), offset: Mutex::new(Duration::ZERO) }
+    }
+
     pub(super) fn now(&self) -> Timestamp {
         match self {
             Self::Test(now) => *now.lock(),
@@ -35,6 +42,7 @@ impl Clock {
                 *last = (*last).max(Timestamp(0).plus(since).plus(*offset.lock()));
                 *last
             }
+            Self::Tokio { start, offset } => TEST_EPOCH.plus(start.elapsed()).plus(*offset.lock()),
         }
     }
 
@@ -44,7 +52,7 @@ impl Clock {
                 let mut now = now.lock();
                 *now = now.plus(by);
             }
-            Self::Real { offset, .. } => *offset.lock() += by,
+            Self::Real { offset, .. } | Self::Tokio { offset, .. } => *offset.lock() += by,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A store in memory that follows `docs/reference/queue.md` word by word.
+//! A store in memory that follows `docs/reference/queue.md` and `docs/reference/flow.md` word by
+//! word.
 //!
 //! # Where it sits
 //! Random sequences run on it and on a real store side by side; tests of the server may run on
@@ -11,6 +12,7 @@
 mod admin;
 mod claim;
 mod clock;
+mod flow;
 mod settle;
 mod state;
 mod take;
@@ -20,6 +22,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
     Change, GroupName, LeaseId, LeaseToken, PartitionId, PartitionName, QueueLine, QueueName,
@@ -42,6 +45,8 @@ use state::State;
 pub struct MemoryStore {
     clock: Clock,
     state: Mutex<State>,
+    /// Counts how often the clock was moved by hand.
+    moved: watch::Sender<u64>,
 }
 
 impl Default for MemoryStore {
@@ -53,12 +58,22 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// An empty store whose clock stands at [`TEST_EPOCH`] until it is advanced.
     pub fn new() -> Self {
-        Self { clock: Clock::test(), state: Mutex::default() }
+        Self::on(Clock::test())
     }
 
     /// An empty store that goes by the machine's clock, for use under a server.
     pub fn with_real_clock() -> Self {
-        Self { clock: Clock::real(), state: Mutex::default() }
+        Self::on(Clock::real())
+    }
+
+    /// An empty store that goes by tokio's clock, from [`TEST_EPOCH`] on: under paused time it
+    /// moves with the timers of the code under test.
+    pub fn with_tokio_clock() -> Self {
+        Self::on(Clock::tokio())
+    }
+
+    fn on(clock: Clock) -> Self {
+        Self { clock, state: Mutex::default(), moved: watch::Sender::new(0) }
     }
 
     /// The time by the store's clock.
@@ -66,9 +81,10 @@ impl MemoryStore {
         self.clock.now()
     }
 
-    /// Moves the clock on.
+    /// Moves the clock on, and tells whoever takes this store's hints that anything may be due.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
+        self.moved.send_modify(|moved| *moved += 1);
     }
 
     /// The token of the lease that is live on a cursor.
@@ -193,9 +209,12 @@ impl QueueAdmin for MemoryStore {
 #[async_trait]
 impl HintFeed for MemoryStore {
     async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
+        let mut moved = self.moved.subscribe();
         sink.link(LinkState::Up);
         sink.everything();
-        shutdown.cancelled().await;
+        while shutdown.run_until_cancelled(moved.changed()).await.is_some() {
+            sink.everything();
+        }
     }
 }
 

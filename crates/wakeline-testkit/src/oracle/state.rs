@@ -15,6 +15,8 @@ use wakeline_core::{
 };
 use wakeline_store::{DeadLetter, PushItem, PushOutcome, PushReply};
 
+use super::flow::Flow;
+
 /// Everything that the oracle remembers. Cloned to try a transaction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
@@ -22,6 +24,10 @@ pub(super) struct State {
     pub(super) dead_letters: Vec<DeadLetter>,
     /// Subscriptions to queues that do not exist yet.
     pub(super) remembered: Vec<Remembered>,
+    /// Orchestrations.
+    pub(super) flow: Flow,
+    /// How often each operation of orchestrations was called.
+    pub(super) flow_calls: BTreeMap<&'static str, u64>,
     ids: i64,
 }
 

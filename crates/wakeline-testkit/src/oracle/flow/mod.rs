@@ -1,0 +1,281 @@
+//! The rules of `docs/reference/flow.md`, word by word.
+//!
+//! # Where it sits
+//! The other half of [`MemoryStore`]: the same clock, the same lock, so that what a turn pushes
+//! lies in the queues at once.
+//!
+//! # Invariants
+//! * One module per section of the rules; what a rule leaves open is decided in one place, simply.
+
+mod admin;
+mod commit;
+mod lanes;
+mod read;
+mod state;
+mod work;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeline_core::{
+    Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, Timestamp,
+};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{
+    AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
+    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
+    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
+    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
+    TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed,
+};
+
+pub(super) use state::Flow;
+use work::Asker;
+
+use super::MemoryStore;
+use super::state::State;
+
+impl MemoryStore {
+    /// How often each operation of orchestrations was called, by the method's name.
+    pub fn flow_calls(&self) -> BTreeMap<&'static str, u64> {
+        self.state.lock().flow_calls.clone()
+    }
+
+    /// How many turns were asked to be committed.
+    pub fn commits(&self) -> u64 {
+        self.flow_calls().get("commit_turn").copied().unwrap_or(0)
+    }
+
+    /// The time until the next moment at which something becomes due by the clock alone: a
+    /// message or a timer becomes visible, a lease or a session ends. What is due already does
+    /// not count, so that a test which advances by it always gets on.
+    pub fn next_due(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let now = self.now();
+        let flow = state.flow.moments();
+        let next = flow.into_iter().chain(state.queue_moments(now)).filter(|at| *at > now).min();
+        next.map(|at| now.until(at))
+    }
+
+    /// Leases the turn of one instance, whatever lane would come first: what a comparison with
+    /// another store needs where the rules leave the order open. `None` if it is not claimable.
+    pub fn claim_turn_of(&self, instance: &InstanceId, request: &TurnRequest) -> Option<TurnItem> {
+        let (mut state, now) = (self.state.lock(), self.now());
+        state.flow.claim_turn_of(instance, request, now)
+    }
+
+    fn flow<T>(&self, operation: &'static str, call: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+        let mut state = self.state.lock();
+        *state.flow_calls.entry(operation).or_default() += 1;
+        call(&mut state, self.now())
+    }
+}
+
+impl Flow {
+    /// Every moment at which time alone changes something.
+    fn moments(&self) -> Vec<Timestamp> {
+        let lanes = self.lanes.values().flat_map(|lane| {
+            let messages = lane.messages.values().map(|message| message.visible_at);
+            messages.chain(lane.lease.map(|lease| lease.until))
+        });
+        let work = self.work.values().flat_map(|work| {
+            [Some(work.visible_at), work.lease.map(|lease| lease.until)].into_iter().flatten()
+        });
+        let sessions = self.sessions.values().map(|session| session.until);
+        lanes.chain(work).chain(sessions).collect()
+    }
+
+    fn sweep(&self, line: &FlowLine, now: Timestamp) -> Option<Duration> {
+        match line {
+            FlowLine::Turns(capabilities) => self.next_turn(capabilities, now),
+            FlowLine::Work { tags, owner } => {
+                self.next_work(Asker { tags, owner: owner.as_ref() }, now)
+            }
+            FlowLine::Outcome(name) => {
+                let ended = self.lane(name).is_some_and(|lane| lane.has_ended());
+                ended.then_some(Duration::ZERO)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl FlowStore for MemoryStore {
+    async fn enqueue(
+        &self,
+        envelopes: Vec<Envelope>,
+        requests: Vec<TurnRequest>,
+    ) -> Result<EnqueueReply, StoreError> {
+        Ok(self.flow("enqueue", |state, now| state.flow.enqueue(envelopes, &requests, now)))
+    }
+
+    async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Result<Vec<TurnClaimed>, StoreError> {
+        Ok(self.flow("claim_turns", |state, now| state.flow.claim_turns(lines, now)))
+    }
+
+    async fn commit_turn(&self, commit: TurnCommit) -> Result<TurnReply, StoreError> {
+        self.flow("commit_turn", |state, now| state.commit_turn(commit, now))
+    }
+
+    async fn enqueue_work(&self, work: NewWork) -> Result<Vec<FlowChange>, StoreError> {
+        Ok(self.flow("enqueue_work", |state, now| state.flow.enqueue_work(work, now)))
+    }
+
+    async fn claim_work(&self, lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError> {
+        Ok(self.flow("claim_work", |state, now| state.flow.claim_work(lines, now)))
+    }
+
+    async fn complete_work(
+        &self,
+        completion: Completion,
+        requests: Vec<TurnRequest>,
+    ) -> Result<CompletionReply, StoreError> {
+        Ok(self.flow("complete_work", |state, now| {
+            state.flow.complete_work(completion, &requests, now)
+        }))
+    }
+
+    async fn renew(
+        &self,
+        tokens: Vec<FlowToken>,
+        span: Duration,
+    ) -> Result<Vec<RenewOutcome>, StoreError> {
+        Ok(self.flow("renew", |state, now| {
+            tokens.into_iter().map(|token| state.flow.renew(token, span, now)).collect()
+        }))
+    }
+
+    async fn abandon(
+        &self,
+        token: FlowToken,
+        delay: Duration,
+        uncounted: bool,
+    ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
+        Ok(self.flow("abandon", |state, now| state.flow.abandon(token, (delay, uncounted), now)))
+    }
+
+    async fn keep_sessions(
+        &self,
+        owners: Vec<OwnerId>,
+        span: Duration,
+        idle: Duration,
+    ) -> Result<u64, StoreError> {
+        Ok(self.flow("keep_sessions", |state, now| {
+            state.flow.keep_sessions(&owners, (span, idle), now)
+        }))
+    }
+
+    async fn sweep_flow(&self, lines: Vec<FlowLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        Ok(self.flow("sweep_flow", |state, now| {
+            lines.iter().map(|line| state.flow.sweep(line, now)).collect()
+        }))
+    }
+}
+
+#[async_trait]
+impl FlowReader for MemoryStore {
+    async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
+        Ok(self.flow("instance", |state, _| state.flow.watched(instance)))
+    }
+
+    async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {
+        Ok(self.flow("watch", |state, _| {
+            instances.iter().map(|instance| state.flow.watched(instance)).collect()
+        }))
+    }
+
+    async fn history(
+        &self,
+        instance: &InstanceId,
+        execution: Option<u64>,
+        from_event: u64,
+        bytes_max: usize,
+    ) -> Result<HistoryPage, StoreError> {
+        Ok(self.flow("history", |state, _| {
+            state.flow.history(instance, execution, (from_event, bytes_max))
+        }))
+    }
+
+    async fn executions(&self, instance: &InstanceId) -> Result<Vec<ExecutionDetail>, StoreError> {
+        Ok(self.flow("executions", |state, _| state.flow.executions(instance)))
+    }
+
+    async fn kv(
+        &self,
+        instance: &InstanceId,
+        key: Option<&KvKey>,
+    ) -> Result<Vec<KvEntry>, StoreError> {
+        Ok(self.flow("kv", |state, _| state.flow.kv(instance, key)))
+    }
+
+    async fn list_instances(&self, filter: ListInstances) -> Result<ListedInstances, StoreError> {
+        Ok(self.flow("list_instances", |state, _| state.flow.list(&filter)))
+    }
+
+    async fn tree(&self, instance: &InstanceId) -> Result<Vec<InstanceId>, StoreError> {
+        Ok(self.flow("tree", |state, _| state.flow.tree(instance)))
+    }
+
+    async fn stats(&self, instance: &InstanceId) -> Result<Option<InstanceStats>, StoreError> {
+        Ok(self.flow("stats", |state, _| state.flow.stats(instance)))
+    }
+
+    async fn depths(&self) -> Result<FlowDepths, StoreError> {
+        Ok(self.flow("depths", |state, now| state.flow.depths(now)))
+    }
+}
+
+#[async_trait]
+impl FlowAdmin for MemoryStore {
+    async fn suspend(
+        &self,
+        instance: &InstanceId,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError> {
+        Ok(self.flow("suspend", |state, now| state.flow.suspend(instance, suspension, now)))
+    }
+
+    async fn suspend_turn(
+        &self,
+        token: FlowToken,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError> {
+        Ok(self.flow("suspend_turn", |state, now| state.flow.suspend_turn(token, suspension, now)))
+    }
+
+    async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
+        Ok(self.flow("resume", |state, now| state.flow.resume(instance, now)))
+    }
+
+    async fn retry_mismatched(
+        &self,
+        capabilities: Capabilities,
+    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
+        Ok(self
+            .flow("retry_mismatched", |state, now| state.flow.retry_mismatched(&capabilities, now)))
+    }
+
+    async fn terminate(
+        &self,
+        command: TerminateInstance,
+    ) -> Result<(bool, Vec<FlowChange>), StoreError> {
+        Ok(self.flow("terminate", |state, now| state.flow.terminate(command, now)))
+    }
+
+    async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
+        Ok(self.flow("delete_instances", |state, _| state.flow.delete(&command)))
+    }
+
+    async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
+        Ok(self.flow("delete_matching", |state, _| state.flow.delete_matching(&filter)))
+    }
+
+    async fn prune(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, StoreError> {
+        Ok(self.flow("prune", |state, _| state.flow.prune(&filter, options)))
+    }
+}

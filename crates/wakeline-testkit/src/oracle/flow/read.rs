@@ -1,0 +1,183 @@
+//! What readers see.
+
+use wakeline_core::{InstanceId, KvKey, Timestamp};
+use wakeline_store::flow::{
+    ExecutionDetail, FlowDepths, HistoryPage, InstanceDetail, InstanceState, InstanceStats,
+    KvEntry, ListInstances, ListedInstances, Suspension, Watched,
+};
+
+use super::state::{Execution, Flow, Instance, Lane, kv_entries};
+
+impl Lane {
+    fn detail(&self) -> Option<InstanceDetail> {
+        let instance = self.instance.as_ref()?;
+        let execution = instance.executions.values().next_back();
+        let reason = |suspension: &Suspension| match suspension {
+            Suspension::Operator { reason } | Suspension::Mismatch { reason } => reason.clone(),
+        };
+        Some(InstanceDetail {
+            instance: self.name.clone(),
+            name: instance.name.clone(),
+            version: execution.and_then(|execution| execution.version.clone()),
+            capability: self.capability.clone(),
+            state: instance.state,
+            suspended: self.suspended.as_ref().map(reason),
+            output: instance.output.clone(),
+            status: instance.status.clone(),
+            status_version: instance.status_version,
+            kv_version: instance.kv_version,
+            execution: instance.current(),
+            parent: instance.parent.as_ref().map(|(parent, _)| parent.clone()),
+            created_at: instance.created_at,
+            updated_at: instance.updated_at,
+            ended_at: instance.ended_at,
+        })
+    }
+}
+
+impl Execution {
+    pub(super) fn events(&self) -> u64 {
+        self.history.iter().map(|batch| batch.last - batch.first + 1).sum()
+    }
+}
+
+impl Flow {
+    pub(super) fn watched(&self, name: &InstanceId) -> Watched {
+        match self.lane(name) {
+            Some(lane) if lane.is_pending() => Watched::Pending,
+            Some(lane) => lane.detail().map_or(Watched::Missing, |d| Watched::There(Box::new(d))),
+            None => Watched::Missing,
+        }
+    }
+
+    pub(super) fn history(
+        &self,
+        name: &InstanceId,
+        number: Option<u64>,
+        (from_event, bytes_max): (u64, usize),
+    ) -> HistoryPage {
+        let instance = self.instance_of(name);
+        let number = number.or(instance.map(Instance::current)).unwrap_or(0);
+        let execution = instance.and_then(|instance| instance.executions.get(&number));
+        let Some(execution) = execution else { return HistoryPage::default() };
+        let mut page = HistoryPage { execution: number, ..HistoryPage::default() };
+        let mut bytes = 0;
+        for batch in execution.history.iter().filter(|batch| batch.last >= from_event) {
+            bytes += batch.events.len();
+            if !page.batches.is_empty() && bytes > bytes_max {
+                page.next = Some(batch.first);
+                break;
+            }
+            page.batches.push(batch.clone());
+        }
+        page
+    }
+
+    pub(super) fn executions(&self, name: &InstanceId) -> Vec<ExecutionDetail> {
+        let instance = self.instance_of(name);
+        let executions = instance.into_iter().flat_map(|instance| &instance.executions);
+        executions
+            .map(|(number, execution)| ExecutionDetail {
+                execution: *number,
+                version: execution.version.clone(),
+                state: execution.state,
+                output: execution.output.clone(),
+                events: execution.events(),
+                history_bytes: execution.bytes() as u64,
+                started_at: execution.started_at,
+                ended_at: execution.ended_at,
+            })
+            .collect()
+    }
+
+    pub(super) fn kv(&self, name: &InstanceId, key: Option<&KvKey>) -> Vec<KvEntry> {
+        let mut values = self.instance_of(name).map(Instance::merged_kv).unwrap_or_default();
+        values.retain(|known, _| key.is_none_or(|key| key == known));
+        kv_entries(&values)
+    }
+
+    pub(super) fn list(&self, filter: &ListInstances) -> ListedInstances {
+        let mut found: Vec<_> = (self.lanes.values())
+            .filter_map(Lane::detail)
+            .filter(|detail| fits(filter, detail))
+            .collect();
+        found.sort_by_key(|detail| (detail.created_at, detail.instance.clone()));
+        found.reverse();
+        let limit = filter.limit as usize;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        let last = found.last().filter(|_| more);
+        let next = last.map(|last| (last.created_at, last.instance.clone()));
+        ListedInstances { instances: found, next }
+    }
+
+    /// An instance and all below it, parents before children.
+    pub(super) fn tree(&self, name: &InstanceId) -> Vec<InstanceId> {
+        let mut tree: Vec<_> = self.instance_of(name).map(|_| name.clone()).into_iter().collect();
+        let mut looked_at = 0;
+        while let Some(parent) = tree.get(looked_at).cloned() {
+            looked_at += 1;
+            for child in self.children(&parent) {
+                if !tree.contains(&child) {
+                    tree.push(child);
+                }
+            }
+        }
+        tree
+    }
+
+    fn children(&self, name: &InstanceId) -> Vec<InstanceId> {
+        let is_child = |lane: &&Lane| {
+            let parent = lane.instance.as_ref().and_then(|instance| instance.parent.as_ref());
+            parent.is_some_and(|(parent, _)| parent == name)
+        };
+        self.lanes.values().filter(is_child).map(|lane| lane.name.clone()).collect()
+    }
+
+    pub(super) fn stats(&self, name: &InstanceId) -> Option<InstanceStats> {
+        let (id, lane) = (self.names.get(name)?, self.lane(name)?);
+        let instance = lane.instance.as_ref()?;
+        let execution = instance.executions.values().next_back();
+        let kv = instance.merged_kv();
+        Some(InstanceStats {
+            events: execution.map_or(0, Execution::events),
+            history_bytes: execution.map_or(0, |execution| execution.bytes() as u64),
+            messages: lane.messages.len() as u64,
+            work: self.work.values().filter(|work| work.lane == *id).count() as u64,
+            kv_keys: kv.len() as u64,
+            kv_bytes: kv.values().map(|value| value.value.len() as u64).sum(),
+        })
+    }
+
+    pub(super) fn depths(&self, now: Timestamp) -> FlowDepths {
+        let mut depths = FlowDepths::default();
+        for lane in self.lanes.values() {
+            depths.messages += lane.messages.len() as u64;
+            let delayed = lane.messages.values().filter(|message| message.visible_at > now);
+            depths.delayed += delayed.count() as u64;
+            depths.leased_turns += u64::from(lane.live_lease(now).is_some());
+            let Some(instance) = &lane.instance else { continue };
+            let place = InstanceState::ALL.iter().position(|state| *state == instance.state);
+            depths.instances[place.expect("all states are listed")] += 1;
+            depths.executions += instance.executions.len() as u64;
+            depths.events += instance.executions.values().map(Execution::events).sum::<u64>();
+        }
+        let leased = self.work.values().filter(|work| work.is_leased(now)).count();
+        depths.leased_work = leased as u64;
+        depths.work = (self.work.len() - leased) as u64;
+        depths
+    }
+}
+
+fn fits(filter: &ListInstances, detail: &InstanceDetail) -> bool {
+    let prefix = filter.id_prefix.as_deref().unwrap_or_default();
+    let place = (detail.created_at, detail.instance.clone());
+    filter.name.as_ref().is_none_or(|name| *name == detail.name)
+        && (filter.states.is_empty() || filter.states.contains(&detail.state))
+        && filter.suspended.is_none_or(|suspended| suspended == detail.suspended.is_some())
+        && detail.instance.as_str().starts_with(prefix)
+        && filter.parent.as_ref().is_none_or(|parent| Some(parent) == detail.parent.as_ref())
+        && filter.created_from.is_none_or(|from| detail.created_at >= from)
+        && filter.created_before.is_none_or(|before| detail.created_at < before)
+        && filter.after.as_ref().is_none_or(|after| place < *after)
+}

@@ -1,0 +1,238 @@
+//! What the oracle remembers of lanes, instances, work and sessions.
+//!
+//! # Invariants
+//! * Ids are never used twice, so a token of what was deleted fits nothing that came after it.
+//! * A message that a lease holds carries the lease's key; a lease that is gone holds nothing.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use uuid::Uuid;
+use wakeline_core::{
+    Capability, InstanceId, KvKey, OrchestrationName, OwnerId, SessionId, Tag, Timestamp,
+};
+use wakeline_store::flow::{HistoryBatch, InstanceState, KvEntry, Suspension, Visible, WorkKey};
+
+/// Everything that the oracle remembers of orchestrations.
+#[derive(Debug, Clone, Default)]
+pub(in crate::oracle) struct Flow {
+    pub(super) lanes: BTreeMap<i64, Lane>,
+    pub(super) names: BTreeMap<InstanceId, i64>,
+    /// By id, which is the order of insertion.
+    pub(super) work: BTreeMap<i64, Work>,
+    pub(super) sessions: BTreeMap<SessionId, Session>,
+    ids: i64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Lane {
+    pub(super) name: InstanceId,
+    pub(super) capability: Option<Capability>,
+    /// By place in the lane, which is the order of arrival.
+    pub(super) messages: BTreeMap<i64, Message>,
+    /// The last lease, if it was not ended: live or expired.
+    pub(super) lease: Option<Lease>,
+    pub(super) suspended: Option<Suspension>,
+    pub(super) instance: Option<Instance>,
+    pub(super) last_seq: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lease {
+    pub(super) key: Uuid,
+    pub(super) until: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) visible_at: Timestamp,
+    pub(super) payload: Bytes,
+    pub(super) starts: bool,
+    pub(super) key: Option<(u64, u64)>,
+    pub(super) attempts: u32,
+    pub(super) held_by: Option<Uuid>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Instance {
+    pub(super) name: OrchestrationName,
+    pub(super) parent: Option<(InstanceId, u64)>,
+    pub(super) state: InstanceState,
+    pub(super) output: Option<Bytes>,
+    pub(super) status: Option<String>,
+    pub(super) status_version: u64,
+    pub(super) kv_version: u64,
+    /// As of the start of the current execution.
+    pub(super) kv: BTreeMap<KvKey, KvValue>,
+    /// What the current execution changed; `None` for a key that it cleared.
+    pub(super) delta: BTreeMap<KvKey, Option<KvValue>>,
+    pub(super) executions: BTreeMap<u64, Execution>,
+    pub(super) created_at: Timestamp,
+    pub(super) updated_at: Timestamp,
+    pub(super) ended_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct KvValue {
+    pub(super) value: Bytes,
+    pub(super) execution: u64,
+    pub(super) updated_at: Timestamp,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Execution {
+    pub(super) version: Option<String>,
+    pub(super) state: InstanceState,
+    pub(super) output: Option<Bytes>,
+    pub(super) history: Vec<HistoryBatch>,
+    pub(super) started_at: Timestamp,
+    pub(super) ended_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Work {
+    pub(super) lane: i64,
+    pub(super) key: WorkKey,
+    pub(super) tag: Option<Tag>,
+    pub(super) session: Option<SessionId>,
+    pub(super) payload: Bytes,
+    pub(super) visible_at: Timestamp,
+    pub(super) attempts: u32,
+    /// The last lease, if it was not ended: live or expired.
+    pub(super) lease: Option<Lease>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Session {
+    pub(super) owner: OwnerId,
+    pub(super) until: Timestamp,
+    pub(super) active_at: Timestamp,
+}
+
+/// The moment from which something can be claimed.
+pub(super) fn visible_at(visible: Visible, now: Timestamp) -> Timestamp {
+    match visible {
+        Visible::Now => now,
+        Visible::After(span) => now.plus(span),
+        Visible::At(at) => at,
+    }
+}
+
+impl Lease {
+    pub(super) fn is_live(&self, now: Timestamp) -> bool {
+        self.until > now
+    }
+}
+
+impl Flow {
+    pub(super) fn next_id(&mut self) -> i64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    pub(super) fn lane(&self, name: &InstanceId) -> Option<&Lane> {
+        self.names.get(name).map(|id| &self.lanes[id])
+    }
+
+    pub(super) fn lane_mut(&mut self, name: &InstanceId) -> Option<&mut Lane> {
+        let id = self.names.get(name)?;
+        self.lanes.get_mut(id)
+    }
+
+    pub(super) fn instance_of(&self, name: &InstanceId) -> Option<&Instance> {
+        self.lane(name)?.instance.as_ref()
+    }
+
+    /// The lane of an instance, made if there is none.
+    pub(super) fn ensure_lane(&mut self, name: &InstanceId) -> i64 {
+        if let Some(id) = self.names.get(name) {
+            return *id;
+        }
+        let id = self.next_id();
+        let lane = Lane {
+            name: name.clone(),
+            capability: None,
+            messages: BTreeMap::new(),
+            lease: None,
+            suspended: None,
+            instance: None,
+            last_seq: 0,
+        };
+        self.lanes.insert(id, lane);
+        self.names.insert(name.clone(), id);
+        id
+    }
+}
+
+impl Lane {
+    pub(super) fn live_lease(&self, now: Timestamp) -> Option<&Lease> {
+        self.lease.as_ref().filter(|lease| lease.is_live(now))
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.instance.is_none() && self.messages.values().any(|message| message.starts)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.instance.as_ref().is_some_and(|instance| instance.state.is_ended())
+    }
+
+    /// Ends whatever lease there is. `uncounted` takes its attempts back.
+    pub(super) fn end_lease(&mut self, uncounted: bool) {
+        if self.lease.take().is_none() {
+            return;
+        }
+        for message in self.messages.values_mut() {
+            if message.held_by.take().is_some() && uncounted {
+                message.attempts = message.attempts.saturating_sub(1);
+            }
+        }
+    }
+}
+
+impl Instance {
+    /// The number of the current execution; 0 if it has none.
+    pub(super) fn current(&self) -> u64 {
+        self.executions.keys().next_back().copied().unwrap_or(0)
+    }
+
+    /// The key-value state as readers see it.
+    pub(super) fn merged_kv(&self) -> BTreeMap<KvKey, KvValue> {
+        let mut merged = self.kv.clone();
+        for (key, value) in &self.delta {
+            match value {
+                Some(value) => drop(merged.insert(key.clone(), value.clone())),
+                None => drop(merged.remove(key)),
+            }
+        }
+        merged
+    }
+
+    /// The current execution is over: what it changed is what the next one begins with.
+    pub(super) fn merge_kv(&mut self) {
+        self.kv = self.merged_kv();
+        self.delta.clear();
+    }
+}
+
+impl Execution {
+    pub(super) fn last_event(&self) -> u64 {
+        self.history.last().map_or(0, |batch| batch.last)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.history.iter().map(|batch| batch.events.len()).sum()
+    }
+}
+
+/// Entries as they are told, ordered by key.
+pub(super) fn kv_entries(values: &BTreeMap<KvKey, KvValue>) -> Vec<KvEntry> {
+    (values.iter())
+        .map(|(key, value)| KvEntry {
+            key: key.clone(),
+            value: value.value.clone(),
+            execution: value.execution,
+            updated_at: value.updated_at,
+        })
+        .collect()
+}

@@ -1,0 +1,302 @@
+//! "Work": activities, their leases, and the sessions that keep them together.
+
+use std::time::Duration;
+
+use wakeline_core::{FlowChange, FlowToken, FlowWhat, OwnerId, TagFilter, Timestamp};
+use wakeline_store::flow::{
+    AbandonOutcome, Completion, CompletionReply, InstanceState, NewWork, RenewOutcome,
+    SessionClaim, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkOutcome, WorkRequest,
+};
+
+use super::state::{Flow, Lease, Session, Work, visible_at};
+
+/// Who asks for work: a line.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) tags: &'a TagFilter,
+    pub(super) owner: Option<&'a OwnerId>,
+}
+
+impl Asker<'_> {
+    /// Whether work of this tag and session is ever for it.
+    fn may_take(&self, work: &Work) -> bool {
+        self.tags.allows(work.tag.as_ref()) && (work.session.is_none() || self.owner.is_some())
+    }
+}
+
+impl Work {
+    fn live_lease(&self, now: Timestamp) -> Option<&Lease> {
+        self.lease.as_ref().filter(|lease| lease.is_live(now))
+    }
+
+    pub(super) fn is_leased(&self, now: Timestamp) -> bool {
+        self.live_lease(now).is_some()
+    }
+}
+
+impl Flow {
+    pub(super) fn enqueue_work(&mut self, work: NewWork, now: Timestamp) -> Vec<FlowChange> {
+        let lane = self.ensure_lane(&work.instance);
+        let fresh: Vec<_> = self.insert_work(lane, work, now).into_iter().collect();
+        self.work_changes(&fresh, now)
+    }
+
+    /// Inserts work, unless its key is there.
+    pub(super) fn insert_work(&mut self, lane: i64, new: NewWork, now: Timestamp) -> Option<i64> {
+        if self.work.values().any(|work| work.lane == lane && work.key == new.key) {
+            return None;
+        }
+        let id = self.next_id();
+        let work = Work {
+            lane,
+            key: new.key,
+            tag: new.tag,
+            session: new.session,
+            payload: new.payload,
+            visible_at: visible_at(new.visible, now),
+            attempts: 0,
+            lease: None,
+        };
+        self.work.insert(id, work);
+        Some(id)
+    }
+
+    /// What waiters for work are told of these, once each.
+    pub(super) fn work_changes(&self, ids: &[i64], now: Timestamp) -> Vec<FlowChange> {
+        let mut changes = Vec::new();
+        for work in ids.iter().filter_map(|id| self.work.get(id)) {
+            let due_in = now.until(work.visible_at);
+            let change = FlowChange { what: FlowWhat::Work(work.tag.clone()), due_in };
+            if !work.is_leased(now) && !changes.contains(&change) {
+                changes.push(change);
+            }
+        }
+        changes
+    }
+
+    /// When an asker can take it, if nothing else happens.
+    fn work_due_at(&self, work: &Work, asker: Asker<'_>, now: Timestamp) -> Timestamp {
+        let free_at = work.live_lease(now).map_or(work.visible_at, |lease| lease.until);
+        let session = work.session.as_ref().and_then(|session| self.sessions.get(session));
+        let foreign =
+            session.filter(|session| session.until > now && Some(&session.owner) != asker.owner);
+        foreign.map_or(free_at, |session| free_at.max(session.until))
+    }
+
+    fn is_available(&self, work: &Work, asker: Asker<'_>, now: Timestamp) -> bool {
+        asker.may_take(work) && self.work_due_at(work, asker, now) <= now
+    }
+
+    pub(super) fn claim_work(&mut self, lines: Vec<WorkClaim>, now: Timestamp) -> Vec<WorkClaimed> {
+        let mut answers = Vec::new();
+        for WorkClaim { tags, session, requests } in lines {
+            let work: Vec<_> = (requests.into_iter())
+                .map(|request| {
+                    let (tags, session) = (tags.clone(), session.clone());
+                    self.claim_one(&WorkRequest { tags, session, ..request }, now)
+                })
+                .collect();
+            let went_without = work.iter().any(Option::is_none);
+            let owner = session.as_ref().map(|session| &session.owner);
+            let next_due = self.next_work(Asker { tags: &tags, owner }, now);
+            answers.push(WorkClaimed { work, next_due: next_due.filter(|_| went_without) });
+        }
+        answers
+    }
+
+    fn claim_one(&mut self, request: &WorkRequest, now: Timestamp) -> Option<WorkItem> {
+        let asker = Asker::of(request);
+        let leased = |work: &Work| work.live_lease(now).is_some_and(|l| l.key == request.key);
+        let mut held = self.work.iter().filter(|(_, work)| asker.may_take(work) && leased(work));
+        if let Some((id, _)) = held.next() {
+            return Some(self.work_item(*id, now));
+        }
+        let mut available =
+            self.work.iter().filter(|(_, work)| self.is_available(work, asker, now));
+        let id = *available.next()?.0;
+        Some(self.lease_work(id, request, now))
+    }
+
+    fn lease_work(&mut self, id: i64, request: &WorkRequest, now: Timestamp) -> WorkItem {
+        let work = self.work.get_mut(&id).expect("it was just found");
+        work.attempts += 1;
+        work.lease = Some(Lease { key: request.key, until: now.plus(request.lease) });
+        if let (Some(session), Some(SessionClaim { owner, lease })) =
+            (&work.session, &request.session)
+        {
+            let claimed = Session { owner: owner.clone(), until: now.plus(*lease), active_at: now };
+            self.sessions.insert(session.clone(), claimed);
+        }
+        self.work_item(id, now)
+    }
+
+    fn work_item(&self, id: i64, now: Timestamp) -> WorkItem {
+        let work = &self.work[&id];
+        let lease = work.live_lease(now).expect("only leased work is told of");
+        WorkItem {
+            token: FlowToken { lane: work.lane, work: Some(id), key: lease.key },
+            attempt: work.attempts,
+            instance: self.lanes[&work.lane].name.clone(),
+            key: work.key,
+            tag: work.tag.clone(),
+            session: work.session.clone(),
+            payload: work.payload.clone(),
+            state: self.state_of(work),
+            lease_for: now.until(lease.until),
+        }
+    }
+
+    /// How the execution that scheduled it stands.
+    fn state_of(&self, work: &Work) -> Option<InstanceState> {
+        let instance = self.lanes[&work.lane].instance.as_ref()?;
+        instance.executions.get(&work.key.execution).map(|execution| execution.state)
+    }
+
+    /// The time until a line has work; zero if it has now.
+    pub(super) fn next_work(&self, asker: Asker<'_>, now: Timestamp) -> Option<Duration> {
+        let takes = self.work.values().filter(|work| asker.may_take(work));
+        let due_at = takes.map(|work| self.work_due_at(work, asker, now)).min();
+        due_at.map(|due_at| now.until(due_at))
+    }
+
+    /// Leases fresh work to the requests that came along with it.
+    pub(super) fn born_work(
+        &mut self,
+        fresh: &[i64],
+        requests: &[WorkRequest],
+        now: Timestamp,
+    ) -> Vec<(usize, WorkItem)> {
+        let mut born = Vec::new();
+        for (n, request) in requests.iter().enumerate() {
+            let asker = Asker::of(request);
+            let mut available =
+                self.work.iter().filter(|(_, work)| self.is_available(work, asker, now));
+            let first = available.next().map(|(id, _)| *id);
+            if let Some(id) = first.filter(|id| fresh.contains(id)) {
+                born.push((n, self.lease_work(id, request, now)));
+            }
+        }
+        born
+    }
+
+    pub(super) fn complete_work(
+        &mut self,
+        completion: Completion,
+        requests: &[TurnRequest],
+        now: Timestamp,
+    ) -> CompletionReply {
+        let Some(id) = self.held_work(completion.token, now) else {
+            let (turns, changes) = (Vec::new(), Vec::new());
+            return CompletionReply { outcome: WorkOutcome::Stale, turns, changes };
+        };
+        self.note_activity(id, now);
+        self.work.remove(&id);
+        let before = self.claimable_lanes(now);
+        let stored = completion.message.map(|message| self.store(message, now));
+        let touched: Vec<_> = stored.and_then(|(_, lane)| lane).into_iter().collect();
+        let turns = self.born_turns(&before, &touched, requests, now);
+        let outcome = WorkOutcome::Completed(stored.map(|(outcome, _)| outcome));
+        CompletionReply { outcome, turns, changes: self.turn_changes(&touched, now) }
+    }
+
+    /// The work that a token leases, if the lease is live.
+    fn held_work(&self, token: FlowToken, now: Timestamp) -> Option<i64> {
+        let id = token.work?;
+        let work = self.work.get(&id).filter(|work| work.lane == token.lane)?;
+        work.live_lease(now).filter(|lease| lease.key == token.key)?;
+        Some(id)
+    }
+
+    fn note_activity(&mut self, id: i64, now: Timestamp) {
+        let session = self.work[&id].session.as_ref();
+        if let Some(session) = session.and_then(|session| self.sessions.get_mut(session)) {
+            session.active_at = now;
+        }
+    }
+
+    pub(super) fn renew(
+        &mut self,
+        token: FlowToken,
+        span: Duration,
+        now: Timestamp,
+    ) -> RenewOutcome {
+        let (lease, state) = if let Some(id) = self.held_work(token, now) {
+            self.note_activity(id, now);
+            let state = self.state_of(&self.work[&id]);
+            (self.work.get_mut(&id).and_then(|work| work.lease.as_mut()), state)
+        } else if self.held_lane(token, now).is_some() {
+            let lane = self.lanes.get_mut(&token.lane).expect("it is held");
+            let instance = lane.instance.as_ref();
+            let execution = instance.and_then(|instance| instance.executions.values().next_back());
+            let state = execution.map(|execution| execution.state);
+            (lane.lease.as_mut(), state)
+        } else {
+            return RenewOutcome::Stale;
+        };
+        let lease = lease.expect("it is held");
+        lease.until = lease.until.max(now.plus(span));
+        RenewOutcome::Renewed(state)
+    }
+
+    pub(super) fn abandon(
+        &mut self,
+        token: FlowToken,
+        (delay, uncounted): (Duration, bool),
+        now: Timestamp,
+    ) -> (AbandonOutcome, Vec<FlowChange>) {
+        let visible_at = now.plus(delay);
+        let is_last = |lease: &Option<Lease>| lease.is_some_and(|lease| lease.key == token.key);
+        let stale = (AbandonOutcome::Stale, Vec::new());
+        let Some(lane) = self.lanes.get_mut(&token.lane) else { return stale };
+        let Some(id) = token.work else {
+            if !is_last(&lane.lease) {
+                return stale;
+            }
+            let held = |message: &&mut super::state::Message| message.held_by == Some(token.key);
+            for message in lane.messages.values_mut().filter(held) {
+                message.visible_at = visible_at;
+            }
+            lane.end_lease(uncounted);
+            return (AbandonOutcome::Abandoned, self.turn_changes(&[token.lane], now));
+        };
+        let Some(work) = self.work.get_mut(&id).filter(|work| is_last(&work.lease)) else {
+            return stale;
+        };
+        work.lease = None;
+        work.visible_at = visible_at;
+        work.attempts = work.attempts.saturating_sub(u32::from(uncounted));
+        (AbandonOutcome::Abandoned, self.work_changes(&[id], now))
+    }
+
+    pub(super) fn keep_sessions(
+        &mut self,
+        owners: &[OwnerId],
+        (span, idle): (Duration, Duration),
+        now: Timestamp,
+    ) -> u64 {
+        if owners.is_empty() {
+            let had = self.sessions.len();
+            let work = &self.work;
+            self.sessions.retain(|id, session| {
+                session.until > now || work.values().any(|work| work.session.as_ref() == Some(id))
+            });
+            return (had - self.sessions.len()) as u64;
+        }
+        let mut kept = 0;
+        for session in self.sessions.values_mut() {
+            let active = session.active_at.plus(idle) >= now;
+            if owners.contains(&session.owner) && session.until > now && active {
+                session.until = session.until.max(now.plus(span));
+                kept += 1;
+            }
+        }
+        kept
+    }
+}
+
+impl<'a> Asker<'a> {
+    fn of(request: &'a WorkRequest) -> Self {
+        let owner = request.session.as_ref().map(|session| &session.owner);
+        Self { tags: &request.tags, owner }
+    }
+}

@@ -10,12 +10,15 @@
 //! * Replaying a history makes the same decisions, or the instance is suspended with a diff.
 //! * Nothing here polls: dispatchers and clients wait in a hub.
 
+mod capability;
 mod error;
 mod event;
 mod json;
 mod message;
+pub mod provider;
 mod retry;
 
+pub use capability::capability;
 pub use error::{FailureKind, FlowError};
 pub use event::{Event, EventKind, Parent, Raised};
 pub use json::Json;

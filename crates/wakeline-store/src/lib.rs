@@ -14,6 +14,7 @@
 //! reasons, in `docs/reference/queue.md`; those for orchestrations in `docs/reference/flow.md`.
 
 mod admin;
+mod carried;
 mod error;
 pub mod flow;
 mod hints;
@@ -23,6 +24,7 @@ pub use admin::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, MessageState,
     QueueAdmin, QueueDetail, StoreAdmin, StoreInfo,
 };
+pub use carried::Carried;
 pub use error::{BoxError, StoreError};
 pub use hints::{HintFeed, HintOrigin, HintSink, LinkState};
 pub use queue::{

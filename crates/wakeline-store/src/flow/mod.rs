@@ -25,3 +25,8 @@ pub use work::{
     AbandonOutcome, Completion, CompletionReply, NewWork, RenewOutcome, SessionClaim, WorkClaim,
     WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
 };
+
+/// Everything that a runtime of orchestrations asks of a store.
+pub trait FlowBackend: FlowStore + FlowReader + FlowAdmin {}
+
+impl<T: FlowStore + FlowReader + FlowAdmin> FlowBackend for T {}

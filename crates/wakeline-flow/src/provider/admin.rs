@@ -1,0 +1,103 @@
+//! Reads and interventions, for clients and operators.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeline_core::{Capabilities, InstanceId, KvKey};
+use wakeline_store::flow::{
+    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceStats,
+    KvEntry, ListInstances, ListedInstances, PruneOptions, PruneReport, Suspension, Watched,
+};
+
+use super::item::ProviderError;
+use crate::error::FlowError;
+
+/// What a waiter has seen already. Without any, it waits for the end of the instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Seen {
+    /// Wakes it when the status has a greater version.
+    pub status_version: Option<u64>,
+    /// Wakes it when the key-value state has a greater version.
+    pub kv_version: Option<u64>,
+}
+
+/// Reads and interventions.
+#[async_trait]
+pub trait ProviderAdmin: Send + Sync {
+    /// An instance as it stands.
+    async fn instance(&self, instance: &InstanceId) -> Result<Watched, ProviderError>;
+
+    /// Waits until the instance has ended, is missing, or has something newer than what was seen;
+    /// `None` if that did not happen in time.
+    async fn wait(
+        &self,
+        instance: &InstanceId,
+        seen: Seen,
+        timeout: Duration,
+    ) -> Result<Option<Watched>, ProviderError>;
+
+    /// The executions of an instance, oldest first.
+    async fn executions(
+        &self,
+        instance: &InstanceId,
+    ) -> Result<Vec<ExecutionDetail>, ProviderError>;
+
+    /// The key-value state, ordered by key; of one key if it is named.
+    async fn kv(
+        &self,
+        instance: &InstanceId,
+        key: Option<&KvKey>,
+    ) -> Result<Vec<KvEntry>, ProviderError>;
+
+    /// A page of instances, newest first.
+    async fn list(&self, filter: ListInstances) -> Result<ListedInstances, ProviderError>;
+
+    /// An instance and all below it, parents before children.
+    async fn tree(&self, instance: &InstanceId) -> Result<Vec<InstanceId>, ProviderError>;
+
+    /// How much an instance holds.
+    async fn stats(&self, instance: &InstanceId) -> Result<Option<InstanceStats>, ProviderError>;
+
+    /// How much waits in all.
+    async fn depths(&self) -> Result<FlowDepths, ProviderError>;
+
+    /// Holds an instance back. False if it does not exist, has ended, or is held back already.
+    async fn suspend(
+        &self,
+        instance: &InstanceId,
+        suspension: Suspension,
+    ) -> Result<bool, ProviderError>;
+
+    /// The same by the holder of its turn.
+    async fn suspend_item(
+        &self,
+        lock_token: &str,
+        suspension: Suspension,
+    ) -> Result<(), ProviderError>;
+
+    /// Lets it go on. False if it was not held back.
+    async fn resume(&self, instance: &InstanceId) -> Result<bool, ProviderError>;
+
+    /// Lets those go on that were held back because other code did not fit. Returns how many.
+    async fn retry_mismatched(&self, capabilities: Capabilities) -> Result<u64, ProviderError>;
+
+    /// Ends an instance without its code, and tells its parent. False if it does not run.
+    async fn terminate(
+        &self,
+        instance: &InstanceId,
+        error: FlowError,
+    ) -> Result<bool, ProviderError>;
+
+    /// Deletes instances with all below them.
+    async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError>;
+
+    /// Deletes ended instances that have no parent, with all below them.
+    async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, ProviderError>;
+
+    /// Removes old executions.
+    async fn prune(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, ProviderError>;
+}

@@ -1,0 +1,159 @@
+//! Messages and events as a store keeps them: routing fields it decides by, and JSON it does not
+//! look into.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use wakeline_core::{Capability, NameError, Timestamp};
+use wakeline_store::flow::{
+    Envelope, HistoryBatch, InlineHistory, NewWork, TurnItem, Visible, WorkItem as StoredWork,
+    WorkKey,
+};
+
+use super::item::{FetchedWork, ItemHistory, OrchestrationItem, ProviderError};
+use crate::capability::capability;
+use crate::event::Event;
+use crate::message::{ActivityTask, WorkItem};
+
+/// When a message is visible.
+pub(super) fn visible(at: Option<Timestamp>) -> Visible {
+    at.map_or(Visible::Now, Visible::At)
+}
+
+/// When a message is visible, by a delay from now.
+pub(super) fn delayed(delay: Option<Duration>) -> Visible {
+    delay.filter(|delay| !delay.is_zero()).map_or(Visible::Now, Visible::After)
+}
+
+/// The envelope of a message to an instance.
+///
+/// A start that nobody waits for is refused if the instance exists. One that a parent waits for is
+/// delivered all the same: the instance's next turn tells the parent that it exists.
+pub(super) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, ProviderError> {
+    let payload = encode("enqueue", item)?;
+    let plain = Envelope {
+        instance: item.instance().clone(),
+        visible,
+        payload,
+        starts: None,
+        unique: false,
+        even_if_ended: false,
+        key: None,
+    };
+    Ok(match item {
+        WorkItem::StartOrchestration { name, version, parent, .. } => Envelope {
+            starts: Some(needs(capability(name, version.as_deref()))?),
+            unique: parent.is_none(),
+            even_if_ended: parent.is_some(),
+            ..plain
+        },
+        WorkItem::ContinueAsNew { name, version, .. } => {
+            Envelope { starts: Some(needs(capability(name, version.as_deref()))?), ..plain }
+        }
+        WorkItem::TimerFired { execution, event, .. } => {
+            Envelope { key: Some((*execution, *event)), ..plain }
+        }
+        _ => plain,
+    })
+}
+
+fn needs(capability: Result<Capability, NameError>) -> Result<Capability, ProviderError> {
+    capability
+        .map_err(|error| ProviderError::Permanent { operation: "enqueue", source: Box::new(error) })
+}
+
+/// The envelope of an activity.
+pub(super) fn work(task: &ActivityTask) -> Result<NewWork, ProviderError> {
+    Ok(NewWork {
+        instance: task.instance.clone(),
+        key: WorkKey { execution: task.execution, activity: task.event },
+        tag: task.tag.clone(),
+        session: task.session.clone(),
+        visible: Visible::Now,
+        payload: encode("schedule", &WorkItem::ActivityExecute(task.clone()))?,
+    })
+}
+
+/// The events of a turn as one batch; `None` if there are none.
+pub(super) fn batch(events: &[Event]) -> Result<Option<HistoryBatch>, ProviderError> {
+    let (Some(first), Some(last)) = (events.first(), events.last()) else { return Ok(None) };
+    Ok(Some(HistoryBatch { first: first.id, last: last.id, events: encode("ack", events)? }))
+}
+
+fn encode<T: serde::Serialize + ?Sized>(
+    operation: &'static str,
+    value: &T,
+) -> Result<Bytes, ProviderError> {
+    let text = serde_json::to_vec(value);
+    text.map(Bytes::from)
+        .map_err(|error| ProviderError::Permanent { operation, source: Box::new(error) })
+}
+
+/// The events of some batches.
+pub(super) fn events(batches: &[HistoryBatch]) -> Result<Vec<Event>, serde_json::Error> {
+    let mut all = Vec::new();
+    for batch in batches {
+        all.extend(serde_json::from_slice::<Vec<Event>>(&batch.events)?);
+    }
+    Ok(all)
+}
+
+/// A leased turn as a runtime sees it. What cannot be decoded is told in it: an error would leave
+/// the lease behind.
+pub(super) fn orchestration_item(turn: TurnItem) -> OrchestrationItem {
+    let mut corrupt = None;
+    let history = match &turn.history {
+        InlineHistory::TooLong => ItemHistory::Long,
+        InlineHistory::Whole(batches) => {
+            ItemHistory::Whole(events(batches).unwrap_or_else(|error| {
+                corrupt = Some(format!("the history cannot be decoded: {error}"));
+                Vec::new()
+            }))
+        }
+    };
+    let mut messages = Vec::with_capacity(turn.messages.len());
+    for message in &turn.messages {
+        match serde_json::from_slice(&message.payload) {
+            Ok(item) => messages.push(item),
+            Err(error) => {
+                let words = format!("message {} cannot be decoded: {error}", message.seq);
+                corrupt.get_or_insert(words);
+            }
+        }
+    }
+    OrchestrationItem {
+        instance: turn.instance,
+        name: turn.name,
+        lock_token: turn.token.to_string(),
+        attempt: turn.attempt,
+        execution: turn.execution,
+        state: turn.state,
+        last_event: turn.last_event,
+        history,
+        corrupt,
+        messages,
+        kv: turn.kv,
+        now: turn.now,
+        life: turn.token.lane,
+    }
+}
+
+/// A leased activity as a runtime sees it.
+pub(super) fn fetched(work: StoredWork) -> Result<FetchedWork, ProviderError> {
+    let item = serde_json::from_slice(&work.payload).map_err(|error| ProviderError::Permanent {
+        operation: "fetch work",
+        source: format!(
+            "activity {} of {} cannot be decoded: {error}",
+            work.key.activity, work.instance
+        )
+        .into(),
+    })?;
+    Ok(FetchedWork {
+        item,
+        lock_token: work.token.to_string(),
+        attempt: work.attempt,
+        state: work.state,
+        tag: work.tag,
+        session: work.session,
+    })
+}

@@ -1,0 +1,360 @@
+//! What orchestrations tell the wake hub about themselves: lines, hints, how to claim.
+//!
+//! # Invariants
+//! * Waiters of an outcome claim by reading it, after noting in the store that somebody waits.
+//!   What they have seen is part of their line: a line is empty only for those who saw as much.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeline_core::{
+    Capabilities, FlowChange, FlowLine, FlowTopic, FlowWhat, InstanceId, OwnerId, TagFilter,
+};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{
+    FlowBackend, TurnClaim, TurnItem, TurnRequest, Watched, WorkClaim, WorkItem, WorkRequest,
+};
+use wakeline_wake::{Claim, Claimed, Face};
+
+use super::admin::Seen;
+
+/// What a dispatcher or a client waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Line {
+    /// Turns of instances.
+    Turns(Capabilities),
+    /// Activities.
+    Work {
+        /// Which tags are taken.
+        tags: TagFilter,
+        /// On whose behalf sessions are claimed.
+        owner: Option<OwnerId>,
+    },
+    /// An instance's outcome, or something newer than what was seen.
+    Outcome(InstanceId, Seen),
+}
+
+/// A hint, or the wish to find anyone who waits for turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hint {
+    /// A store said so.
+    Change(FlowChange),
+    /// A turn of an instance whose needs are not known here.
+    AnyTurn,
+}
+
+/// What one waiter can take.
+#[derive(Debug, Clone)]
+pub enum Ask {
+    /// A turn.
+    Turn(TurnRequest),
+    /// An activity.
+    Work(WorkRequest),
+    /// A look.
+    Outcome,
+}
+
+/// What one waiter got.
+#[derive(Debug, Clone)]
+pub enum Grant {
+    /// A turn.
+    Turn(Box<TurnItem>),
+    /// An activity.
+    Work(Box<WorkItem>),
+    /// How the instance stands.
+    Outcome(Watched),
+}
+
+/// Orchestrations as a face of the wake hub.
+pub struct FlowFace {
+    store: Arc<dyn FlowBackend>,
+}
+
+impl FlowFace {
+    /// A face over a store.
+    pub fn new(store: Arc<dyn FlowBackend>) -> Self {
+        Self { store }
+    }
+
+    async fn claim_turns(
+        &self,
+        lines: Vec<TurnClaim>,
+    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+        if lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let claimed = self.store.claim_turns(lines).await?.into_iter().map(|line| Claimed {
+            grants: line.turns.into_iter().map(|turn| Some(Grant::Turn(Box::new(turn?)))).collect(),
+            next_due: line.next_due,
+        });
+        Ok(claimed.collect())
+    }
+
+    async fn claim_work(
+        &self,
+        lines: Vec<WorkClaim>,
+    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+        if lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let claimed = self.store.claim_work(lines).await?.into_iter().map(|line| Claimed {
+            grants: line.work.into_iter().map(|work| Some(Grant::Work(Box::new(work?)))).collect(),
+            next_due: line.next_due,
+        });
+        Ok(claimed.collect())
+    }
+
+    async fn look(
+        &self,
+        lines: Vec<(InstanceId, Seen, usize)>,
+    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+        if lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let instances = lines.iter().map(|(instance, ..)| instance.clone()).collect();
+        let watched = self.store.watch(instances).await?;
+        let claimed = watched.into_iter().zip(lines).map(|(watched, (_, seen, asks))| {
+            let grant = is_news(&watched, seen).then_some(Grant::Outcome(watched));
+            Claimed { grants: vec![grant; asks], next_due: None }
+        });
+        Ok(claimed.collect())
+    }
+
+    async fn give_back(&self, grant: Grant) -> Vec<FlowChange> {
+        let token = match grant {
+            Grant::Turn(turn) => turn.token,
+            Grant::Work(work) => work.token,
+            Grant::Outcome(_) => return Vec::new(),
+        };
+        match self.store.abandon(token, Duration::ZERO, true).await {
+            Ok((_, changes)) => changes,
+            Err(error) => {
+                tracing::warn!(%error, %token, "could not give back what nobody waited for");
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// Whether a waiter that saw so much is answered by this.
+pub(super) fn is_news(watched: &Watched, seen: Seen) -> bool {
+    match watched {
+        Watched::Missing => true,
+        Watched::Pending => false,
+        Watched::There(detail) => {
+            detail.state.is_ended()
+                || seen.status_version.is_some_and(|version| detail.status_version > version)
+                || seen.kv_version.is_some_and(|version| detail.kv_version > version)
+        }
+    }
+}
+
+#[async_trait]
+impl Face for FlowFace {
+    type Line = Line;
+    type Topic = FlowTopic;
+    type Hint = Hint;
+    type Ask = Ask;
+    type Grant = Grant;
+    type Error = Arc<StoreError>;
+
+    fn topic(line: &Line) -> FlowTopic {
+        match line {
+            Line::Turns(_) => FlowTopic::Turns,
+            Line::Work { .. } => FlowTopic::Work,
+            Line::Outcome(instance, _) => FlowTopic::Outcome(instance.clone()),
+        }
+    }
+
+    fn topics(hint: &Hint) -> Vec<FlowTopic> {
+        match hint {
+            Hint::Change(change) => vec![change.topic()],
+            Hint::AnyTurn => vec![FlowTopic::Turns],
+        }
+    }
+
+    fn concerns(hint: &Hint, line: &Line) -> bool {
+        let Hint::Change(change) = hint else { return matches!(line, Line::Turns(_)) };
+        match (&change.what, line) {
+            (FlowWhat::Turn(capability), Line::Turns(known)) => known.allow(capability),
+            (FlowWhat::Work(tag), Line::Work { tags, .. }) => tags.allows(tag.as_ref()),
+            (FlowWhat::Outcome(changed), Line::Outcome(instance, _)) => changed == instance,
+            _ => false,
+        }
+    }
+
+    fn due_in(hint: &Hint) -> Duration {
+        match hint {
+            Hint::Change(change) => change.due_in,
+            Hint::AnyTurn => Duration::ZERO,
+        }
+    }
+
+    fn capacity(_: &Ask) -> usize {
+        1
+    }
+
+    fn items(_: &Grant) -> usize {
+        1
+    }
+
+    fn label(line: &Line) -> Option<String> {
+        let label = match line {
+            Line::Turns(_) => "turns",
+            Line::Work { .. } => "work",
+            Line::Outcome(..) => "outcome",
+        };
+        Some(label.to_owned())
+    }
+
+    async fn claim(
+        &self,
+        claims: Vec<Claim<Line, Ask>>,
+    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+        let sorted = Sorted::of(claims);
+        let (turns, work, looks) = tokio::join!(
+            self.claim_turns(sorted.turns),
+            self.claim_work(sorted.work),
+            self.look(sorted.looks)
+        );
+        match (turns, work, looks) {
+            (Ok(turns), Ok(work), Ok(looks)) => Ok(merge(&sorted.kinds, turns, work, looks)),
+            (turns, work, looks) => {
+                // One kind failed: what the others found would stay leased to nobody.
+                let mut error = None;
+                for outcome in [turns, work, looks] {
+                    match outcome {
+                        Ok(claimed) => {
+                            for grant in claimed.into_iter().flat_map(|line| line.grants).flatten()
+                            {
+                                self.give_back(grant).await;
+                            }
+                        }
+                        Err(failed) => error = Some(failed),
+                    }
+                }
+                Err(error.expect("at least one of them failed"))
+            }
+        }
+    }
+
+    async fn sweep(&self, lines: Vec<Line>) -> Result<Vec<Option<Duration>>, Arc<StoreError>> {
+        let mut due = vec![None; lines.len()];
+        let (mut asked, mut stored) = (Vec::new(), Vec::new());
+        let (mut watching, mut watched) = (Vec::new(), Vec::new());
+        for (place, line) in lines.into_iter().enumerate() {
+            match line {
+                Line::Turns(capabilities) => {
+                    asked.push(place);
+                    stored.push(FlowLine::Turns(capabilities));
+                }
+                Line::Work { tags, owner } => {
+                    asked.push(place);
+                    stored.push(FlowLine::Work { tags, owner });
+                }
+                Line::Outcome(instance, seen) => {
+                    watching.push((place, seen));
+                    watched.push(instance);
+                }
+            }
+        }
+        if !stored.is_empty() {
+            for (place, span) in asked.into_iter().zip(self.store.sweep_flow(stored).await?) {
+                due[place] = span;
+            }
+        }
+        if !watched.is_empty() {
+            // Notes once more that somebody waits: what a lost hint spoke of is found here.
+            for ((place, seen), now) in watching.into_iter().zip(self.store.watch(watched).await?) {
+                due[place] = is_news(&now, seen).then_some(Duration::ZERO);
+            }
+        }
+        Ok(due)
+    }
+
+    async fn release(&self, grants: Vec<Grant>) -> Vec<Hint> {
+        let mut hints = Vec::new();
+        for grant in grants {
+            hints.extend(self.give_back(grant).await.into_iter().map(Hint::Change));
+        }
+        hints
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Turns,
+    Work,
+    Outcome,
+}
+
+/// Claims by kind, and the order in which they came.
+#[derive(Default)]
+struct Sorted {
+    kinds: Vec<Kind>,
+    turns: Vec<TurnClaim>,
+    work: Vec<WorkClaim>,
+    looks: Vec<(InstanceId, Seen, usize)>,
+}
+
+impl Sorted {
+    fn of(claims: Vec<Claim<Line, Ask>>) -> Self {
+        let mut sorted = Self::default();
+        for Claim { line, asks } in claims {
+            match line {
+                Line::Turns(capabilities) => {
+                    let requests = asks.into_iter().filter_map(Ask::into_turn).collect();
+                    sorted.kinds.push(Kind::Turns);
+                    sorted.turns.push(TurnClaim { capabilities, requests });
+                }
+                Line::Work { tags, .. } => {
+                    let requests: Vec<_> = asks.into_iter().filter_map(Ask::into_work).collect();
+                    let session = requests.first().and_then(|request| request.session.clone());
+                    sorted.kinds.push(Kind::Work);
+                    sorted.work.push(WorkClaim { tags, session, requests });
+                }
+                Line::Outcome(instance, seen) => {
+                    sorted.kinds.push(Kind::Outcome);
+                    sorted.looks.push((instance, seen, asks.len()));
+                }
+            }
+        }
+        sorted
+    }
+}
+
+impl Ask {
+    fn into_turn(self) -> Option<TurnRequest> {
+        match self {
+            Self::Turn(request) => Some(request),
+            _ => None,
+        }
+    }
+
+    fn into_work(self) -> Option<WorkRequest> {
+        match self {
+            Self::Work(request) => Some(request),
+            _ => None,
+        }
+    }
+}
+
+/// Puts the outcomes back into the order of the claims.
+fn merge(
+    kinds: &[Kind],
+    turns: Vec<Claimed<Grant>>,
+    work: Vec<Claimed<Grant>>,
+    looks: Vec<Claimed<Grant>>,
+) -> Vec<Claimed<Grant>> {
+    let (mut turns, mut work, mut looks) = (turns.into_iter(), work.into_iter(), looks.into_iter());
+    let next = |kind: &Kind| {
+        let outcome = match kind {
+            Kind::Turns => turns.next(),
+            Kind::Work => work.next(),
+            Kind::Outcome => looks.next(),
+        };
+        outcome.unwrap_or(Claimed { grants: Vec::new(), next_due: None })
+    };
+    kinds.iter().map(next).collect()
+}

@@ -1,0 +1,418 @@
+//! The provider over our own stores: waits in a hub, and serves waiters of its own in the commit
+//! that makes work for them.
+//!
+//! # Invariants
+//! * A write runs to its end even if its caller goes away: what it leased to waiting dispatchers
+//!   reaches them.
+//! * Waiters of this process are told after the commit, from what the store says has changed.
+
+mod admin;
+mod reserved;
+mod sink;
+mod turn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+use wakeline_core::{Capabilities, Change, FlowChange, FlowToken, InstanceId, OwnerId, TagFilter};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{
+    AbandonOutcome, Completion, EnqueueOutcome, FlowBackend, InstanceState, RenewOutcome,
+    SessionClaim, TurnRequest, WorkOutcome, WorkRequest,
+};
+use wakeline_wake::{
+    HintSource, Hub, HubOptions, LongPollConfig, Patience, Snapshot, TakeError, Taken, WakeMode,
+};
+
+use self::reserved::turn_grant;
+use super::Provider;
+use super::admin::ProviderAdmin;
+use super::envelope;
+use super::face::{Ask, FlowFace, Grant, Hint, Line};
+use super::item::{
+    Enqueued, FetchedWork, OrchestrationAck, OrchestrationItem, ProviderError, WorkFilter,
+};
+use crate::event::Event;
+use crate::message::WorkItem;
+
+/// How much history is read at a time.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Told of messages that a turn pushed to queues.
+pub type QueueHints = Arc<dyn Fn(&[Change]) + Send + Sync>;
+
+/// How a provider waits.
+#[derive(Clone, Default)]
+pub struct StoreProviderOptions {
+    /// How waiters are woken.
+    pub mode: WakeMode,
+    /// How they wait.
+    pub long_poll: LongPollConfig,
+    /// Who is told of messages that turns push to queues.
+    pub queue_hints: Option<QueueHints>,
+}
+
+/// A provider over a store. A handle: clones share one hub.
+#[derive(Clone)]
+pub struct StoreProvider {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn FlowBackend>,
+    hub: Hub<FlowFace>,
+    long_polling: bool,
+    queue_hints: Option<QueueHints>,
+    writes: TaskTracker,
+}
+
+impl StoreProvider {
+    /// A provider on the current tokio runtime. The settings are taken as validated. Feed it with
+    /// the hints of other processes: it is a [`HintSink`].
+    pub fn new(store: Arc<dyn FlowBackend>, options: StoreProviderOptions) -> Self {
+        let StoreProviderOptions { mode, long_poll, queue_hints } = options;
+        let long_polling = long_poll.enabled;
+        let face = Arc::new(FlowFace::new(Arc::clone(&store)));
+        let hub = Hub::start(face, HubOptions { label: "flow", mode, long_poll });
+        let writes = TaskTracker::new();
+        Self { inner: Arc::new(Inner { store, hub, long_polling, queue_hints, writes }) }
+    }
+
+    /// Whether hints are of use to it.
+    pub fn uses_hints(&self) -> bool {
+        self.inner.hub.mode().uses_hints()
+    }
+
+    /// Ends all waits, and waits for what is under way.
+    pub async fn close(&self) {
+        self.inner.hub.drain();
+        self.inner.writes.close();
+        self.inner.writes.wait().await;
+        self.inner.hub.settled().await;
+    }
+
+    /// A look at the hub.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.hub.snapshot()
+    }
+
+    async fn take(
+        &self,
+        line: Line,
+        ask: Ask,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<Grant>, ProviderError> {
+        let patience = poll_timeout.map_or(Patience::Now, Patience::Wait);
+        match self.inner.hub.take(line, ask, patience).await {
+            Ok(Taken::Granted(grant)) => Ok(Some(grant)),
+            Ok(Taken::Empty) => Ok(None),
+            Ok(Taken::Drained) => Err(ProviderError::Closed),
+            Err(TakeError::Claim(error)) => Err(failed("fetch", error)),
+            Err(error @ TakeError::TooMany { .. }) => {
+                let source = error.to_string().into();
+                Err(ProviderError::Retryable { operation: "fetch", source })
+            }
+        }
+    }
+
+    /// Runs a write to its end, whatever becomes of the caller.
+    async fn to_the_end<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        write: impl Future<Output = Result<T, ProviderError>> + Send + 'static,
+    ) -> Result<T, ProviderError> {
+        self.inner.writes.spawn(write).await.unwrap_or_else(|error| {
+            Err(ProviderError::Retryable { operation, source: Box::new(error) })
+        })
+    }
+}
+
+impl Inner {
+    fn hint(&self, changes: Vec<FlowChange>) {
+        let hints: Vec<_> = changes.into_iter().map(Hint::Change).collect();
+        self.hub.hint(&hints, HintSource::InProcess);
+    }
+}
+
+/// A store's failure by what the runtime does next.
+pub(super) fn failed(operation: &'static str, error: impl Into<Arc<StoreError>>) -> ProviderError {
+    let error = error.into();
+    if error.is_transient() || matches!(*error, StoreError::Full { .. }) {
+        ProviderError::Retryable { operation, source: Box::new(error) }
+    } else {
+        ProviderError::Permanent { operation, source: Box::new(error) }
+    }
+}
+
+fn token(text: &str) -> Result<FlowToken, ProviderError> {
+    text.parse().map_err(|_| ProviderError::LockLost)
+}
+
+fn enqueued(outcome: EnqueueOutcome) -> Enqueued {
+    match outcome {
+        EnqueueOutcome::Queued => Enqueued::Queued,
+        EnqueueOutcome::Exists => Enqueued::Exists,
+        EnqueueOutcome::Ended => Enqueued::Ended,
+    }
+}
+
+#[async_trait]
+impl Provider for StoreProvider {
+    fn name(&self) -> &str {
+        "wakeline"
+    }
+
+    fn supports_long_polling(&self) -> bool {
+        self.inner.long_polling
+    }
+
+    async fn fetch_orchestration_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<OrchestrationItem>, ProviderError> {
+        self.fetch_orchestration_item_for(&Capabilities::Any, lock_timeout, poll_timeout).await
+    }
+
+    async fn fetch_orchestration_item_for(
+        &self,
+        capabilities: &Capabilities,
+        lock_timeout: Duration,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<OrchestrationItem>, ProviderError> {
+        let capabilities = capabilities.clone();
+        let line = Line::Turns(capabilities.clone());
+        let request = TurnRequest { key: Uuid::now_v7(), lease: lock_timeout, capabilities };
+        match self.take(line, Ask::Turn(request), poll_timeout).await? {
+            Some(Grant::Turn(turn)) => Ok(Some(envelope::orchestration_item(*turn))),
+            _ => Ok(None),
+        }
+    }
+
+    async fn ack_orchestration_item(&self, ack: OrchestrationAck) -> Result<(), ProviderError> {
+        let commit = turn::commit_of(ack)?;
+        self.to_the_end("ack", turn::commit(Arc::clone(&self.inner), commit)).await
+    }
+
+    async fn abandon_orchestration_item(
+        &self,
+        lock_token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        self.abandon(lock_token, delay, ignore_attempt).await
+    }
+
+    async fn renew_orchestration_item_lock(
+        &self,
+        lock_token: &str,
+        extend_for: Duration,
+    ) -> Result<(), ProviderError> {
+        self.renew(lock_token, extend_for).await.map(drop)
+    }
+
+    async fn fetch_work_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<FetchedWork>, ProviderError> {
+        let filter = WorkFilter { tags: TagFilter::untagged(), session: None };
+        self.fetch_work_item_for(&filter, lock_timeout, poll_timeout).await
+    }
+
+    async fn fetch_work_item_for(
+        &self,
+        filter: &WorkFilter,
+        lock_timeout: Duration,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<FetchedWork>, ProviderError> {
+        let session = filter.session.as_ref().map(|session| SessionClaim {
+            owner: session.owner.clone(),
+            lease: session.lock_timeout,
+        });
+        let owner = session.as_ref().map(|session| session.owner.clone());
+        let tags = filter.tags.clone();
+        let line = Line::Work { tags: tags.clone(), owner };
+        let request = WorkRequest { key: Uuid::now_v7(), lease: lock_timeout, tags, session };
+        match self.take(line, Ask::Work(request), poll_timeout).await? {
+            Some(Grant::Work(work)) => envelope::fetched(*work).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    async fn ack_work_item(
+        &self,
+        lock_token: &str,
+        completion: Option<WorkItem>,
+    ) -> Result<(), ProviderError> {
+        let envelope = |item: WorkItem| envelope::envelope(&item, envelope::delayed(None));
+        let message = completion.map(envelope).transpose()?;
+        let completion = Completion { token: token(lock_token)?, message };
+        let inner = Arc::clone(&self.inner);
+        let write = async move {
+            let turns = inner.reserve_turns(usize::from(completion.message.is_some()));
+            let requests = turns.requests.clone();
+            let reply = match inner.store.complete_work(completion, requests).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    let held = !turns.requests.is_empty();
+                    drop(turns);
+                    if held {
+                        inner.hub.everything();
+                    }
+                    return Err(failed("complete", error));
+                }
+            };
+            turns.serve(reply.turns, turn_grant);
+            inner.hint(reply.changes);
+            match reply.outcome {
+                WorkOutcome::Completed(_) => Ok(()),
+                WorkOutcome::Stale => Err(ProviderError::LockLost),
+            }
+        };
+        self.to_the_end("complete", write).await
+    }
+
+    async fn renew_work_item_lock(
+        &self,
+        lock_token: &str,
+        extend_for: Duration,
+    ) -> Result<Option<InstanceState>, ProviderError> {
+        self.renew(lock_token, extend_for).await
+    }
+
+    async fn abandon_work_item(
+        &self,
+        lock_token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        self.abandon(lock_token, delay, ignore_attempt).await
+    }
+
+    async fn enqueue_for_orchestrator(
+        &self,
+        item: WorkItem,
+        delay: Option<Duration>,
+    ) -> Result<Enqueued, ProviderError> {
+        let envelope = envelope::envelope(&item, envelope::delayed(delay))?;
+        let inner = Arc::clone(&self.inner);
+        let write = async move {
+            let turns = inner.reserve_turns(usize::from(delay.is_none_or(|delay| delay.is_zero())));
+            let requests = turns.requests.clone();
+            let reply = match inner.store.enqueue(vec![envelope], requests).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    let held = !turns.requests.is_empty();
+                    drop(turns);
+                    if held {
+                        inner.hub.everything();
+                    }
+                    return Err(failed("enqueue", error));
+                }
+            };
+            turns.serve(reply.turns, turn_grant);
+            inner.hint(reply.changes);
+            let outcome = reply.outcomes.first().copied().unwrap_or(EnqueueOutcome::Queued);
+            Ok(enqueued(outcome))
+        };
+        self.to_the_end("enqueue", write).await
+    }
+
+    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
+        let WorkItem::ActivityExecute(task) = item else {
+            return Err(ProviderError::Permanent {
+                operation: "enqueue work",
+                source: "only activities go to workers".into(),
+            });
+        };
+        let work = envelope::work(&task)?;
+        let changes = self.inner.store.enqueue_work(work).await;
+        self.inner.hint(changes.map_err(|error| failed("enqueue work", error))?);
+        Ok(())
+    }
+
+    async fn read(
+        &self,
+        instance: &InstanceId,
+        execution: Option<u64>,
+    ) -> Result<Vec<Event>, ProviderError> {
+        let (mut execution, mut from, mut all) = (execution, 1, Vec::new());
+        loop {
+            let page = self.inner.store.history(instance, execution, from, PAGE_BYTES).await;
+            let page = page.map_err(|error| failed("read", error))?;
+            // The first page may have chosen the execution: the others stay with it.
+            execution = Some(page.execution);
+            let events = envelope::events(&page.batches).map_err(|error| {
+                ProviderError::Permanent { operation: "read", source: Box::new(error) }
+            })?;
+            all.extend(events);
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(all),
+            }
+        }
+    }
+
+    async fn renew_session_lock(
+        &self,
+        owners: &[OwnerId],
+        extend_for: Duration,
+        idle: Duration,
+    ) -> Result<u64, ProviderError> {
+        if owners.is_empty() {
+            return Ok(0);
+        }
+        let kept = self.inner.store.keep_sessions(owners.to_vec(), extend_for, idle).await;
+        kept.map_err(|error| failed("renew sessions", error))
+    }
+
+    async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
+        let gone = self.inner.store.keep_sessions(Vec::new(), Duration::ZERO, Duration::ZERO).await;
+        gone.map_err(|error| failed("clean up sessions", error))
+    }
+
+    fn admin(&self) -> Option<&dyn ProviderAdmin> {
+        Some(self)
+    }
+}
+
+impl StoreProvider {
+    async fn abandon(
+        &self,
+        lock_token: &str,
+        delay: Option<Duration>,
+        uncounted: bool,
+    ) -> Result<(), ProviderError> {
+        let token = token(lock_token)?;
+        let delay = delay.unwrap_or_default();
+        let (outcome, changes) = self
+            .inner
+            .store
+            .abandon(token, delay, uncounted)
+            .await
+            .map_err(|error| failed("abandon", error))?;
+        self.inner.hint(changes);
+        match outcome {
+            AbandonOutcome::Abandoned => Ok(()),
+            AbandonOutcome::Stale => Err(ProviderError::LockLost),
+        }
+    }
+
+    async fn renew(
+        &self,
+        lock_token: &str,
+        span: Duration,
+    ) -> Result<Option<InstanceState>, ProviderError> {
+        let token = token(lock_token)?;
+        let outcomes = self.inner.store.renew(vec![token], span).await;
+        let outcomes = outcomes.map_err(|error| failed("renew", error))?;
+        match outcomes.first() {
+            Some(RenewOutcome::Renewed(state)) => Ok(*state),
+            _ => Err(ProviderError::LockLost),
+        }
+    }
+}

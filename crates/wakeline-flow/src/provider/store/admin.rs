@@ -1,0 +1,176 @@
+//! Reads and interventions over a store.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use wakeline_core::{Capabilities, InstanceId, KvKey};
+use wakeline_store::flow::{
+    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceState,
+    InstanceStats, KvEntry, ListInstances, ListedInstances, PruneOptions, PruneReport, Suspension,
+    TerminateInstance, Watched,
+};
+
+use super::{StoreProvider, failed, token};
+use crate::error::FlowError;
+use crate::event::{EventKind, Parent};
+use crate::message::WorkItem;
+use crate::provider::Provider;
+use crate::provider::admin::{ProviderAdmin, Seen};
+use crate::provider::envelope;
+use crate::provider::face::{Ask, Grant, Line};
+use crate::provider::item::{Enqueued, ProviderError};
+
+#[async_trait]
+impl ProviderAdmin for StoreProvider {
+    async fn instance(&self, instance: &InstanceId) -> Result<Watched, ProviderError> {
+        self.inner.store.instance(instance).await.map_err(|error| failed("read", error))
+    }
+
+    async fn wait(
+        &self,
+        instance: &InstanceId,
+        seen: Seen,
+        timeout: Duration,
+    ) -> Result<Option<Watched>, ProviderError> {
+        let line = Line::Outcome(instance.clone(), seen);
+        match self.take(line, Ask::Outcome, Some(timeout)).await? {
+            Some(Grant::Outcome(watched)) => Ok(Some(watched)),
+            _ => Ok(None),
+        }
+    }
+
+    async fn executions(
+        &self,
+        instance: &InstanceId,
+    ) -> Result<Vec<ExecutionDetail>, ProviderError> {
+        self.inner.store.executions(instance).await.map_err(|error| failed("read", error))
+    }
+
+    async fn kv(
+        &self,
+        instance: &InstanceId,
+        key: Option<&KvKey>,
+    ) -> Result<Vec<KvEntry>, ProviderError> {
+        self.inner.store.kv(instance, key).await.map_err(|error| failed("read", error))
+    }
+
+    async fn list(&self, filter: ListInstances) -> Result<ListedInstances, ProviderError> {
+        self.inner.store.list_instances(filter).await.map_err(|error| failed("list", error))
+    }
+
+    async fn tree(&self, instance: &InstanceId) -> Result<Vec<InstanceId>, ProviderError> {
+        self.inner.store.tree(instance).await.map_err(|error| failed("read", error))
+    }
+
+    async fn stats(&self, instance: &InstanceId) -> Result<Option<InstanceStats>, ProviderError> {
+        self.inner.store.stats(instance).await.map_err(|error| failed("read", error))
+    }
+
+    async fn depths(&self) -> Result<FlowDepths, ProviderError> {
+        self.inner.store.depths().await.map_err(|error| failed("read", error))
+    }
+
+    async fn suspend(
+        &self,
+        instance: &InstanceId,
+        suspension: Suspension,
+    ) -> Result<bool, ProviderError> {
+        let suspended = self.inner.store.suspend(instance, suspension).await;
+        suspended.map_err(|error| failed("suspend", error))
+    }
+
+    async fn suspend_item(
+        &self,
+        lock_token: &str,
+        suspension: Suspension,
+    ) -> Result<(), ProviderError> {
+        let suspended = self.inner.store.suspend_turn(token(lock_token)?, suspension).await;
+        match suspended.map_err(|error| failed("suspend", error))? {
+            true => Ok(()),
+            false => Err(ProviderError::LockLost),
+        }
+    }
+
+    async fn resume(&self, instance: &InstanceId) -> Result<bool, ProviderError> {
+        let resumed = self.inner.store.resume(instance).await;
+        let (resumed, changes) = resumed.map_err(|error| failed("resume", error))?;
+        self.inner.hint(changes);
+        Ok(resumed)
+    }
+
+    async fn retry_mismatched(&self, capabilities: Capabilities) -> Result<u64, ProviderError> {
+        let retried = self.inner.store.retry_mismatched(capabilities).await;
+        let (retried, changes) = retried.map_err(|error| failed("resume", error))?;
+        self.inner.hint(changes);
+        Ok(retried)
+    }
+
+    /// One that waits for its first turn is asked to end instead: somebody may wait for it, and
+    /// only its first turn knows who.
+    async fn terminate(
+        &self,
+        instance: &InstanceId,
+        error: FlowError,
+    ) -> Result<bool, ProviderError> {
+        match self.instance(instance).await? {
+            Watched::Missing => return Ok(false),
+            Watched::Pending => {
+                let reason = error.message;
+                let cancel = WorkItem::CancelInstance { instance: instance.clone(), reason };
+                let sent = self.enqueue_for_orchestrator(cancel, None).await?;
+                return Ok(sent == Enqueued::Queued);
+            }
+            Watched::There(_) => {}
+        }
+        let messages = match self.parent_of(instance).await? {
+            Some(Parent { instance, execution, event }) => {
+                let result = Err(error.clone());
+                let done = WorkItem::ChildDone { instance, execution, event, result };
+                vec![envelope::envelope(&done, envelope::delayed(None))?]
+            }
+            None => Vec::new(),
+        };
+        let output = serde_json::to_vec(&error).map(Bytes::from).map_err(|error| {
+            ProviderError::Permanent { operation: "terminate", source: Box::new(error) }
+        })?;
+        let state = InstanceState::Terminated;
+        let command = TerminateInstance { instance: instance.clone(), state, output, messages };
+        let ended = self.inner.store.terminate(command).await;
+        let (ended, changes) = ended.map_err(|error| failed("terminate", error))?;
+        self.inner.hint(changes);
+        Ok(ended)
+    }
+
+    async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError> {
+        self.inner.store.delete_instances(command).await.map_err(|error| failed("delete", error))
+    }
+
+    async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, ProviderError> {
+        self.inner.store.delete_matching(filter).await.map_err(|error| failed("delete", error))
+    }
+
+    async fn prune(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, ProviderError> {
+        self.inner.store.prune(filter, options).await.map_err(|error| failed("prune", error))
+    }
+}
+
+impl StoreProvider {
+    /// Who waits for the instance, by the first event of its current execution.
+    async fn parent_of(&self, instance: &InstanceId) -> Result<Option<Parent>, ProviderError> {
+        let page = self.inner.store.history(instance, None, 1, 1).await;
+        let page = page.map_err(|error| failed("read", error))?;
+        let events = envelope::events(&page.batches).map_err(|error| ProviderError::Permanent {
+            operation: "read",
+            source: Box::new(error),
+        })?;
+        Ok(events.into_iter().find_map(|event| match event.kind {
+            EventKind::Started { parent, .. } => parent,
+            _ => None,
+        }))
+    }
+}

@@ -1,0 +1,79 @@
+//! Waiters of this process that a write serves in its own commit.
+
+use wakeline_core::{FlowChange, FlowWhat, Tag};
+use wakeline_store::flow::{TurnItem, TurnRequest, WorkItem as Stored, WorkRequest};
+use wakeline_wake::Reservation;
+
+use super::Inner;
+use crate::provider::face::{Ask, FlowFace, Grant, Hint};
+
+/// Most waiters that one commit serves.
+const RESERVED_MAX: usize = 64;
+
+impl Inner {
+    pub(super) fn reserve_turns(&self, max: usize) -> Reserved<TurnRequest> {
+        Reserved::of(self.hub.reserve(&Hint::AnyTurn, max.min(RESERVED_MAX)), |ask| match ask {
+            Ask::Turn(request) => Some(request.clone()),
+            _ => None,
+        })
+    }
+
+    /// Workers for as many activities of these tags as there are.
+    pub(super) fn reserve_work<'a>(
+        &self,
+        tags: impl Iterator<Item = Option<&'a Tag>>,
+    ) -> Reserved<WorkRequest> {
+        let mut wanted: Vec<(Option<&Tag>, usize)> = Vec::new();
+        for tag in tags {
+            match wanted.iter_mut().find(|(known, _)| *known == tag) {
+                Some((_, count)) => *count += 1,
+                None => wanted.push((tag, 1)),
+            }
+        }
+        let mut held = Vec::new();
+        for (tag, count) in wanted {
+            let hint = Hint::Change(FlowChange::now(FlowWhat::Work(tag.cloned())));
+            held.extend(self.hub.reserve(&hint, count.min(RESERVED_MAX - held.len())));
+        }
+        Reserved::of(held, |ask| match ask {
+            Ask::Work(request) => Some(request.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// Waiters that a write may serve, and what each of them asks for.
+pub(super) struct Reserved<R> {
+    held: Vec<Option<Reservation<FlowFace>>>,
+    pub(super) requests: Vec<R>,
+}
+
+impl<R> Reserved<R> {
+    fn of(held: Vec<Reservation<FlowFace>>, request: impl Fn(&Ask) -> Option<R>) -> Self {
+        let mut reserved = Self { held: Vec::new(), requests: Vec::new() };
+        for reservation in held {
+            if let Some(request) = request(reservation.ask()) {
+                reserved.requests.push(request);
+                reserved.held.push(Some(reservation));
+            }
+        }
+        reserved
+    }
+
+    /// Serves those that the write leased something to; the others go back to their places.
+    pub(super) fn serve<T>(mut self, leased: Vec<(usize, T)>, grant: impl Fn(T) -> Grant) {
+        for (place, item) in leased {
+            if let Some(reservation) = self.held.get_mut(place).and_then(Option::take) {
+                reservation.serve(grant(item));
+            }
+        }
+    }
+}
+
+pub(super) fn turn_grant(turn: TurnItem) -> Grant {
+    Grant::Turn(Box::new(turn))
+}
+
+pub(super) fn work_grant(work: Stored) -> Grant {
+    Grant::Work(Box::new(work))
+}

@@ -1,0 +1,33 @@
+//! Hints of other processes.
+
+use wakeline_core::{Change, FlowChange};
+use wakeline_store::{HintOrigin, HintSink, LinkState};
+use wakeline_wake::{HintSource, Link};
+
+use super::StoreProvider;
+use crate::provider::face::Hint;
+
+impl HintSink for StoreProvider {
+    fn changed(&self, _: &[Change], _: HintOrigin) {}
+
+    fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
+        let hints: Vec<_> = changes.iter().cloned().map(Hint::Change).collect();
+        let source = match origin {
+            HintOrigin::InProcess => HintSource::InProcess,
+            HintOrigin::Notify => HintSource::Notify,
+        };
+        self.inner.hub.hint(&hints, source);
+    }
+
+    fn everything(&self) {
+        self.inner.hub.everything();
+    }
+
+    fn link(&self, state: LinkState) {
+        self.inner.hub.link(match state {
+            LinkState::Up => Link::Up,
+            LinkState::Down { reason } => Link::Down { reason },
+            LinkState::Off { reason } => Link::Off { reason },
+        });
+    }
+}

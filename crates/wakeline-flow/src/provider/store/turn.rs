@@ -1,0 +1,85 @@
+//! From a turn's ack to its commit.
+
+use std::sync::Arc;
+
+use wakeline_store::flow::{
+    Envelope, InstanceBirth, Pinned, TurnCommit, TurnOutcome, Visible, WorkKey,
+};
+
+use super::reserved::{turn_grant, work_grant};
+use super::{Inner, failed, token};
+use crate::provider::envelope;
+use crate::provider::item::{OrchestrationAck, ProviderError};
+
+/// The commit of a turn.
+pub(super) fn commit_of(ack: OrchestrationAck) -> Result<TurnCommit, ProviderError> {
+    let mut messages = Vec::with_capacity(ack.orchestrator_items.len());
+    for (item, at) in &ack.orchestrator_items {
+        messages.push(envelope::envelope(item, envelope::visible(*at))?);
+    }
+    let work: Result<_, _> = ack.worker_items.iter().map(envelope::work).collect();
+    let key = |activity| WorkKey { execution: ack.execution, activity };
+    Ok(TurnCommit {
+        token: token(&ack.lock_token)?,
+        execution: ack.execution,
+        birth: ack.birth.map(|(name, parent)| InstanceBirth {
+            name,
+            parent: parent.map(|parent| (parent.instance, parent.event)),
+        }),
+        pinned: ack
+            .pinned
+            .map(|(capability, version)| Pinned { capability, version: Some(version) }),
+        history: envelope::batch(&ack.history_delta)?,
+        status: ack.status,
+        kv: ack.kv,
+        end: ack.end,
+        work: work?,
+        cancelled_work: ack.cancelled_activities.into_iter().map(key).collect(),
+        messages,
+        cancelled_messages: ack
+            .cancelled_timers
+            .into_iter()
+            .map(|event| (ack.execution, event))
+            .collect(),
+        clear: false,
+        pushes: ack.pushes,
+        turn_requests: Vec::new(),
+        work_requests: Vec::new(),
+    })
+}
+
+pub(super) async fn commit(inner: Arc<Inner>, mut commit: TurnCommit) -> Result<(), ProviderError> {
+    let due_now = |message: &&Envelope| matches!(message.visible, Visible::Now);
+    let turns = inner.reserve_turns(commit.messages.iter().filter(due_now).count());
+    let work = inner.reserve_work(commit.work.iter().map(|work| work.tag.as_ref()));
+    commit.turn_requests.clone_from(&turns.requests);
+    commit.work_requests.clone_from(&work.requests);
+    let reply = match inner.store.commit_turn(commit).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            // Unknown outcome: those set aside claim again, and find what was leased to them.
+            let (turns_held, work_held) = (turns.requests.len(), work.requests.len());
+            drop((turns, work));
+            if turns_held + work_held > 0 {
+                inner.hub.everything();
+            }
+            return Err(failed("ack", error));
+        }
+    };
+    turns.serve(reply.turns, turn_grant);
+    work.serve(reply.work, work_grant);
+    inner.hint(reply.changes);
+    if let Some(tell) = &inner.queue_hints
+        && !reply.queue_changes.is_empty()
+    {
+        tell(&reply.queue_changes);
+    }
+    match reply.outcome {
+        TurnOutcome::Committed { .. } => Ok(()),
+        TurnOutcome::Stale => Err(ProviderError::LockLost),
+        TurnOutcome::Conflict { last_event } => Err(ProviderError::Permanent {
+            operation: "ack",
+            source: format!("the history has events up to {last_event} already").into(),
+        }),
+    }
+}

@@ -46,6 +46,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "lease_end",
     "lease_expire",
     "lease_find",
+    "lease_set_aside",
     "log_due",
     "message_bury",
     "message_fail",

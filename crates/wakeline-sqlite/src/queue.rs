@@ -42,7 +42,7 @@ impl QueueStore for SqliteStore {
         let lines = Arc::new(lines);
         let same = Arc::clone(&lines);
         let work = Work::new("claim", move |s| claim::claim(s, &lines));
-        self.write(work.peeking(move |s| claim::peek(s, &same))).await
+        self.write(work.peeking(move |s| claim::peek(s, &same))).await?.answer()
     }
 
     async fn settle(&self, items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {

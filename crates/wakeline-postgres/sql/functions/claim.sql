@@ -93,7 +93,9 @@ BEGIN
             g.first_offset + i.first - 1, g.created_at, g.ids[i.first:i.last],
             g.txn_ids[i.first:i.last], g.trace_ids[i.first:i.last], g.producers[i.first:i.last],
             i.body_start, g.ends[i.first:i.last],
-            substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start)
+            -- NULL for a spoilt row, which the caller names, instead of an error for everybody.
+            CASE WHEN i.body_start >= 0 AND g.ends[i.last] > i.body_start
+                THEN substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start) END
         FROM h
         CROSS JOIN LATERAL (
             SELECT y.* FROM @schema@.segments y

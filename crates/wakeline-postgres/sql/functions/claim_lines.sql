@@ -80,7 +80,9 @@ BEGIN
         g.txn_ids[i.first:i.last], g.trace_ids[i.first:i.last], g.producers[i.first:i.last],
         i.body_start,
         g.ends[i.first:i.last],
-        substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start)
+        -- NULL for a spoilt row, which the caller names, instead of an error for everybody.
+        CASE WHEN i.body_start >= 0 AND g.ends[i.last] > i.body_start
+            THEN substring(g.body FROM i.body_start + 1 FOR g.ends[i.last] - i.body_start) END
     FROM unnest(h_line, h_request, h_partition, h_group, h_set, h_lease_us)
         WITH ORDINALITY AS h (line, request, partition_id, group_id, set, lease_us, ord)
     JOIN @schema@.partitions p ON p.partition_id = h.partition_id

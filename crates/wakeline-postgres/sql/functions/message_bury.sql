@@ -1,4 +1,5 @@
--- Copies messages to the dead letters, which own their data.
+-- Copies messages to the dead letters, which own their data. Of a spoilt row, which cannot be read
+-- any more, it takes what there is: an error here would hold up the queue.
 -- Called by: message_fail, lease_expire, under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.message_bury(
@@ -10,10 +11,15 @@ BEGIN
     INSERT INTO @schema@.dead_letters (queue_id, partition_id, partition, group_name,
         message_offset, id, txn_id, trace_id, producer, payload, created_at, failures, error,
         failed_at)
-    SELECT p.queue_id, p.partition_id, p.name, g.name, m.message_offset, s.ids[m.n], s.txn_ids[m.n],
-        s.trace_ids[m.n], s.producers[m.n],
-        substring(s.body FROM coalesce(s.ends[m.n - 1], 0) + 1
-            FOR s.ends[m.n] - coalesce(s.ends[m.n - 1], 0)),
+    SELECT p.queue_id, p.partition_id, p.name, g.name, m.message_offset,
+        coalesce(s.ids[m.n], '00000000-0000-0000-0000-000000000000'),
+        coalesce(s.txn_ids[m.n], '?'), s.trace_ids[m.n], s.producers[m.n],
+        CASE WHEN m.n = 1 OR s.ends[m.n - 1] >= 0
+            THEN CASE WHEN s.ends[m.n] > coalesce(s.ends[m.n - 1], 0)
+                THEN substring(s.body FROM coalesce(s.ends[m.n - 1], 0) + 1
+                    FOR s.ends[m.n] - coalesce(s.ends[m.n - 1], 0))
+                ELSE 'null' END
+            ELSE 'null' END,
         s.created_at, m.failures, m.error, p_now
     FROM (
         SELECT i.*, h.first_offset, (i.message_offset - h.first_offset + 1)::integer AS n

@@ -6,6 +6,8 @@
 //! * A claim that finds only rivals' rows does not report that there is nothing (trap 24).
 //! * A call of unknown outcome is repeated once, and then finds by its tokens what the first try
 //!   leased. So does a later claim with a token that was granted before.
+//! * What cannot be read is given back uncounted and left alone for a while, so that it holds up
+//!   nobody. It is an error for those whose claim found nothing else, and in the log.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use uuid::Uuid;
 use wakeline_core::{Change, Subscription, Timestamp};
 use wakeline_store::{ClaimRequest, LineClaim, LineOutcome, StoreError};
 
-use super::grants::{Grants, Slice};
+use super::grants::{Grants, Slice, Spoilt};
 use super::sweep::LineColumns;
 use super::{Core, same_error};
 use crate::connect::Link;
@@ -29,6 +31,9 @@ const BEGINS_MAX: usize = 10;
 
 /// When to look again if rivals would not let go.
 const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
+
+/// How long claims keep away from what cannot be read.
+const SET_ASIDE: Duration = Duration::from_secs(300);
 
 /// How a line stands after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +51,8 @@ pub(crate) struct LineResult {
     pub(super) claim: LineClaim,
     pub(super) state: LineState,
     pub(super) outcome: LineOutcome,
+    /// What was leased and cannot be read.
+    pub(super) spoilt: Vec<Spoilt>,
 }
 
 impl Core {
@@ -115,6 +122,7 @@ impl Core {
         results: Vec<LineResult>,
     ) -> Result<Vec<LineOutcome>, StoreError> {
         let mut outcomes = Vec::with_capacity(results.len());
+        let mut spoilt = Vec::new();
         for mut result in results {
             for _ in 0..BEGINS_MAX {
                 if result.state != LineState::Begin {
@@ -127,9 +135,35 @@ impl Core {
             if result.state == LineState::Contended {
                 self.wait_for_rivals(&mut result).await?;
             }
+            spoilt.append(&mut result.spoilt);
             outcomes.push(result.outcome);
         }
-        Ok(outcomes)
+        let found = outcomes.iter().flat_map(|outcome| &outcome.grants).any(Option::is_some);
+        match self.set_aside(spoilt).await {
+            Some(error) if !found => Err(error),
+            _ => Ok(outcomes),
+        }
+    }
+
+    /// Gives back what cannot be read and keeps claims away from it. Returns the first error.
+    async fn set_aside(&self, spoilt: Vec<Spoilt>) -> Option<StoreError> {
+        let (mut partitions, mut groups, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
+        for Spoilt { lease, error, .. } in &spoilt {
+            tracing::error!(error = error::chain(error), "a claim met what it cannot read");
+            let Some(lease) = lease else { continue };
+            partitions.extend(lease.cursors.iter().map(|cursor| cursor.partition.0));
+            groups.extend(lease.cursors.iter().map(|cursor| cursor.group.0));
+            tokens.extend(lease.cursors.iter().map(|_| lease.token.0));
+        }
+        if !partitions.is_empty() {
+            let sql = &self.sql.lease_set_aside;
+            let secs = SET_ASIDE.as_secs_f64();
+            let done = self.general(OPERATION, sql, &[&partitions, &groups, &tokens, &secs]).await;
+            if let Err(error) = done {
+                tracing::warn!(error = error::chain(&error), "it stays leased for its time");
+            }
+        }
+        spoilt.into_iter().next().map(|spoilt| spoilt.error)
     }
 
     /// Begins the group of a line, step by step.
@@ -178,6 +212,7 @@ impl Core {
                     result.outcome.grants[index] = grant;
                 }
                 result.outcome.next_due = again.outcome.next_due;
+                result.spoilt.extend(again.spoilt);
             }
             // They would not let go within the lock's timeout.
             Err(error) if error::was_rolled_back(&error) => {
@@ -283,6 +318,7 @@ impl Core {
                 claim: claim.clone(),
                 state: LineState::Done,
                 outcome: LineOutcome::default(),
+                spoilt: Vec::new(),
             })
             .collect();
         let mut slices = Vec::new();
@@ -308,7 +344,13 @@ impl Core {
             results[line].outcome.next_due = next_due.map(rows::span);
             self.clock_seen.fetch_max(columns.moment()?.0, Ordering::Relaxed);
         }
-        let grants = Grants::new(claims, slices)?;
+        let mut grants = Grants::new(claims, slices);
+        for spoilt in grants.take_spoilt() {
+            let result = &mut results[spoilt.line];
+            let next_due = result.outcome.next_due.unwrap_or(SET_ASIDE);
+            result.outcome.next_due = Some(next_due.min(SET_ASIDE));
+            result.spoilt.push(spoilt);
+        }
         let leases = grants.leases();
         self.tokens.remember(leases.iter().map(|(token, _)| *token));
         let changes: Vec<Change> = leases.into_iter().map(|(_, change)| change).collect();

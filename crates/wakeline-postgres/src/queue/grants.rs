@@ -1,6 +1,12 @@
 //! Puts the rows of a claim together: slices of segments become messages, messages grants.
+//!
+//! # Invariants
+//! * A slice that cannot be read is an error that names its place (trap 46), for its partition
+//!   alone. What else the call has leased is handed out.
+//! * A partition is handed out whole or, with its lease, set aside. Only what autoAck has settled
+//!   already is handed out as far as it can be read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +16,7 @@ use wakeline_core::{
     Change, CursorId, GroupId, LeaseId, LeaseToken, MessageId, PartitionId, Timestamp,
     TransactionId,
 };
-use wakeline_store::{Delivered, Grant, GrantedPartition, LineClaim, StoreError};
+use wakeline_store::{BoxError, Delivered, Grant, GrantedPartition, LineClaim, StoreError};
 
 use crate::rows::{self, Columns};
 
@@ -20,6 +26,16 @@ const OPERATION: &str = "claim";
 pub(super) struct Grants<'a> {
     claims: &'a [LineClaim],
     lines: Vec<Vec<Option<Pending>>>,
+    spoilt: Vec<Spoilt>,
+}
+
+/// What was leased, or settled at once, and cannot be read.
+pub(super) struct Spoilt {
+    /// Index of the line.
+    pub(super) line: usize,
+    /// The lease on it, unless it was settled at once.
+    pub(super) lease: Option<LeaseId>,
+    pub(super) error: StoreError,
 }
 
 /// A grant that is being put together.
@@ -32,24 +48,37 @@ struct Pending {
 }
 
 impl<'a> Grants<'a> {
-    pub(super) fn new(
-        claims: &'a [LineClaim],
-        mut slices: Vec<Slice<'_>>,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn new(claims: &'a [LineClaim], mut slices: Vec<Slice>) -> Self {
         let lines =
             claims.iter().map(|claim| claim.requests.iter().map(|_| None).collect()).collect();
-        let mut grants = Self { claims, lines };
+        let mut grants = Self { claims, lines, spoilt: Vec::new() };
         slices.sort_unstable_by_key(|slice| (slice.hand_over, slice.first_offset));
+        let spoilt = slices.iter().filter(|slice| slice.messages.is_err());
+        let spoilt: HashSet<i64> = spoilt.map(|slice| slice.hand_over).collect();
         for slice in slices {
-            grants.add(slice)?;
+            let (line, request) = slice.request;
+            let settled = claims[line].requests[request].auto_ack;
+            if settled || !spoilt.contains(&slice.hand_over) || slice.messages.is_err() {
+                grants.add(slice);
+            }
         }
-        Ok(grants)
+        grants
     }
 
     /// Takes a slice in. Slices of a partition come one after another, in order of offset.
-    fn add(&mut self, slice: Slice<'_>) -> Result<(), StoreError> {
+    fn add(&mut self, slice: Slice) {
         let cursor = CursorId { partition: slice.partition_id, group: slice.group_id };
         let (line, request) = slice.request;
+        let messages = match slice.messages {
+            Ok(messages) => messages,
+            Err(error) => {
+                let request = &self.claims[line].requests[request];
+                let lease = LeaseId { token: request.token, cursors: vec![cursor] };
+                let lease = (!request.auto_ack).then_some(lease);
+                self.spoilt.push(Spoilt { line, lease, error });
+                return;
+            }
+        };
         let pending = self.lines[line][request].get_or_insert_with(|| Pending {
             lease_us: i64::MAX,
             cursors: Vec::new(),
@@ -68,7 +97,12 @@ impl<'a> Grants<'a> {
             pending.changes.push(slice.change.clone());
         }
         let granted = pending.partitions.last_mut().expect("one was just added");
-        slice.messages(&mut granted.messages)
+        granted.messages.extend(messages);
+    }
+
+    /// What cannot be read.
+    pub(super) fn take_spoilt(&mut self) -> Vec<Spoilt> {
+        std::mem::take(&mut self.spoilt)
     }
 
     /// What was leased: the token, and the end of the lease as a change.
@@ -109,7 +143,7 @@ impl<'a> Grants<'a> {
 }
 
 /// A slice of a segment, as the function `claim` returns it.
-pub(super) struct Slice<'a> {
+pub(super) struct Slice {
     /// Index of the line, and of the request in it.
     request: (usize, usize),
     /// The place of the partition in the order of the claim.
@@ -119,9 +153,47 @@ pub(super) struct Slice<'a> {
     /// Queue, partition, namespace and task.
     change: Change,
     lease_us: i64,
-    /// Failures of messages that were delivered before, by offset.
-    failures: HashMap<i64, i32>,
     first_offset: i64,
+    /// At least one, or why they cannot be read.
+    messages: Result<Vec<Delivered>, StoreError>,
+}
+
+impl Slice {
+    /// Where the columns of a slice begin.
+    const FIRST_COLUMN: usize = 5;
+
+    pub(super) fn read(request: (usize, usize), row: &Row) -> Result<Self, StoreError> {
+        let mut columns = Columns::from(OPERATION, row, Self::FIRST_COLUMN);
+        let hand_over = columns.take()?;
+        let partition_id = PartitionId(columns.take()?);
+        let group_id = GroupId(columns.take()?);
+        let change = rows::change(&mut columns)?;
+        let lease_us = columns.take()?;
+        let offsets: Option<Vec<i64>> = columns.take()?;
+        let failures: Option<Vec<i32>> = columns.take()?;
+        let failures = offsets.unwrap_or_default().into_iter().zip(failures.unwrap_or_default());
+        let first_offset: i64 = columns.take()?;
+        let messages = Content::read(&mut columns)
+            .and_then(|content| content.messages(first_offset, &failures.collect()))
+            .map_err(|why| {
+                let id = format!("{first_offset} of partition {}", partition_id.0);
+                rows::corrupt("segment at offset", id, why)
+            });
+        Ok(Self {
+            request,
+            hand_over,
+            partition_id,
+            group_id,
+            change,
+            lease_us,
+            first_offset,
+            messages,
+        })
+    }
+}
+
+/// What a slice is made of. Whatever is wrong with it is wrong with the stored row.
+struct Content<'a> {
     created_at: Timestamp,
     ids: Vec<Uuid>,
     txn_ids: Vec<&'a str>,
@@ -132,60 +204,45 @@ pub(super) struct Slice<'a> {
     body: &'a [u8],
 }
 
-impl<'a> Slice<'a> {
-    /// Where the columns of a slice begin.
-    const FIRST_COLUMN: usize = 5;
-
-    pub(super) fn read(request: (usize, usize), row: &'a Row) -> Result<Self, StoreError> {
-        let mut columns = Columns::from(OPERATION, row, Self::FIRST_COLUMN);
-        let hand_over = columns.take()?;
-        let partition_id = PartitionId(columns.take()?);
-        let group_id = GroupId(columns.take()?);
-        let change = rows::change(&mut columns)?;
-        let lease_us = columns.take()?;
-        let offsets: Option<Vec<i64>> = columns.take()?;
-        let failures: Option<Vec<i32>> = columns.take()?;
-        let failures = offsets.unwrap_or_default().into_iter().zip(failures.unwrap_or_default());
-        Ok(Self {
-            request,
-            hand_over,
-            partition_id,
-            group_id,
-            change,
-            lease_us,
-            failures: failures.collect(),
-            first_offset: columns.take()?,
+impl<'a> Content<'a> {
+    fn read(columns: &mut Columns<'a>) -> Result<Self, BoxError> {
+        let content = Self {
             created_at: columns.moment()?,
             ids: columns.take()?,
             txn_ids: columns.take()?,
             trace_ids: columns.take()?,
             producers: columns.take()?,
-            body_start: columns.take()?,
+            body_start: columns.take::<Option<i32>>()?.ok_or("its payloads have no end")?,
             ends: columns.take()?,
-            body: columns.take()?,
-        })
+            body: columns.take::<Option<&[u8]>>()?.ok_or("its payloads have no end")?,
+        };
+        Ok(content)
     }
 
     /// Cuts the slice up. All payloads share one buffer.
-    fn messages(self, into: &mut Vec<Delivered>) -> Result<(), StoreError> {
+    fn messages(
+        self,
+        first_offset: i64,
+        failures: &HashMap<i64, i32>,
+    ) -> Result<Vec<Delivered>, BoxError> {
         let body = Bytes::copy_from_slice(self.body);
         let len = self.ids.len();
-        if self.txn_ids.len() != len || self.ends.len() != len {
-            return Err(self.corrupt("its arrays differ in length"));
+        if len == 0 || self.txn_ids.len() != len || self.ends.len() != len {
+            return Err("its arrays differ in length".into());
         }
+        let mut messages = Vec::with_capacity(len);
         let mut start = 0;
         for (index, (id, txn)) in self.ids.iter().zip(&self.txn_ids).enumerate() {
-            let offset = self.first_offset + index as i64;
-            let end = usize::try_from(self.ends[index] - self.body_start).unwrap_or(usize::MAX);
+            let offset = first_offset + index as i64;
+            let end = i64::from(self.ends[index]) - i64::from(self.body_start);
+            let end = usize::try_from(end).unwrap_or(usize::MAX);
             if end < start || end > body.len() {
-                return Err(self.corrupt("its payloads end outside of its body"));
+                return Err("its payloads end outside of its body".into());
             }
-            let transaction_id =
-                TransactionId::new(txn).map_err(|error| self.corrupt(&error.to_string()))?;
-            let failures = self.failures.get(&offset).copied().unwrap_or(0);
-            into.push(Delivered {
+            let failures = failures.get(&offset).copied().unwrap_or(0);
+            messages.push(Delivered {
                 id: MessageId(*id),
-                transaction_id,
+                transaction_id: TransactionId::new(txn)?,
                 trace_id: at(&self.trace_ids, index),
                 payload: body.slice(start..end),
                 created_at: self.created_at,
@@ -195,12 +252,7 @@ impl<'a> Slice<'a> {
             });
             start = end;
         }
-        Ok(())
-    }
-
-    fn corrupt(&self, why: &str) -> StoreError {
-        let id = format!("{} of partition {}", self.first_offset, self.partition_id.0);
-        rows::corrupt("segment at offset", id, why)
+        Ok(messages)
     }
 }
 

@@ -35,6 +35,7 @@ statements![
     group_delete,
     group_list,
     group_resubscribe,
+    lease_set_aside,
     message_find,
     message_groups,
     partition_create,

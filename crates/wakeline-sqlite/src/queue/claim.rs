@@ -1,4 +1,8 @@
 //! Leases messages to requests.
+//!
+//! # Invariants
+//! * A partition with something that cannot be read is left alone for a while, as it is, so that
+//!   it holds up no other. It is an error for whoever's claim found nothing else (trap 46).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,7 +12,7 @@ use wakeline_core::{
     Change, CursorId, GroupId, LeaseId, LeaseToken, PartitionId, QueueLine, Selector, Subscription,
     Timestamp,
 };
-use wakeline_store::{ClaimRequest, Grant, GrantedPartition, LineClaim, LineOutcome};
+use wakeline_store::{ClaimRequest, Grant, GrantedPartition, LineClaim, LineOutcome, StoreError};
 
 use super::cursor::{Cursor, Lease};
 use super::group;
@@ -19,15 +23,42 @@ use super::take::{Taken, end_expired_lease, take};
 use crate::error::{Fault, Res};
 use crate::session::{Queue, Session};
 
-/// A partition and a group: what goes to one request of a call only.
-type Served = HashSet<(i64, i64)>;
+/// How long claims keep away from what cannot be read.
+const SET_ASIDE: Duration = Duration::from_secs(300);
+
+/// What came of a claim.
+pub(crate) struct Claimed {
+    pub(crate) outcomes: Vec<LineOutcome>,
+    /// The first thing that could not be read, if so.
+    spoilt: Option<Fault>,
+}
+
+impl Claimed {
+    /// What was found; or the error, if nothing was and something could not be read.
+    pub(crate) fn answer(self) -> Result<Vec<LineOutcome>, StoreError> {
+        let found = self.outcomes.iter().flat_map(|outcome| &outcome.grants).any(Option::is_some);
+        match self.spoilt {
+            Some(fault) if !found => Err(fault.named("claim")),
+            _ => Ok(self.outcomes),
+        }
+    }
+}
+
+/// What a call has dealt with.
+#[derive(Default)]
+struct Books {
+    /// Partitions and groups that went to a request: they go to one only.
+    served: HashSet<(i64, i64)>,
+    spoilt: Option<Fault>,
+}
+
 /// The queues of a line with the id of its group in each.
 type Groups = Vec<(Arc<Queue>, i64)>;
 
 /// Leases messages for the requests of some lines.
-pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Vec<LineOutcome>> {
+pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
     check(s, lines)?;
-    let mut served = Served::new();
+    let mut books = Books::default();
     let mut outcomes = Vec::with_capacity(lines.len());
     for LineClaim { line, subscription, requests } in lines {
         let groups = group::begin(s, line, *subscription)?;
@@ -36,7 +67,7 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Vec<LineOut
         for request in requests {
             let grant = match held(s, line, &groups, request.token)? {
                 Some(grant) => Some(grant),
-                None => serve(s, request, &mut offered, &mut served)?,
+                None => serve(s, request, &mut offered, &mut books)?,
             };
             hint_lease_end(s, line, &grant)?;
             grants.push(grant);
@@ -47,11 +78,11 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Vec<LineOut
         };
         outcomes.push(LineOutcome { grants, next_due });
     }
-    Ok(outcomes)
+    Ok(Claimed { outcomes, spoilt: books.spoilt })
 }
 
 /// Answers a claim from a snapshot, if there is nothing in it to write.
-pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Vec<LineOutcome>>> {
+pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claimed>> {
     check(s, lines)?;
     let mut outcomes = Vec::with_capacity(lines.len());
     for LineClaim { line, subscription, requests } in lines {
@@ -82,7 +113,7 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Vec<L
                 .filter(|_| !requests.is_empty()),
         });
     }
-    Ok(Some(outcomes))
+    Ok(Some(Claimed { outcomes, spoilt: None }))
 }
 
 fn check(s: &Session<'_>, lines: &[LineClaim]) -> Res<()> {
@@ -102,7 +133,7 @@ fn serve(
     s: &Session<'_>,
     request: &ClaimRequest,
     offered: &mut Offered,
-    served: &mut Served,
+    books: &mut Books,
 ) -> Res<Option<Grant>> {
     let mut gathered = Gathered::default();
     let mut room = request.batch_len_max as usize;
@@ -110,20 +141,53 @@ fn serve(
         let Some(mut offer) = offered.next(s)? else { break };
         let key = (offer.cursor.partition, offer.cursor.group);
         let due = offer.cursor.due_at.is_some_and(|due_at| due_at <= s.now.0);
-        if !due || served.contains(&key) || corrected(s, &offer, offered)? {
+        if !due || books.served.contains(&key) || corrected(s, &offer, offered)? {
             continue;
         }
-        end_expired_lease(s, &mut offer.cursor, &offer.queue)?;
-        let taken = take(s, &offer.cursor, &offer.queue, room)?;
+        let taken = match take_fresh(s, &mut offer, room) {
+            Err(fault @ Fault::Corrupt { .. }) => {
+                set_aside(s, &offer, &fault)?;
+                books.spoilt.get_or_insert(fault);
+                continue;
+            }
+            taken => taken?,
+        };
         room -= taken.messages.len();
         hold(s, &mut offer, request, &taken)?;
         if !taken.messages.is_empty() {
-            served.insert(key);
+            books.served.insert(key);
             gathered.add(&offer.queue, &offer.cursor, taken);
         }
     }
     let token = (!request.auto_ack).then_some(request.token);
     Ok(gathered.grant(token, s.now))
+}
+
+/// Ends a lease that ran out, and takes what can be taken. Where that fails, nothing was written.
+fn take_fresh(s: &Session<'_>, offer: &mut Offer, room: usize) -> Res<Taken> {
+    let Offer { queue, cursor, .. } = offer;
+    if cursor.lease.is_none() {
+        return take(s, cursor, queue, room);
+    }
+    let run = |sql| s.conn.prepare_cached(sql)?.execute([]);
+    run("SAVEPOINT expiry")?;
+    let taken = end_expired_lease(s, cursor, queue).and_then(|()| take(s, cursor, queue, room));
+    if taken.is_err() {
+        run("ROLLBACK TO expiry")?;
+    }
+    run("RELEASE expiry")?;
+    taken
+}
+
+/// Keeps claims away from a cursor: due at once it would be the first that each of them meets.
+fn set_aside(s: &Session<'_>, offer: &Offer, fault: &Fault) -> Res<()> {
+    let Offer { queue, cursor, .. } = offer;
+    tracing::error!(error = fault as &dyn std::error::Error, queue = %queue.name,
+        "a claim met what it cannot read");
+    let due_at = s.now.0.saturating_add(i64::try_from(SET_ASIDE.as_micros()).unwrap_or(i64::MAX));
+    let sql = include_str!("../../sql/queries/cursor_due.sql");
+    s.conn.prepare_cached(sql)?.execute((cursor.partition, cursor.group, due_at))?;
+    Ok(())
 }
 
 /// A row may say too early when its cursor is due: a push moves the end of a window, and writes

@@ -29,11 +29,12 @@ pub(crate) fn decode(row: &Row<'_>, partition: i64, failures: u32) -> Res<Delive
     let offset: i64 = row.get(0)?;
     let place = || format!("{partition}/{offset}");
     let uuid = |bytes: &[u8]| Uuid::from_slice(bytes).map_err(corrupt("message", place()));
-    let id = uuid(row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?)?;
-    let text = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+    let spoilt = |error| corrupt("message", place())(error);
+    let id = uuid(row.get_ref(1)?.as_blob().map_err(spoilt)?)?;
+    let text = row.get_ref(2)?.as_str().map_err(spoilt)?;
     let transaction_id = TransactionId::new(text).map_err(corrupt("message", place()))?;
-    let trace_id = row.get_ref(3)?.as_blob_or_null().map_err(rusqlite::Error::from)?;
-    let payload = row.get_ref(6)?.as_blob().map_err(rusqlite::Error::from)?;
+    let trace_id = row.get_ref(3)?.as_blob_or_null().map_err(spoilt)?;
+    let payload = row.get_ref(6)?.as_blob().map_err(spoilt)?;
     Ok(Delivered {
         id: MessageId(id),
         transaction_id,

@@ -1,9 +1,14 @@
 //! Rows that cannot be understood are errors with their id, never dropped (trap 46).
 
+use std::time::Duration;
+
 use wakeline_store::{QueueStore as _, StoreError};
 use wakeline_testkit::conformance::item;
 
 use crate::fixture::{Fixture, claim, completions, queue, take};
+
+/// How long claims keep away from what they cannot read.
+const SET_ASIDE: Duration = Duration::from_secs(300);
 
 async fn stored() -> Fixture {
     let fixture = Fixture::open().await;
@@ -30,9 +35,24 @@ async fn a_spoilt_message_is_an_error_with_its_place_and_stays() {
         assert_eq!(raw.execute(spoil, []).expect("spoilt"), 1);
         let error = fixture.store.claim(claim("q", 1)).await.expect_err("it is not skipped");
         assert_eq!(id_of(error, "message"), "1/0", "{spoil}");
+        assert!(take(&fixture.store, "q", 1).await.is_none(), "it is left alone for a while");
+        fixture.clock.advance(SET_ASIDE);
     }
     raw.execute("UPDATE messages SET transaction_id = 'a'", []).expect("mended");
-    assert!(take(&fixture.store, "q", 1).await.is_some(), "nothing was lost");
+    let grant = take(&fixture.store, "q", 1).await.expect("nothing was lost");
+    assert_eq!(grant.partitions[0].messages[0].attempt, 1, "and nothing counted");
+}
+
+#[tokio::test]
+async fn a_spoilt_message_holds_up_no_other_partition() {
+    let fixture = stored().await;
+    fixture.raw().execute("UPDATE messages SET id = x'00'", []).expect("spoilt");
+    fixture.store.push(vec![item(&queue("q"), "whole", "b")]).await.expect("pushed");
+    let grant = take(&fixture.store, "q", 1).await.expect("by the same claim");
+    assert_eq!(grant.partitions[0].messages[0].transaction_id.as_str(), "b");
+    fixture.clock.advance(SET_ASIDE);
+    fixture.raw().execute("UPDATE messages SET id = zeroblob(16)", []).expect("mended");
+    assert!(take(&fixture.store, "q", 1).await.is_some(), "it is looked at again");
 }
 
 #[tokio::test]

@@ -142,26 +142,49 @@ async fn spoilt_rows_are_an_error_with_their_place_and_hold_up_nobody() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     let server = Server::start(&store, &[]).await;
-    for spoil in ["body = ''", "ids = '{}'", "txn_ids = '{}'", "txn_ids = '{\"\"}'"] {
-        let queue = format!("spoilt{}", spoil.len());
-        server.client.push(&queue, &[("p", "x")]).await;
+    let spoils = [
+        "body = ''",
+        "ids = '{}'",
+        "ids = '{NULL}'",
+        "txn_ids = '{}'",
+        "txn_ids = '{\"\"}'",
+        "ends = '{}'",
+        "ends = '{-1}'",
+        "ends = '{0}'",
+        "ends = '{NULL}'",
+        "ends = '{2147483647}'",
+        "len = 0",
+    ];
+    for spoil in spoils {
+        server.client.push("q", &[("spoilt", "x")]).await;
+        server.client.push("q", &[("whole", "y")]).await;
         let sql = format!("UPDATE wakeline.segments SET {spoil} WHERE txn_ids = '{{x}}'");
-        database.client().await.batch_execute(&sql).await.expect("spoilt");
-        let popped = server.client.get(&format!("/api/v1/pop/queue/{queue}")).await;
-        assert_eq!(popped.status, 500, "{spoil}: {popped:?}");
-        let error = popped.json()["error"].as_str().expect("a text").to_owned();
-        assert!(error.chars().any(|c| c.is_ascii_digit()), "{spoil}: no place: {error}");
-        let sql = format!(
-            "SELECT count(*) FROM wakeline.segments s JOIN wakeline.partitions p \
-            USING (partition_id) JOIN wakeline.queues q USING (queue_id) WHERE q.name = '{queue}'"
-        );
-        let row = database.client().await.query_one(&sql, &[]).await.expect("read");
-        assert_eq!(row.get::<_, i64>(0), 1, "{spoil}: it stays");
-        let delete = format!("/api/v1/resources/queues/{queue}");
-        server.client.call("DELETE", &delete, "").await.expect("an answer");
+        let user = database.client().await;
+        user.batch_execute(&sql).await.expect("spoilt");
+        for auto_ack in ["", "&autoAck=true"] {
+            let pop = format!("/api/v1/pop/queue/q?consumerGroup=narrow{auto_ack}");
+            let popped = server.client.get(&pop).await;
+            assert_eq!(popped.status, 500, "{spoil}: {popped:?}");
+            let error = popped.json()["error"].as_str().expect("a text").to_owned();
+            assert!(error.contains("offset 0 of partition "), "{spoil}: no place: {error}");
+            assert_eq!(server.client.get(&pop).await.ids(), ["y"], "{spoil}: others go on");
+            assert_eq!(server.client.get(&pop).await.status, 204, "{spoil}: it is left alone");
+            let forget = "/api/v1/consumer-groups/narrow/queues/q";
+            server.client.call("DELETE", forget, "").await.expect("an answer");
+        }
+        let pop = "/api/v1/pop/queue/q?consumerGroup=wide&partitions=10&batch=10";
+        assert_eq!(server.client.get(pop).await.ids(), ["y"], "{spoil}: by the same claim");
+        let sql = "SELECT partition FROM wakeline.leases";
+        let leased = user.query(sql, &[]).await.expect("read");
+        let leased: Vec<&str> = leased.iter().map(|row| row.get(0)).collect();
+        assert_eq!(leased, ["whole"], "{spoil}: nothing is leased for nobody");
+        let sql = "SELECT (SELECT count(*) FROM wakeline.segments),
+                          (SELECT count(*) FROM wakeline.retries)";
+        let row = user.query_one(sql, &[]).await.expect("read");
+        assert_eq!((row.get(0), row.get(1)), (2i64, 0i64), "{spoil}: it stays, uncounted");
+        let delete = "/api/v1/resources/queues/q";
+        server.client.call("DELETE", delete, "").await.expect("an answer");
     }
-    server.client.push("whole", &[("p", "y")]).await;
-    assert_eq!(server.client.get("/api/v1/pop/queue/whole").await.ids(), ["y"]);
 }
 
 #[tokio::test]

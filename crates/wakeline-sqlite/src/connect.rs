@@ -18,7 +18,7 @@ use crate::options::SqliteOptions;
 const OPEN: &str = "open";
 /// `PRAGMA synchronous` as a number.
 const SYNCHRONOUS_FULL: i64 = 2;
-const STATEMENTS_CACHED_MAX: usize = 128;
+const STATEMENTS_CACHED_MAX: usize = 256;
 const CHECKPOINT_PAGES: i64 = 4_000;
 /// The page size that SQLite gives new files.
 pub(crate) const PAGE_BYTES: u64 = 4_096;

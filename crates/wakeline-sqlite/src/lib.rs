@@ -1,4 +1,4 @@
-//! The SQLite store: durable queues in one file, for one machine.
+//! The SQLite store: durable queues and orchestrations in one file, for one machine.
 //!
 //! # Where it sits
 //! Implements the traits of `wakeline-store`. Only the composition root names it.
@@ -20,6 +20,7 @@ mod call;
 mod clock;
 mod connect;
 mod error;
+mod flow;
 mod listener;
 mod migrate;
 mod options;

@@ -21,11 +21,10 @@ struct Migration {
     sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "queue",
-    sql: include_str!("../sql/migrations/0001_queue.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "queue", sql: include_str!("../sql/migrations/0001_queue.sql") },
+    Migration { version: 2, name: "flow", sql: include_str!("../sql/migrations/0002_flow.sql") },
+];
 
 /// One migration and whether the database has it.
 #[derive(Debug, Clone, PartialEq, Eq)]

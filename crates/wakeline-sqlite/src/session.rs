@@ -13,11 +13,13 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use wakeline_core::{
-    Change, GroupName, Namespace, PartitionName, QueueName, QueueOptions, Selector, TaskName,
-    Timestamp,
+    Change, FlowChange, FlowWhat, GroupName, Namespace, PartitionName, QueueName, QueueOptions,
+    Selector, TaskName, Timestamp,
 };
 
 use crate::error::{Fault, Res, corrupt};
+use crate::flow::Names;
+use crate::sidecar::Hints;
 
 /// Cached partitions beyond this are forgotten, all at once.
 const PARTITIONS_CACHED_MAX: usize = 100_000;
@@ -87,13 +89,19 @@ pub(crate) struct Cache {
     data_version: i64,
     /// When other processes were last told of the end of a lease, by queue and group.
     lease_hints: HashMap<(QueueName, Option<GroupName>), i64>,
+    /// The same for turns and activities: the end that they were told of last.
+    flow_lease_hints: HashMap<FlowWhat, i64>,
+    /// Numbers of capabilities and tags.
+    pub(crate) names: Names,
 }
 
 impl Cache {
     /// Forgets what was read.
     pub(crate) fn clear(&mut self) {
         let lease_hints = std::mem::take(&mut self.lease_hints);
-        *self = Self { data_version: self.data_version, lease_hints, ..Self::default() };
+        let flow_lease_hints = std::mem::take(&mut self.flow_lease_hints);
+        let data_version = self.data_version;
+        *self = Self { data_version, lease_hints, flow_lease_hints, ..Self::default() };
     }
 
     /// Forgets everything if another connection has written since the last call.
@@ -115,19 +123,40 @@ pub(crate) struct Session<'c> {
     /// The moment at which the operation happens.
     pub(crate) now: Timestamp,
     /// What other processes are told after the commit.
-    pub(crate) hints: Vec<Change>,
+    pub(crate) hints: Hints,
     /// Set by an operation that was refused: its writes are undone, its answer stands.
     pub(crate) undo: bool,
 }
 
 impl<'c> Session<'c> {
     pub(crate) fn new(conn: &'c Connection, cache: &'c mut Cache, now: Timestamp) -> Self {
-        Self { conn, cache, now, hints: Vec::new(), undo: false }
+        Self { conn, cache, now, hints: Hints::default(), undo: false }
     }
 
     /// Tells other processes after the commit.
     pub(crate) fn hint(&mut self, changes: &[Change]) {
-        self.hints.extend_from_slice(changes);
+        self.hints.queue.extend_from_slice(changes);
+    }
+
+    /// Tells other processes after the commit.
+    pub(crate) fn hint_flow(&mut self, changes: &[FlowChange]) {
+        self.hints.flow.extend_from_slice(changes);
+    }
+
+    /// Tells other processes when the lease of a turn or an activity ends, unless the end that
+    /// they were told of last still lies ahead, by more than half a lease. Whoever looks then
+    /// learns of the later ones.
+    pub(crate) fn hint_flow_lease_end(&mut self, change: FlowChange) {
+        if self.cache.flow_lease_hints.len() >= LEASE_HINTS_MAX {
+            self.cache.flow_lease_hints.clear();
+        }
+        let end = self.now.plus(change.due_in).0;
+        let told = self.cache.flow_lease_hints.get(&change.what).copied();
+        let half = (end - self.now.0) / 2;
+        if told.is_none_or(|told| told > end || end - told > half) {
+            self.cache.flow_lease_hints.insert(change.what.clone(), end);
+            self.hints.flow.push(change);
+        }
     }
 
     /// Tells other processes when a lease ends: at most once per half a lease for a queue and
@@ -140,7 +169,7 @@ impl<'c> Session<'c> {
         let told = self.cache.lease_hints.get(&key);
         if told.is_none_or(|told| self.now.0 - told > lease_micros / 2) {
             self.cache.lease_hints.insert(key, self.now.0);
-            self.hints.push(change);
+            self.hints.queue.push(change);
         }
     }
 

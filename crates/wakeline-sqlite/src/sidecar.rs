@@ -14,7 +14,7 @@
 //! * A commit whose process saw no peer is covered: on noticing one it tells "everything" after it.
 //! * A file whose lock is free belongs to a dead process, and is removed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use wakeline_core::{Change, NodeId};
+use wakeline_core::{Change, FlowChange, NodeId};
 use wakeline_store::{HintOrigin, HintSink};
 
 /// Changes that a page keeps for readers that are behind.
@@ -36,11 +36,47 @@ const CHANGES_PER_ENTRY_MAX: usize = 64;
 const PAGE_BYTES_MAX: usize = 1024 * 1024;
 const EXTENSION: &str = "hint";
 
-/// What one commit changed; `None` for "anything".
+/// What other processes are told of a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Hints {
+    pub(crate) queue: Vec<Change>,
+    pub(crate) flow: Vec<FlowChange>,
+}
+
+impl Hints {
+    pub(crate) fn extend(&mut self, more: Self) {
+        self.queue.extend(more.queue);
+        self.flow.extend(more.flow);
+    }
+
+    fn len(&self) -> usize {
+        self.queue.len() + self.flow.len()
+    }
+
+    /// Without what is said twice.
+    fn deduped(mut self) -> Self {
+        let mut seen = HashSet::new();
+        self.queue.retain(|change| seen.insert(change.clone()));
+        let mut seen = HashSet::new();
+        self.flow.retain(|change| seen.insert(change.clone()));
+        self
+    }
+}
+
+/// What one commit changed; `changes` is `None` for "anything".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     seq: u64,
     changes: Option<Vec<Change>>,
+    /// Processes without orchestrations pass over it, and do not write it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    flow: Vec<FlowChange>,
+}
+
+impl Entry {
+    fn len(&self) -> usize {
+        self.changes.as_ref().map_or(1, Vec::len) + self.flow.len()
+    }
 }
 
 /// This process's file and those of the others.
@@ -76,7 +112,7 @@ struct Peer {
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     Nothing,
-    Changes(Vec<Change>),
+    Changes(Hints),
     Everything,
 }
 
@@ -129,14 +165,13 @@ impl Sidecar {
     }
 
     /// Tells the other processes, if there are any, what a commit changed.
-    pub(crate) fn tell(&self, mut changes: Vec<Change>) {
-        if changes.is_empty() || !self.peers.load(Ordering::SeqCst) {
+    pub(crate) fn tell(&self, hints: Hints) {
+        if hints.len() == 0 || !self.peers.load(Ordering::SeqCst) {
             return;
         }
-        let mut seen = std::collections::HashSet::new();
-        changes.retain(|change| seen.insert(change.clone()));
-        let few = changes.len() <= CHANGES_PER_ENTRY_MAX;
-        self.append(few.then_some(changes));
+        let hints = hints.deduped();
+        let few = hints.len() <= CHANGES_PER_ENTRY_MAX;
+        self.append(few.then_some(hints));
     }
 
     /// Writes the page as it is, for the probe whether watching works.
@@ -145,14 +180,14 @@ impl Sidecar {
         outbox.file.as_ref().map_or(Ok(()), |file| file.write_all_at(&page(&outbox.entries), 0))
     }
 
-    fn append(&self, changes: Option<Vec<Change>>) {
+    fn append(&self, hints: Option<Hints>) {
         let mut outbox = self.outbox.lock();
         let Outbox { file: Some(_), .. } = &*outbox else { return };
         outbox.seq += 1;
         let seq = outbox.seq;
-        outbox.entries.push_back(Entry { seq, changes });
-        let len = |entry: &Entry| entry.changes.as_ref().map_or(1, Vec::len);
-        while outbox.entries.iter().map(len).sum::<usize>() > CHANGES_LEN_MAX {
+        let (changes, flow) = hints.map(|hints| (hints.queue, hints.flow)).unzip();
+        outbox.entries.push_back(Entry { seq, changes, flow: flow.unwrap_or_default() });
+        while outbox.entries.iter().map(Entry::len).sum::<usize>() > CHANGES_LEN_MAX {
             outbox.entries.pop_front();
         }
         let page = page(&outbox.entries);
@@ -196,10 +231,17 @@ impl Sidecar {
             None => self.look_around(),
             Some(News::Nothing) => {}
             Some(News::Everything) => self.everything(),
-            Some(News::Changes(changes)) => {
-                for sink in self.sinks() {
-                    sink.changed(&changes, HintOrigin::Notify);
-                }
+            Some(News::Changes(hints)) => self.pass_on(&hints),
+        }
+    }
+
+    fn pass_on(&self, hints: &Hints) {
+        for sink in self.sinks() {
+            if !hints.queue.is_empty() {
+                sink.changed(&hints.queue, HintOrigin::Notify);
+            }
+            if !hints.flow.is_empty() {
+                sink.flow_changed(&hints.flow, HintOrigin::Notify);
             }
         }
     }
@@ -279,14 +321,14 @@ impl Peer {
         if !fresh {
             return News::Nothing;
         }
-        let mut changes = Vec::new();
+        let mut hints = Hints::default();
         for entry in entries.into_iter().filter(|entry| entry.seq > known) {
             match entry.changes {
-                Some(more) if !missed => changes.extend(more),
+                Some(queue) if !missed => hints.extend(Hints { queue, flow: entry.flow }),
                 _ => return News::Everything,
             }
         }
-        News::Changes(changes)
+        News::Changes(hints)
     }
 }
 

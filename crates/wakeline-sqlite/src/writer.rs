@@ -19,7 +19,6 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
-use wakeline_core::Change;
 use wakeline_store::StoreError;
 
 use crate::ballast::Ballast;
@@ -28,7 +27,7 @@ use crate::clock::Clock;
 use crate::connect;
 use crate::error::{Fault, closed, is_full};
 use crate::session::{Cache, Session};
-use crate::sidecar::Sidecar;
+use crate::sidecar::{Hints, Sidecar};
 
 /// Most commands in one commit.
 const COMMANDS_LEN_MAX: usize = 1_000;
@@ -139,7 +138,7 @@ pub(crate) fn count_call<T>(operation: &'static str, outcome: &Result<T, StoreEr
 /// How a round of commands ended.
 enum Round {
     /// They are in one commit, or nothing was written.
-    Done(Vec<Change>),
+    Done(Hints),
     /// The disk is full: nothing of it was written.
     Full,
     /// The transaction failed as a whole.
@@ -245,12 +244,12 @@ impl Desk {
             Round::Done(hints) => hints,
             Round::Full => {
                 batch.iter_mut().for_each(|command| command.set_fault(Fault::Full));
-                Vec::new()
+                Hints::default()
             }
             Round::Failed(error) => {
                 let error = Arc::new(error);
                 batch.iter_mut().for_each(|command| command.fail(&error));
-                Vec::new()
+                Hints::default()
             }
         };
         batch.into_iter().for_each(|command| command.answer());
@@ -264,7 +263,7 @@ impl Desk {
     }
 
     /// Commits what ran, or undoes it.
-    fn ended(&mut self, ran: rusqlite::Result<Option<Vec<Change>>>, commands: usize) -> Round {
+    fn ended(&mut self, ran: rusqlite::Result<Option<Hints>>, commands: usize) -> Round {
         let ended = ran.and_then(|ran| match ran {
             Some(hints) => self.commit(commands).map(|()| Some(hints)),
             None => Ok(None),
@@ -289,10 +288,10 @@ impl Desk {
     }
 
     /// Runs each command under its own savepoint. `None` if the disk is full.
-    fn run_all(&mut self, batch: &mut [Box<dyn Command>]) -> rusqlite::Result<Option<Vec<Change>>> {
+    fn run_all(&mut self, batch: &mut [Box<dyn Command>]) -> rusqlite::Result<Option<Hints>> {
         let Tools { conn, clock, ballast, .. } = &self.tools;
         let roomy = batch.iter().any(|command| command.grows()) && ballast.may_grow(conn);
-        let mut hints = Vec::new();
+        let mut hints = Hints::default();
         for command in batch {
             if command.grows() && !roomy {
                 command.set_fault(Fault::Full);

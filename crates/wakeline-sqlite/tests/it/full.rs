@@ -9,7 +9,7 @@ use wakeline_testkit::oracle::TEST_EPOCH;
 
 use crate::fixture::{completions, queue, take};
 
-const PAGES_MAX: u32 = 120;
+const PAGES_MAX: u32 = 160;
 
 fn options(folder: &tempfile::TempDir, ballast_bytes: u64) -> SqliteOptions {
     SqliteOptions {

@@ -3,6 +3,7 @@
 mod corrupt;
 mod files;
 mod fixture;
+mod flow;
 mod full;
 mod plans;
 mod processes;

@@ -1,0 +1,3 @@
+-- How an execution stands.
+-- Called by: work::execution_state.
+SELECT state FROM executions WHERE lane_id = ?1 AND execution = ?2

@@ -1,0 +1,3 @@
+-- Removes an instance.
+-- Called by: delete::remove.
+DELETE FROM instances WHERE lane_id = ?1

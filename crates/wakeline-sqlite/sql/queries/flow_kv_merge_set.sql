@@ -1,0 +1,6 @@
+-- Takes over the values that an execution set.
+-- Called by: kv::merge.
+INSERT INTO kv (lane_id, key, value, execution, updated_at)
+SELECT lane_id, key, value, execution, updated_at FROM kv_changes WHERE lane_id = ?1 AND value IS NOT NULL
+ON CONFLICT (lane_id, key) DO UPDATE SET value = excluded.value, execution = excluded.execution,
+    updated_at = excluded.updated_at

@@ -1,0 +1,3 @@
+-- The key-value state as of the start of the execution.
+-- Called by: kv::state.
+SELECT key, value, execution, updated_at FROM kv WHERE lane_id = ?1 ORDER BY key

@@ -1,0 +1,3 @@
+-- Makes a lane.
+-- Called by: Lanes::ensure.
+INSERT INTO lanes (instance) VALUES (?1)

@@ -1,0 +1,3 @@
+-- Removes a lane.
+-- Called by: delete::remove.
+DELETE FROM lanes WHERE lane_id = ?1

@@ -1,0 +1,4 @@
+-- When a capability's next lane can be claimed.
+-- Called by: turn::next_due.
+SELECT due_at FROM lanes INDEXED BY lanes_due
+WHERE capability_id = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1

@@ -1,0 +1,3 @@
+-- A message of a lane.
+-- Called by: message::taken.
+SELECT seq, attempts, payload FROM lane_messages WHERE lane_id = ?1 AND seq = ?2

@@ -1,0 +1,3 @@
+-- Whether a message that may begin an execution waits in a lane.
+-- Called by: message::start_waits.
+SELECT 1 FROM lane_messages INDEXED BY lane_messages_starts WHERE lane_id = ?1 AND starts = 1 LIMIT 1

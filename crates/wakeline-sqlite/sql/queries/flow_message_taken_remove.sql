@@ -1,0 +1,4 @@
+-- Removes the messages that a lease holds: visible at ?2, up to the place ?3.
+-- Called by: message::remove_taken.
+DELETE FROM lane_messages INDEXED BY lane_messages_visible
+WHERE lane_id = ?1 AND visible_at <= ?2 AND seq <= ?3

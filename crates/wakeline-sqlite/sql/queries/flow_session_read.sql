@@ -1,0 +1,3 @@
+-- Who owns a session.
+-- Called by: session::owner.
+SELECT owner FROM sessions WHERE session = ?1 AND until > ?2

@@ -1,0 +1,3 @@
+-- The number of a tag.
+-- Called by: names::tag.
+SELECT tag_id FROM tags WHERE name = ?1

@@ -1,0 +1,3 @@
+-- Writes the lease of an activity.
+-- Called by: WorkRow::write.
+UPDATE work SET due_at = ?2, lease_key = ?3, lease_until = ?4, attempts = ?5 WHERE work_id = ?1

@@ -1,0 +1,116 @@
+//! Leases of turns and activities after they were granted: renewing them, giving them back.
+
+use std::time::Duration;
+
+use wakeline_core::{FlowChange, FlowToken, FlowWhat, Timestamp};
+use wakeline_store::flow::{AbandonOutcome, RenewOutcome};
+
+use super::lane::{Lane, Lanes};
+use super::message::{self, Return};
+use super::names;
+use super::session;
+use super::turn;
+use super::work::WorkRow;
+use crate::error::Res;
+use crate::session::Session;
+
+/// Moves the ends of leases, never to an earlier time.
+pub(super) fn renew(
+    s: &mut Session<'_>,
+    tokens: &[FlowToken],
+    span: Duration,
+) -> Res<Vec<RenewOutcome>> {
+    let until = s.now.plus(span).0;
+    tokens
+        .iter()
+        .map(|token| match token.work {
+            Some(_) => renew_work(s, *token, until),
+            None => renew_turn(s, *token, until),
+        })
+        .collect()
+}
+
+fn renew_turn(s: &Session<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome> {
+    let lane = Lane::read(s, token.lane)?;
+    let Some(mut lane) = lane.filter(|lane| lane.is_held_by(token, s.now)) else {
+        return Ok(RenewOutcome::Stale);
+    };
+    if let Some(lease) = &mut lane.lease
+        && lease.until < until
+    {
+        lease.until = until;
+        lane.due_at = Some(until);
+        lane.write(s)?;
+    }
+    Ok(RenewOutcome::Renewed(lane.state))
+}
+
+fn renew_work(s: &Session<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome> {
+    let Some(mut row) = WorkRow::held_by(s, token)? else { return Ok(RenewOutcome::Stale) };
+    if let Some((_, end)) = &mut row.lease
+        && *end < until
+    {
+        *end = until;
+        row.due_at = Some(until);
+        row.write(s)?;
+    }
+    session::touch(s, row.session.as_ref())?;
+    Ok(RenewOutcome::Renewed(row.state(s)?))
+}
+
+/// How something is given back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GiveBack {
+    pub(super) delay: Duration,
+    pub(super) uncounted: bool,
+}
+
+/// Gives a turn or an activity back.
+pub(super) fn abandon(
+    s: &mut Session<'_>,
+    token: FlowToken,
+    how: GiveBack,
+) -> Res<(AbandonOutcome, Vec<FlowChange>)> {
+    let abandoned = match token.work {
+        Some(_) => abandon_work(s, token, how)?,
+        None => abandon_turn(s, token, how)?,
+    };
+    Ok(match abandoned {
+        Some(changes) => (AbandonOutcome::Abandoned, changes),
+        None => (AbandonOutcome::Stale, Vec::new()),
+    })
+}
+
+fn abandon_turn(
+    s: &mut Session<'_>,
+    token: FlowToken,
+    how: GiveBack,
+) -> Res<Option<Vec<FlowChange>>> {
+    let Some(lane) = Lane::read(s, token.lane)? else { return Ok(None) };
+    let Some(lease) = lane.lease.filter(|lease| lease.key == token.key) else { return Ok(None) };
+    let mut lanes = Lanes::default();
+    let lane = lanes.add(s.now, lane);
+    let visible_at = Some(s.now.plus(how.delay).0);
+    message::return_taken(s, lane.id, lease, Return { visible_at, counted: !how.uncounted })?;
+    lane.end_lease(s, false)?;
+    let opened = lanes.finish(s)?;
+    let (_, changes) = turn::born(s, opened, &[])?;
+    Ok(Some(changes))
+}
+
+fn abandon_work(
+    s: &mut Session<'_>,
+    token: FlowToken,
+    how: GiveBack,
+) -> Res<Option<Vec<FlowChange>>> {
+    let Some(mut row) = WorkRow::leased_by(s, token)? else { return Ok(None) };
+    let at = s.now.plus(how.delay).0;
+    row.lease = None;
+    row.due_at = Some(at).filter(|at| *at > s.now.0);
+    row.attempts = row.attempts.saturating_sub(u32::from(how.uncounted));
+    row.write(s)?;
+    let what = FlowWhat::Work(names::tag_name(s, row.tag)?);
+    let changes = vec![FlowChange { what, due_in: s.now.until(Timestamp(at)) }];
+    s.hint_flow(&changes);
+    Ok(Some(changes))
+}

@@ -1,0 +1,128 @@
+//! Sessions: whose worker takes the activities that belong together.
+//!
+//! # Invariants
+//! * Each activity of a session says itself who may take it (`taker`), so that claims probe an
+//!   index and pass nothing over. It changes with the owner: when a session is claimed, and when
+//!   a claim finds that one has ended.
+
+use rusqlite::OptionalExtension as _;
+use wakeline_core::{OwnerId, SessionId};
+use wakeline_store::flow::SessionClaim;
+
+use crate::error::Res;
+use crate::session::Session;
+
+/// Anyone takes it: it has no session.
+pub(super) const ANYONE: &str = "*";
+/// Its session is nobody's: whoever claims sessions takes it.
+const ANY_OWNER: &str = "+";
+
+/// Who may take work of a session.
+pub(super) fn taker(s: &Session<'_>, session: Option<&SessionId>) -> Res<String> {
+    let Some(session) = session else { return Ok(ANYONE.to_owned()) };
+    let sql = include_str!("../../sql/queries/flow_session_read.sql");
+    let owner: Option<Option<String>> = s
+        .conn
+        .prepare_cached(sql)?
+        .query_row((session.as_str(), s.now.0), |row| row.get(0))
+        .optional()?;
+    Ok(owner.flatten().map_or_else(|| ANY_OWNER.to_owned(), |owner| owned_by(&owner)))
+}
+
+fn owned_by(owner: &str) -> String {
+    format!("={owner}")
+}
+
+/// What a line may take.
+pub(super) fn takers(claim: Option<&OwnerId>) -> Vec<String> {
+    let mut takers = vec![ANYONE.to_owned()];
+    if let Some(owner) = claim {
+        takers.push(ANY_OWNER.to_owned());
+        takers.push(owned_by(owner.as_str()));
+    }
+    takers
+}
+
+/// Makes a session an owner's, because it claimed work of it. True if it was not before.
+pub(super) fn claim(s: &Session<'_>, session: &SessionId, claim: &SessionClaim) -> Res<bool> {
+    let new = taker(s, Some(session))? != owned_by(claim.owner.as_str());
+    let sql = include_str!("../../sql/queries/flow_session_claim.sql");
+    let until = s.now.plus(claim.lease).0;
+    let params = (session.as_str(), claim.owner.as_str(), until, s.now.0);
+    s.conn.prepare_cached(sql)?.execute(params)?;
+    if new {
+        open_to(s, session.as_str(), &owned_by(claim.owner.as_str()))?;
+    }
+    Ok(new)
+}
+
+fn open_to(s: &Session<'_>, session: &str, taker: &str) -> Res<()> {
+    let sql = include_str!("../../sql/queries/flow_work_taker.sql");
+    s.conn.prepare_cached(sql)?.execute((session, taker))?;
+    Ok(())
+}
+
+/// Opens the work of sessions that have ended to all who claim sessions.
+pub(super) fn release_expired(s: &Session<'_>) -> Res<()> {
+    let sql = include_str!("../../sql/queries/flow_session_expired.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let ended: Vec<String> =
+        statement.query_map([s.now.0], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for session in ended {
+        open_to(s, &session, ANY_OWNER)?;
+        let sql = include_str!("../../sql/queries/flow_session_release.sql");
+        s.conn.prepare_cached(sql)?.execute([session])?;
+    }
+    Ok(())
+}
+
+/// Notes that something happened in a session.
+pub(super) fn touch(s: &Session<'_>, session: Option<&SessionId>) -> Res<()> {
+    if let Some(session) = session {
+        let sql = include_str!("../../sql/queries/flow_session_active.sql");
+        s.conn.prepare_cached(sql)?.execute((session.as_str(), s.now.0))?;
+    }
+    Ok(())
+}
+
+/// The first end of a session that another owner holds and that has work of these tags.
+pub(super) fn next_end(s: &Session<'_>, owner: &OwnerId, tags: &[i64]) -> Res<Option<i64>> {
+    let sql = include_str!("../../sql/queries/flow_session_ends.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (session, other): (String, String) = (row.get(0)?, row.get(1)?);
+        if other != owner.as_str() && has_work(s, &session, tags)? {
+            return Ok(Some(row.get(2)?));
+        }
+    }
+    Ok(None)
+}
+
+fn has_work(s: &Session<'_>, session: &str, tags: &[i64]) -> Res<bool> {
+    let sql = include_str!("../../sql/queries/flow_work_of_session.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    for tag in tags {
+        if statement.exists((session, tag))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Extends the live sessions of owners, up to `until`, that were active since a moment.
+pub(super) fn keep(s: &Session<'_>, owners: &[OwnerId], until: i64, since: i64) -> Res<u64> {
+    let sql = include_str!("../../sql/queries/flow_session_keep.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut kept = 0;
+    for owner in owners {
+        kept += statement.execute((owner.as_str(), s.now.0, until, since))? as u64;
+    }
+    Ok(kept)
+}
+
+/// Removes sessions that have ended and for which there is no work.
+pub(super) fn tidy(s: &Session<'_>) -> Res<u64> {
+    let sql = include_str!("../../sql/queries/flow_session_tidy.sql");
+    Ok(s.conn.prepare_cached(sql)?.execute([s.now.0])? as u64)
+}

@@ -1,0 +1,254 @@
+//! Leases turns to dispatchers, by claims and in the commit that made them available.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use uuid::Uuid;
+use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, Timestamp};
+use wakeline_store::flow::{InlineHistory, TurnClaim, TurnClaimed, TurnItem, TurnRequest};
+
+use super::instance::{self, Instance};
+use super::kv;
+use super::lane::{Lane, LaneLease, Opened};
+use super::message;
+use super::names;
+use crate::error::Res;
+use crate::session::Session;
+
+/// A longer history is not brought along by a claim.
+const HISTORY_BYTES_MAX: u64 = 32 * 1024;
+
+/// Leases turns for the requests of some lines.
+pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Vec<TurnClaimed>> {
+    let mut served = BTreeSet::new();
+    let mut outcomes = Vec::with_capacity(lines.len());
+    for TurnClaim { capabilities, requests } in lines {
+        let known = names::capabilities(s, capabilities)?;
+        let mut turns = Vec::with_capacity(requests.len());
+        for request in requests {
+            turns.push(held(s, &known, request.key)?);
+        }
+        let wanted: Vec<_> = (0..requests.len()).filter(|n| turns[*n].is_none()).collect();
+        let mut found = Candidates { known: &known, served: &mut served }.take(s, wanted.len())?;
+        found.reverse();
+        for n in wanted {
+            while let (None, Some(lane)) = (&turns[n], found.pop()) {
+                turns[n] = lease(s, lane, &requests[n])?;
+            }
+        }
+        let next_due = match turns.iter().any(Option::is_none) {
+            true => next_due(s, &known)?.map(|due| s.now.until(Timestamp(due))),
+            false => None,
+        };
+        outcomes.push(TurnClaimed { turns, next_due });
+    }
+    Ok(outcomes)
+}
+
+/// Answers a claim from a snapshot, if there is nothing in it to lease.
+pub(super) fn peek(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Option<Vec<TurnClaimed>>> {
+    let mut outcomes = Vec::with_capacity(lines.len());
+    for TurnClaim { capabilities, requests } in lines {
+        let known = names::capabilities(s, capabilities)?;
+        let due = next_due(s, &known)?;
+        if due.is_some_and(|due| due <= s.now.0) {
+            return Ok(None);
+        }
+        let mut turns = Vec::with_capacity(requests.len());
+        for request in requests {
+            turns.push(held(s, &known, request.key)?);
+        }
+        let missing = turns.iter().any(Option::is_none);
+        let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
+        outcomes.push(TurnClaimed { turns, next_due });
+    }
+    Ok(Some(outcomes))
+}
+
+/// The time at which the next of these can be claimed; it may have passed.
+pub(super) fn next_due(s: &Session<'_>, capabilities: &[i64]) -> Res<Option<i64>> {
+    let sql = include_str!("../../sql/queries/flow_lane_next_due.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut next: Option<i64> = None;
+    for capability in capabilities {
+        let mut rows = statement.query([capability])?;
+        if let Some(row) = rows.next()? {
+            next = next.into_iter().chain([row.get(0)?]).min();
+        }
+    }
+    Ok(next)
+}
+
+/// When a line of turns has something.
+pub(super) fn line_due(s: &mut Session<'_>, capabilities: &Capabilities) -> Res<Option<i64>> {
+    let known = names::capabilities(s, capabilities)?;
+    next_due(s, &known)
+}
+
+/// Lanes that can be claimed, each for one request of a call only.
+struct Candidates<'c> {
+    known: &'c [i64],
+    served: &'c mut BTreeSet<i64>,
+}
+
+impl Candidates<'_> {
+    /// The first lanes in the order in which they became due.
+    fn take(self, s: &Session<'_>, len: usize) -> Res<Vec<Lane>> {
+        let mut lanes = Vec::with_capacity(len);
+        // A lease that ends at once leaves its lane due.
+        for (_, id) in first(s, self.known, len + self.served.len())? {
+            if lanes.len() == len {
+                break;
+            }
+            if self.served.insert(id) {
+                lanes.extend(Lane::read(s, id)?);
+            }
+        }
+        Ok(lanes)
+    }
+}
+
+fn first(s: &Session<'_>, capabilities: &[i64], len: usize) -> Res<Vec<(i64, i64)>> {
+    if len == 0 {
+        return Ok(Vec::new());
+    }
+    let sql = include_str!("../../sql/queries/flow_lane_candidates.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let limit = i64::try_from(len).unwrap_or(i64::MAX);
+    let mut found: Vec<(i64, i64)> = Vec::new();
+    for capability in capabilities {
+        let mut rows = statement.query((capability, s.now.0, limit))?;
+        while let Some(row) = rows.next()? {
+            found.push((row.get(0)?, row.get(1)?));
+        }
+    }
+    found.sort_unstable();
+    found.truncate(len);
+    Ok(found)
+}
+
+/// Leases a lane that is due.
+fn lease(s: &mut Session<'_>, mut lane: Lane, request: &TurnRequest) -> Res<Option<TurnItem>> {
+    lane.end_lease(s, true)?;
+    if lane.due_at.is_none_or(|due_at| due_at > s.now.0) {
+        lane.write(s)?;
+        return Ok(None);
+    }
+    let until = s.now.plus(request.lease).0;
+    let mut lease = LaneLease { key: request.key, until, at: s.now.0, seq: i64::MAX };
+    let item = item(s, &lane, lease)?;
+    lease.seq = item.messages.last().map_or(0, |message| message.seq);
+    lane.lease = Some(lease);
+    lane.due_at = Some(until);
+    lane.write(s)?;
+    if let Some(capability) = &item.capability {
+        let change =
+            FlowChange { what: FlowWhat::Turn(capability.clone()), due_in: item.lease_for };
+        s.hint_flow_lease_end(change);
+    }
+    Ok(Some(item))
+}
+
+/// What the key of a repeated claim holds in its line.
+fn held(s: &mut Session<'_>, known: &[i64], key: Uuid) -> Res<Option<TurnItem>> {
+    let sql = include_str!("../../sql/queries/flow_lane_by_lease.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((key.into_bytes(), s.now.0))?;
+    while let Some(row) = rows.next()? {
+        let Some(lane) = Lane::read(s, row.get(0)?)? else { continue };
+        if let Some(lease) = lane.lease
+            && lane.capability.is_some_and(|capability| known.contains(&capability))
+        {
+            return Ok(Some(item(s, &lane, lease)?));
+        }
+    }
+    Ok(None)
+}
+
+/// A leased turn as its dispatcher gets it.
+fn item(s: &mut Session<'_>, lane: &Lane, lease: LaneLease) -> Res<TurnItem> {
+    let instance = Instance::read(s, lane.id)?;
+    let execution = match &instance {
+        Some(instance) => instance::read_execution(s, lane.id, instance.execution)?,
+        None => None,
+    };
+    let history = match &execution {
+        Some(execution) if execution.history_bytes > HISTORY_BYTES_MAX => InlineHistory::TooLong,
+        Some(execution) => {
+            let (batches, _) = instance::batches(s, (lane.id, execution.execution, 0), |_| false)?;
+            InlineHistory::Whole(batches)
+        }
+        None => InlineHistory::Whole(Vec::new()),
+    };
+    let capability = lane.capability.map(|id| names::capability_name(s, id)).transpose()?;
+    let messages = message::taken(s, lane.id, lease)?;
+    let (name, parent) = instance.map(|instance| (instance.name, instance.parent)).unzip();
+    Ok(TurnItem {
+        token: FlowToken { lane: lane.id, work: None, key: lease.key },
+        attempt: messages.iter().map(|message| message.attempt).max().unwrap_or(1),
+        instance: lane.instance.clone(),
+        name,
+        parent: parent.flatten(),
+        capability,
+        execution: execution.as_ref().map_or(0, |execution| execution.execution),
+        last_event: execution.as_ref().map_or(0, |execution| execution.events),
+        state: execution.as_ref().map(|execution| execution.state),
+        messages,
+        history,
+        kv: kv::state(s, lane.id)?,
+        now: s.now,
+        lease_for: lease_for(lease.until, s.now),
+    })
+}
+
+/// How long a lease lasts from now on.
+pub(super) fn lease_for(until: i64, now: Timestamp) -> Duration {
+    let micros = u64::try_from(until.saturating_sub(now.0)).unwrap_or(0);
+    Duration::from_micros(micros)
+}
+
+/// Turns that were leased in the commit that made them available, with their requests' indices.
+pub(super) type BornTurns = Vec<(usize, TurnItem)>;
+
+/// Leases what a command made available to the requests that came along with it, unless
+/// something older waits for them; and what is left to tell.
+pub(super) fn born(
+    s: &mut Session<'_>,
+    opened: Opened,
+    requests: &[TurnRequest],
+) -> Res<(BornTurns, Vec<FlowChange>)> {
+    let mut open: BTreeSet<i64> = opened.lanes.into_iter().collect();
+    let mut leased = BTreeSet::new();
+    let mut turns = Vec::new();
+    for (n, request) in requests.iter().enumerate() {
+        if open.is_empty() {
+            break;
+        }
+        let known = names::capabilities(s, &request.capabilities)?;
+        let oldest = first(s, &known, 1)?.pop();
+        if let Some((_, id)) = oldest
+            && open.remove(&id)
+            && let Some(lane) = Lane::read(s, id)?
+            && let Some(item) = lease(s, lane, request)?
+        {
+            leased.insert(id);
+            turns.push((n, item));
+        }
+    }
+    let told = opened.told.into_iter().filter(|(lane, _)| !leased.contains(lane));
+    let changes = merged(told.map(|(_, change)| change));
+    s.hint_flow(&changes);
+    Ok((turns, changes))
+}
+
+/// One hint for each thing, for its earliest time.
+pub(super) fn merged(changes: impl IntoIterator<Item = FlowChange>) -> Vec<FlowChange> {
+    let mut merged: Vec<FlowChange> = Vec::new();
+    for change in changes {
+        match merged.iter_mut().find(|other| other.what == change.what) {
+            Some(other) => other.due_in = other.due_in.min(change.due_in),
+            None => merged.push(change),
+        }
+    }
+    merged
+}

@@ -1,0 +1,375 @@
+//! Activities: inserting them, leasing them to workers, completing them.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use rusqlite::{OptionalExtension as _, Row};
+use uuid::Uuid;
+use wakeline_core::{
+    FlowChange, FlowToken, FlowWhat, InstanceId, OwnerId, SessionId, TagFilter, Timestamp,
+};
+use wakeline_store::flow::{
+    Completion, CompletionReply, InstanceState, NewWork, SessionClaim, TurnRequest, WorkClaim,
+    WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
+};
+
+use super::lane::{Lanes, Opened, count, decode_state, number};
+use super::message;
+use super::names;
+use super::session;
+use super::turn::{self, lease_for};
+use crate::error::{Res, corrupt};
+use crate::session::Session;
+
+/// An activity as it stands, without what the runtime put in.
+#[derive(Debug, Clone)]
+pub(super) struct WorkRow {
+    pub(super) id: i64,
+    pub(super) lane: i64,
+    pub(super) instance: InstanceId,
+    pub(super) key: WorkKey,
+    pub(super) tag: i64,
+    pub(super) session: Option<SessionId>,
+    pub(super) due_at: Option<i64>,
+    /// The last lease: its key and its end.
+    pub(super) lease: Option<(Uuid, i64)>,
+    pub(super) attempts: u32,
+}
+
+impl WorkRow {
+    fn read(s: &Session<'_>, id: i64) -> Res<Option<Self>> {
+        let sql = include_str!("../../sql/queries/flow_work_read.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([id])?;
+        rows.next()?.map(decode).transpose()
+    }
+
+    /// The activity that a token leased last.
+    pub(super) fn leased_by(s: &Session<'_>, token: FlowToken) -> Res<Option<Self>> {
+        let Some(id) = token.work else { return Ok(None) };
+        let last = |row: &Self| {
+            row.lane == token.lane && row.lease.is_some_and(|(key, _)| key == token.key)
+        };
+        Ok(Self::read(s, id)?.filter(last))
+    }
+
+    /// The activity that a token holds now.
+    pub(super) fn held_by(s: &Session<'_>, token: FlowToken) -> Res<Option<Self>> {
+        let live = |row: &Self| row.lease.is_some_and(|(_, until)| until > s.now.0);
+        Ok(Self::leased_by(s, token)?.filter(live))
+    }
+
+    pub(super) fn write(&self, s: &Session<'_>) -> Res<()> {
+        let sql = include_str!("../../sql/queries/flow_work_write.sql");
+        s.conn.prepare_cached(sql)?.execute((
+            self.id,
+            self.due_at,
+            self.lease.map(|(key, _)| key.into_bytes()),
+            self.lease.map(|(_, until)| until),
+            self.attempts,
+        ))?;
+        Ok(())
+    }
+
+    /// How the execution that scheduled it stands.
+    pub(super) fn state(&self, s: &Session<'_>) -> Res<Option<InstanceState>> {
+        let sql = include_str!("../../sql/queries/flow_execution_state.sql");
+        let params = (self.lane, number("execution", self.key.execution)?);
+        let found = s.conn.prepare_cached(sql)?.query_row(params, |row| row.get::<_, String>(0));
+        let state = found.optional()?;
+        state.map(|state| decode_state("execution", self.lane, &state)).transpose()
+    }
+}
+
+fn decode(row: &Row<'_>) -> Res<WorkRow> {
+    let id: i64 = row.get(0)?;
+    let (instance, session): (String, Option<String>) = (row.get(2)?, row.get(6)?);
+    let lease = match row.get::<_, Option<Vec<u8>>>(8)? {
+        Some(key) => Some((Uuid::from_slice(&key).map_err(corrupt("work", id))?, row.get(9)?)),
+        None => None,
+    };
+    Ok(WorkRow {
+        id,
+        lane: row.get(1)?,
+        instance: InstanceId::new(instance).map_err(corrupt("work", id))?,
+        key: WorkKey {
+            execution: count("work", row.get(3)?)?,
+            activity: count("work", row.get(4)?)?,
+        },
+        tag: row.get(5)?,
+        session: session.map(SessionId::new).transpose().map_err(corrupt("work", id))?,
+        due_at: row.get(7)?,
+        lease,
+        attempts: row.get(10)?,
+    })
+}
+
+/// Adds an activity of a lane; `None` if it is there already.
+pub(super) fn insert(
+    s: &mut Session<'_>,
+    lane: i64,
+    work: &NewWork,
+) -> Res<Option<(i64, FlowChange)>> {
+    let tag = names::ensure_tag(s, work.tag.as_ref())?;
+    let taker = session::taker(s, work.session.as_ref())?;
+    let visible_at = message::visible_at(work.visible, s.now);
+    let sql = include_str!("../../sql/queries/flow_work_add.sql");
+    let added = s.conn.prepare_cached(sql)?.execute((
+        lane,
+        number("execution", work.key.execution)?,
+        number("activity", work.key.activity)?,
+        tag,
+        work.session.as_ref().map(SessionId::as_str),
+        taker,
+        Some(visible_at).filter(|at| *at > s.now.0),
+        work.payload.as_ref(),
+    ))?;
+    let due_in = s.now.until(Timestamp(visible_at));
+    let change = FlowChange { what: FlowWhat::Work(work.tag.clone()), due_in };
+    Ok((added > 0).then(|| (s.conn.last_insert_rowid(), change)))
+}
+
+/// Adds an activity outside of a turn.
+pub(super) fn enqueue(s: &mut Session<'_>, work: &NewWork) -> Res<Vec<FlowChange>> {
+    let mut lanes = Lanes::default();
+    let lane = lanes.ensure(s, &work.instance)?.id;
+    let changes: Vec<_> = insert(s, lane, work)?.map(|(_, change)| change).into_iter().collect();
+    s.hint_flow(&changes);
+    Ok(changes)
+}
+
+/// What a line of workers may take.
+struct Line<'l> {
+    tags: Vec<i64>,
+    takers: Vec<String>,
+    session: Option<&'l SessionClaim>,
+}
+
+impl<'l> Line<'l> {
+    fn new(
+        s: &mut Session<'_>,
+        filter: &TagFilter,
+        session: Option<&'l SessionClaim>,
+    ) -> Res<Self> {
+        let takers = session::takers(session.map(|claim| &claim.owner));
+        Ok(Self { tags: names::tags(s, filter)?, takers, session })
+    }
+
+    fn streams(&self) -> impl Iterator<Item = (i64, &str)> {
+        let takers = move |tag| self.takers.iter().map(move |taker| (tag, taker.as_str()));
+        self.tags.iter().flat_map(move |tag| takers(*tag))
+    }
+
+    /// Lets that be taken whose time has come.
+    fn awake(&self, s: &Session<'_>) -> Res<()> {
+        if self.session.is_some() {
+            session::release_expired(s)?;
+        }
+        let sql = include_str!("../../sql/queries/flow_work_awake.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        for (tag, taker) in self.streams() {
+            statement.execute((tag, taker, s.now.0))?;
+        }
+        Ok(())
+    }
+
+    /// The oldest activity that can be taken.
+    fn first(&self, s: &Session<'_>) -> Res<Option<i64>> {
+        let sql = include_str!("../../sql/queries/flow_work_first.sql");
+        least(s, sql, self.streams())
+    }
+
+    /// When there is something to take; it may have passed.
+    fn next_due(&self, s: &Session<'_>) -> Res<Option<i64>> {
+        if self.first(s)?.is_some() {
+            return Ok(Some(s.now.0));
+        }
+        let sql = include_str!("../../sql/queries/flow_work_next_due.sql");
+        let due = least(s, sql, self.streams())?;
+        let end = match self.session {
+            Some(claim) => session::next_end(s, &claim.owner, &self.tags)?,
+            None => None,
+        };
+        Ok(due.into_iter().chain(end).min())
+    }
+
+    /// What the key of a repeated claim holds in the line.
+    fn held(&self, s: &mut Session<'_>, key: Uuid) -> Res<Option<WorkItem>> {
+        let sql = include_str!("../../sql/queries/flow_work_by_lease.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let mut rows = statement.query((key.into_bytes(), s.now.0))?;
+        while let Some(row) = rows.next()? {
+            let Some(row) = WorkRow::read(s, row.get(0)?)? else { continue };
+            let open = row.session.is_none() || self.session.is_some();
+            if open && self.tags.contains(&row.tag) {
+                return Ok(Some(item(s, row)?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Leases an activity that can be taken.
+    fn lease(&self, s: &mut Session<'_>, id: i64, request: &WorkRequest) -> Res<WorkItem> {
+        let mut row = WorkRow::read(s, id)?.expect("the index speaks of rows that are there");
+        let until = s.now.plus(request.lease).0;
+        row.due_at = Some(until);
+        row.lease = Some((request.key, until));
+        row.attempts = row.attempts.saturating_add(1);
+        row.write(s)?;
+        if let (Some(session), Some(claim)) = (&row.session, self.session) {
+            session::claim(s, session, claim)?;
+        }
+        let item = item(s, row)?;
+        let what = FlowWhat::Work(item.tag.clone());
+        s.hint_flow_lease_end(FlowChange { what, due_in: item.lease_for });
+        Ok(item)
+    }
+}
+
+fn least<'l>(
+    s: &Session<'_>,
+    sql: &str,
+    streams: impl Iterator<Item = (i64, &'l str)>,
+) -> Res<Option<i64>> {
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut least: Option<i64> = None;
+    for stream in streams {
+        let mut rows = statement.query(stream)?;
+        if let Some(row) = rows.next()? {
+            least = least.into_iter().chain([row.get(0)?]).min();
+        }
+    }
+    Ok(least)
+}
+
+/// A leased activity as its worker gets it.
+fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
+    let sql = include_str!("../../sql/queries/flow_work_payload.sql");
+    let payload: Vec<u8> = s.conn.prepare_cached(sql)?.query_row([row.id], |row| row.get(0))?;
+    let (key, until) = row.lease.expect("it is leased");
+    let tag = names::tag_name(s, row.tag)?;
+    let state = row.state(s)?;
+    Ok(WorkItem {
+        token: FlowToken { lane: row.lane, work: Some(row.id), key },
+        attempt: row.attempts,
+        instance: row.instance,
+        key: row.key,
+        tag,
+        session: row.session,
+        payload: Bytes::from(payload),
+        state,
+        lease_for: lease_for(until, s.now),
+    })
+}
+
+/// Leases activities for the requests of some lines.
+pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Vec<WorkClaimed>> {
+    let mut outcomes = Vec::with_capacity(lines.len());
+    for WorkClaim { tags, session, requests } in lines {
+        let line = Line::new(s, tags, session.as_ref())?;
+        line.awake(s)?;
+        let mut work = Vec::with_capacity(requests.len());
+        for request in requests {
+            let mut taken = line.held(s, request.key)?;
+            if taken.is_none()
+                && let Some(id) = line.first(s)?
+            {
+                taken = Some(line.lease(s, id, request)?);
+            }
+            work.push(taken);
+        }
+        let next_due = match work.iter().any(Option::is_none) {
+            true => line.next_due(s)?.map(|due| s.now.until(Timestamp(due))),
+            false => None,
+        };
+        outcomes.push(WorkClaimed { work, next_due });
+    }
+    Ok(outcomes)
+}
+
+/// Answers a claim from a snapshot, if there is nothing in it to lease.
+pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Vec<WorkClaimed>>> {
+    let mut outcomes = Vec::with_capacity(lines.len());
+    for WorkClaim { tags, session, requests } in lines {
+        let line = Line::new(s, tags, session.as_ref())?;
+        let due = line.next_due(s)?;
+        if due.is_some_and(|due| due <= s.now.0) {
+            return Ok(None);
+        }
+        let mut work = Vec::with_capacity(requests.len());
+        for request in requests {
+            work.push(line.held(s, request.key)?);
+        }
+        let missing = work.iter().any(Option::is_none);
+        let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
+        outcomes.push(WorkClaimed { work, next_due });
+    }
+    Ok(Some(outcomes))
+}
+
+/// When a line of workers has something; it may have passed.
+pub(super) fn line_due(
+    s: &mut Session<'_>,
+    filter: &TagFilter,
+    owner: Option<&OwnerId>,
+) -> Res<Option<i64>> {
+    let claim =
+        owner.map(|owner| SessionClaim { owner: owner.clone(), lease: std::time::Duration::ZERO });
+    Line::new(s, filter, claim.as_ref())?.next_due(s)
+}
+
+/// Activities that were leased in the commit that made them available.
+pub(super) type BornWork = Vec<(usize, WorkItem)>;
+
+/// Leases what a command inserted to the requests that came along with it, unless something older
+/// waits for them; and what is left to tell.
+pub(super) fn born(
+    s: &mut Session<'_>,
+    inserted: Vec<(i64, FlowChange)>,
+    requests: &[WorkRequest],
+) -> Res<(BornWork, Vec<FlowChange>)> {
+    let mut open: BTreeSet<i64> =
+        inserted.iter().filter(|(_, change)| change.due_in.is_zero()).map(|(id, _)| *id).collect();
+    let mut leased = BTreeSet::new();
+    let mut work = Vec::new();
+    for (n, request) in requests.iter().enumerate() {
+        if open.is_empty() {
+            break;
+        }
+        let line = Line::new(s, &request.tags, request.session.as_ref())?;
+        line.awake(s)?;
+        if let Some(id) = line.first(s)?
+            && open.remove(&id)
+        {
+            leased.insert(id);
+            work.push((n, line.lease(s, id, request)?));
+        }
+    }
+    let told = inserted.into_iter().filter(|(id, _)| !leased.contains(id));
+    let changes = turn::merged(told.map(|(_, change)| change));
+    s.hint_flow(&changes);
+    Ok((work, changes))
+}
+
+/// Removes a leased activity and tells its instance.
+pub(super) fn complete(
+    s: &mut Session<'_>,
+    completion: &Completion,
+    requests: &[TurnRequest],
+) -> Res<CompletionReply> {
+    let Some(row) = WorkRow::held_by(s, completion.token)? else {
+        let outcome = WorkOutcome::Stale;
+        return Ok(CompletionReply { outcome, turns: Vec::new(), changes: Vec::new() });
+    };
+    let sql = include_str!("../../sql/queries/flow_work_remove.sql");
+    s.conn.prepare_cached(sql)?.execute([row.id])?;
+    session::touch(s, row.session.as_ref())?;
+    let (mut told, mut opened) = (None, Opened::default());
+    if let Some(envelope) = &completion.message {
+        let mut lanes = Lanes::default();
+        told = Some(message::store(s, &mut lanes, envelope)?);
+        opened = lanes.finish(s)?;
+    }
+    let (turns, changes) = turn::born(s, opened, requests)?;
+    Ok(CompletionReply { outcome: WorkOutcome::Completed(told), turns, changes })
+}

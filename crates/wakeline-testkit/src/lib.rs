@@ -10,5 +10,6 @@
 pub mod conformance;
 pub mod differential;
 pub mod faults;
+pub mod flow_conformance;
 pub mod history;
 pub mod oracle;

@@ -3,6 +3,7 @@
 mod conformance;
 mod differential;
 mod faults;
+mod flow;
 mod history;
 mod mutants;
 mod suite;

@@ -1,0 +1,40 @@
+//! The rules of `docs/reference/flow.md`, each by name, for every store.
+//!
+//! # Where it sits
+//! A store's tests say `wakeline_testkit::flow_conformance_suite!(fixture)`, which makes one test
+//! of every rule here, each on a fresh fixture.
+//!
+//! # Invariants
+//! * A rule has a store of its own, so that it may claim whatever there is.
+//! * A rule goes by the store's test clock alone: it never sleeps and never measures.
+
+mod bench;
+pub mod claim;
+pub mod commit;
+pub mod due;
+pub mod kv;
+pub mod lanes;
+pub mod lease;
+mod suite;
+mod words;
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures_util::FutureExt as _;
+
+pub use bench::{Flow, FlowBench, FlowUnderTest};
+pub use words::{
+    LEASE, MAIN, SESSION, Worker, after, batch, birth, capabilities, capability, continues,
+    dispatcher, ends, event, finish, id, in_session, kv_key, main_line, nothing, orchestration,
+    owner, push, secs, start, start_of, step, tag, tagged, texts, told, turn_line, work,
+};
+
+/// Holds a store to one rule, and cleans up afterwards either way.
+pub async fn hold_to(fixture: impl FlowUnderTest + 'static, rule: impl AsyncFnOnce(&FlowBench)) {
+    let bench = FlowBench::new(Box::new(fixture));
+    let outcome = AssertUnwindSafe(rule(&bench)).catch_unwind().await;
+    bench.fixture.finish().await;
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
+}

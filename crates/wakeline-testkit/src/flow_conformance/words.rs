@@ -1,0 +1,268 @@
+//! The words of the rules: what is sent, who asks, what a turn did.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use uuid::Uuid;
+use wakeline_core::{
+    Capabilities, Capability, FlowChange, FlowLine, InstanceId, KvKey, OrchestrationName, OwnerId,
+    QueueName, SessionId, Tag, TagFilter,
+};
+use wakeline_store::PushItem;
+use wakeline_store::flow::{
+    Envelope, ExecutionEnd, HistoryBatch, InstanceBirth, InstanceState, NewWork, SessionClaim,
+    TurnClaim, TurnCommit, TurnItem, TurnRequest, Visible, WorkClaim, WorkKey, WorkRequest,
+};
+
+/// How long leases last, if a rule does not say otherwise.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// How long sessions last, if a rule does not say otherwise.
+pub const SESSION: Duration = Duration::from_secs(60);
+/// The capability of instances, if a rule does not say otherwise.
+pub const MAIN: &str = "main@1.0.0";
+
+/// An instance's id.
+pub fn id(text: &str) -> InstanceId {
+    InstanceId::new(text).expect("a valid name")
+}
+
+/// A capability.
+pub fn capability(text: &str) -> Capability {
+    Capability::new(text).expect("a valid name")
+}
+
+/// The name of an orchestration.
+pub fn orchestration(text: &str) -> OrchestrationName {
+    OrchestrationName::new(text).expect("a valid name")
+}
+
+/// A key of the key-value state.
+pub fn kv_key(text: &str) -> KvKey {
+    KvKey::new(text).expect("a valid name")
+}
+
+/// A tag.
+pub fn tag(text: &str) -> Tag {
+    Tag::new(text).expect("a valid name")
+}
+
+/// An owner of sessions.
+pub fn owner(text: &str) -> OwnerId {
+    OwnerId::new(text).expect("a valid name")
+}
+
+/// Shorthand.
+pub fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Visible after seconds.
+pub fn after(seconds: u64) -> Visible {
+    Visible::After(secs(seconds))
+}
+
+/// Dispatchers that run these.
+pub fn capabilities(names: &[&str]) -> Capabilities {
+    Capabilities::Of(names.iter().map(|name| capability(name)).collect())
+}
+
+/// A message that begins nothing, with its text as payload.
+pub fn event(instance: &str, text: &str) -> Envelope {
+    Envelope {
+        instance: id(instance),
+        visible: Visible::Now,
+        payload: Bytes::copy_from_slice(text.as_bytes()),
+        starts: None,
+        unique: false,
+        even_if_ended: false,
+        key: None,
+    }
+}
+
+/// A message that begins an execution of [`MAIN`] code, refused if the instance exists.
+pub fn start(instance: &str) -> Envelope {
+    Envelope { starts: Some(capability(MAIN)), unique: true, ..event(instance, "start") }
+}
+
+/// A message that begins an execution of other code.
+pub fn start_of(instance: &str, needed: &str) -> Envelope {
+    Envelope { starts: Some(capability(needed)), ..start(instance) }
+}
+
+/// One dispatcher.
+pub fn dispatcher(names: &[&str]) -> TurnRequest {
+    TurnRequest { key: Uuid::new_v4(), lease: LEASE, capabilities: capabilities(names) }
+}
+
+/// A line of so many dispatchers.
+pub fn turn_line(line: &Capabilities, requests: usize) -> TurnClaim {
+    let request = || TurnRequest { key: Uuid::new_v4(), lease: LEASE, capabilities: line.clone() };
+    TurnClaim { capabilities: line.clone(), requests: (0..requests).map(|_| request()).collect() }
+}
+
+/// A turn that did nothing at all: not even an event.
+pub fn nothing(turn: &TurnItem) -> TurnCommit {
+    TurnCommit {
+        token: turn.token,
+        execution: turn.execution.max(1),
+        birth: None,
+        pinned: None,
+        history: None,
+        status: Vec::new(),
+        kv: Vec::new(),
+        end: ExecutionEnd::Open,
+        work: Vec::new(),
+        cancelled_work: Vec::new(),
+        messages: Vec::new(),
+        cancelled_messages: Vec::new(),
+        clear: false,
+        pushes: Vec::new(),
+        turn_requests: Vec::new(),
+        work_requests: Vec::new(),
+    }
+}
+
+/// A turn with one more event; it makes the instance or the next execution where that is due.
+pub fn step(turn: &TurnItem) -> TurnCommit {
+    let goes_over = turn.state == Some(InstanceState::ContinuedAsNew);
+    let execution = turn.execution.max(1) + u64::from(goes_over);
+    let last = if goes_over { 0 } else { turn.last_event };
+    TurnCommit {
+        execution,
+        birth: turn.name.is_none().then(|| birth("order")),
+        history: Some(batch(last + 1, last + 1)),
+        ..nothing(turn)
+    }
+}
+
+/// A turn that completes its instance.
+pub fn finish(turn: &TurnItem) -> TurnCommit {
+    ends(turn, InstanceState::Completed)
+}
+
+/// A turn that ends its instance.
+pub fn ends(turn: &TurnItem, state: InstanceState) -> TurnCommit {
+    let output = Some(Bytes::from_static(b"output"));
+    TurnCommit { end: ExecutionEnd::Ended { state, output }, clear: true, ..step(turn) }
+}
+
+/// A turn that continues its instance as new.
+pub fn continues(turn: &TurnItem, needed: &str) -> TurnCommit {
+    let next = Envelope { unique: false, ..start_of(turn.instance.as_str(), needed) };
+    let output = Some(Bytes::from_static(b"input"));
+    TurnCommit { end: ExecutionEnd::ContinuedAsNew { output }, messages: vec![next], ..step(turn) }
+}
+
+/// A new instance without a parent.
+pub fn birth(name: &str) -> InstanceBirth {
+    InstanceBirth { name: orchestration(name), parent: None }
+}
+
+/// Events by their numbers.
+pub fn batch(first: u64, last: u64) -> HistoryBatch {
+    HistoryBatch { first, last, events: Bytes::from(format!("events {first} to {last}")) }
+}
+
+/// An activity of the first execution, with its number as payload.
+pub fn work(instance: &str, activity: u64) -> NewWork {
+    NewWork {
+        instance: id(instance),
+        key: WorkKey { execution: 1, activity },
+        tag: None,
+        session: None,
+        visible: Visible::Now,
+        payload: Bytes::from(activity.to_string()),
+    }
+}
+
+/// An activity with a tag.
+pub fn tagged(instance: &str, activity: u64, of: &str) -> NewWork {
+    NewWork { tag: Some(tag(of)), ..work(instance, activity) }
+}
+
+/// An activity of a session.
+pub fn in_session(instance: &str, activity: u64, session: &str) -> NewWork {
+    let session = Some(SessionId::new(session).expect("a valid name"));
+    NewWork { session, ..work(instance, activity) }
+}
+
+/// Who asks for work.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// Which tags are taken.
+    pub tags: TagFilter,
+    /// On whose behalf sessions are claimed.
+    pub session: Option<SessionClaim>,
+    /// How long leases last.
+    pub lease: Duration,
+}
+
+impl Worker {
+    /// Takes what has neither tag nor session.
+    pub fn plain() -> Self {
+        Self { tags: TagFilter::untagged(), session: None, lease: LEASE }
+    }
+
+    /// Takes all tags, but no sessions.
+    pub fn any() -> Self {
+        Self { tags: TagFilter::Any, ..Self::plain() }
+    }
+
+    /// Takes these tags, and what has none if it says so.
+    pub fn of(untagged: bool, tags: &[&str]) -> Self {
+        let tags = tags.iter().map(|text| tag(text)).collect();
+        Self { tags: TagFilter::Of { untagged, tags }, ..Self::plain() }
+    }
+
+    /// Takes what has no tag, of all sessions that this owner may have.
+    pub fn owning(name: &str) -> Self {
+        let session = Some(SessionClaim { owner: owner(name), lease: SESSION });
+        Self { session, ..Self::plain() }
+    }
+
+    /// One request of it.
+    pub fn request(&self) -> WorkRequest {
+        WorkRequest {
+            key: Uuid::new_v4(),
+            lease: self.lease,
+            tags: self.tags.clone(),
+            session: self.session.clone(),
+        }
+    }
+
+    /// A line of so many of them.
+    pub fn claim(&self, requests: usize) -> WorkClaim {
+        WorkClaim {
+            tags: self.tags.clone(),
+            session: self.session.clone(),
+            requests: (0..requests).map(|_| self.request()).collect(),
+        }
+    }
+
+    /// Its line, as sweeps and hints know it.
+    pub fn line(&self) -> FlowLine {
+        let owner = self.session.as_ref().map(|session| session.owner.clone());
+        FlowLine::Work { tags: self.tags.clone(), owner }
+    }
+}
+
+/// A message to a queue, with its transaction id as payload.
+pub fn push(queue: &str, text: &str) -> PushItem {
+    crate::conformance::item(&QueueName::new(queue).expect("a valid name"), "Default", text)
+}
+
+/// The line of [`MAIN`] dispatchers.
+pub fn main_line() -> FlowLine {
+    FlowLine::Turns(capabilities(&[MAIN]))
+}
+
+/// The soonest that a line is told of.
+pub fn told(changes: &[FlowChange], line: &FlowLine) -> Option<Duration> {
+    changes.iter().filter(|change| change.concerns(line)).map(|change| change.due_in).min()
+}
+
+/// The payloads of a turn's messages as text.
+pub fn texts(turn: &TurnItem) -> Vec<String> {
+    let text = |payload: &Bytes| String::from_utf8_lossy(payload).into_owned();
+    turn.messages.iter().map(|message| text(&message.payload)).collect()
+}

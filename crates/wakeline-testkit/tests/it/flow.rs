@@ -1,0 +1,15 @@
+//! The oracle under the rules of orchestrations.
+
+use std::sync::Arc;
+
+use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
+
+use crate::conformance::Oracle;
+
+impl FlowUnderTest for Oracle {
+    fn flow(&self) -> Arc<dyn Flow> {
+        self.0.clone()
+    }
+}
+
+wakeline_testkit::flow_conformance_suite!(Oracle::default());

@@ -85,6 +85,9 @@ pub(crate) struct ServeArgs {
     /// Time in which a request's headers must arrive [default: 60000]
     #[arg(long, env = "WAKELINE_HEADER_TIMEOUT_MS", value_name = "MS")]
     header_timeout_ms: Option<u64>,
+    /// Time in which a client must take in some of its answer [default: 30000]
+    #[arg(long, env = "WAKELINE_WRITE_TIMEOUT_MS", value_name = "MS")]
+    write_timeout_ms: Option<u64>,
     /// Time that requests in flight have to finish on SIGTERM [default: 25000]
     #[arg(long, env = "WAKELINE_DRAIN_TIMEOUT_MS", value_name = "MS")]
     drain_timeout_ms: Option<u64>,
@@ -296,6 +299,7 @@ fn server_options(over: &ServeArgs, under: &ServeArgs) -> ServerOptions {
     let preset = ServerOptions::default();
     ServerOptions {
         header_timeout: millis(pick!(over, under, header_timeout_ms), preset.header_timeout),
+        write_timeout: millis(pick!(over, under, write_timeout_ms), preset.write_timeout),
         drain_timeout: millis(pick!(over, under, drain_timeout_ms), preset.drain_timeout),
         ..preset
     }

@@ -16,6 +16,7 @@ mod input;
 mod render;
 mod routes;
 mod server;
+mod socket;
 mod state;
 mod wire;
 

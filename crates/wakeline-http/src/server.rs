@@ -4,7 +4,8 @@
 //! The binary and the tests hand it a bound listener and an app.
 //!
 //! # Invariants
-//! * Headers that do not arrive in time end the connection (`axum::serve` has no timer for that).
+//! * Headers that do not arrive in time end the connection (`axum::serve` has no timer for that),
+//!   and so do answers that nobody reads.
 //! * Near the descriptor limit a connection is answered 503, not left hanging.
 //! * After shutdown parked pops are answered at once and what is in flight finishes, bounded by
 //!   the drain time. Meanwhile new connections are still taken, so that probes see `/readyz` say
@@ -30,6 +31,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::socket::Socket;
 use crate::state::AppState;
 
 /// Limits of the accept loop.
@@ -39,6 +41,8 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// Time in which a request's headers must have arrived; also how long a connection may idle.
     pub header_timeout: Duration,
+    /// Time in which a client must take in some of its answer.
+    pub write_timeout: Duration,
     /// Time that requests in flight have to finish after shutdown.
     pub drain_timeout: Duration,
 }
@@ -48,6 +52,7 @@ impl Default for ServerOptions {
         Self {
             connections_max: 16_000,
             header_timeout: Duration::from_secs(60),
+            write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(25),
         }
     }
@@ -82,8 +87,8 @@ impl Server {
     pub async fn run(self, shutdown: CancellationToken) -> bool {
         let app = crate::app(self.state.clone());
         let slots = Arc::new(Semaphore::new(self.options.connections_max));
-        let header_timeout = self.options.header_timeout;
-        let door = Door { app, slots, header_timeout, one_request: false };
+        let ServerOptions { header_timeout, write_timeout, .. } = self.options;
+        let door = Door { app, slots, header_timeout, write_timeout, one_request: false };
         let graceful = GracefulShutdown::new();
         tokio::select! {
             () = self.accept(&door, |connection| {
@@ -119,7 +124,7 @@ impl Server {
     }
 }
 
-type Connection = http1::Connection<TokioIo<TcpStream>, Service>;
+type Connection = http1::Connection<TokioIo<Socket>, Service>;
 
 /// What every connection gets.
 #[derive(Clone)]
@@ -127,6 +132,7 @@ struct Door {
     app: Router,
     slots: Arc<Semaphore>,
     header_timeout: Duration,
+    write_timeout: Duration,
     one_request: bool,
 }
 
@@ -137,12 +143,12 @@ impl Door {
     }
 
     fn connection(&self, stream: TcpStream, slot: OwnedSemaphorePermit) -> Connection {
-        let _ = stream.set_nodelay(true);
+        let socket = Socket::new(stream, self.write_timeout);
         http1::Builder::new()
             .timer(TokioTimer::new())
             .keep_alive(!self.one_request)
             .header_read_timeout(self.header_timeout)
-            .serve_connection(TokioIo::new(stream), Service { app: self.app.clone(), _slot: slot })
+            .serve_connection(TokioIo::new(socket), Service { app: self.app.clone(), _slot: slot })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::process::Stdio;
 
-use tokio::io::AsyncReadExt;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::support::{Parked, Server, Store, eventually, long, wakeline};
@@ -64,4 +65,29 @@ async fn near_its_descriptor_limit_a_node_refuses_politely_and_works_on() {
     })
     .await;
     assert_eq!(server.client.get("/api/v1/pop/queue/q").await.ids(), ["x"]);
+}
+
+#[tokio::test]
+async fn a_client_that_never_reads_its_answer_is_let_go_and_a_parked_one_is_not() {
+    let store = Store::sqlite();
+    let server = Server::start(&store, &["--write-timeout-ms", "500"]).await;
+    let payload = "x".repeat(1_000_000);
+    for n in 0..24 {
+        let id = n.to_string();
+        let item = json!({"queue": "much", "payload": payload, "transactionId": id});
+        let pushed = server.client.post("/api/v1/push", json!({"items": [item]})).await;
+        assert_eq!(pushed.status, 201, "{pushed:?}");
+    }
+    let parked = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
+    server.parked(1).await;
+    let mut deaf = TcpStream::connect(server.client.address).await.expect("connected");
+    let request = "GET /api/v1/pop/queue/much?batch=24 HTTP/1.1\r\nhost: test\r\n\r\n";
+    deaf.write_all(request.as_bytes()).await.expect("sent");
+    deaf.readable().await.expect("the answer is on its way");
+    let (during, mut taken) = (server.descriptors(), Vec::new());
+    eventually("it is let go", || async { server.descriptors() < during }).await;
+    deaf.read_to_end(&mut taken).await.ok();
+    assert!(taken.len() < 24_000_000, "its answer was cut off");
+    server.client.push("q", &[("p", "x")]).await;
+    assert_eq!(parked.answer().await.expect("an answer").ids(), ["x"]);
 }

@@ -1,5 +1,9 @@
 //! Failures that orchestrations and activities can meet, as they stand in a history.
 
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Why an activity, a child or an orchestration failed. Part of histories: code may branch on it.
@@ -46,6 +50,41 @@ impl FlowError {
     /// An error of the user's code.
     pub fn application(message: impl Into<String>) -> Self {
         Self::new(FailureKind::Application, message)
+    }
+
+    /// An error of the user's code after which no further try is made.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Permanent, message)
+    }
+
+    /// A value that could not be encoded or decoded.
+    pub(crate) fn codec(what: &str, error: &serde_json::Error) -> Self {
+        Self::new(FailureKind::Codec, format!("{what}: {error}"))
+    }
+}
+
+/// What the user's code may fail with: anything that can be shown. A [`FlowError`] stays what it
+/// is, also in a `Box<dyn Error + Send + Sync>`; everything else becomes
+/// [`FailureKind::Application`] with its text.
+pub trait IntoFlowError {
+    /// Turns it into what stands in a history.
+    fn into_flow_error(self) -> FlowError;
+}
+
+impl<E: fmt::Display + Send + Sync + 'static> IntoFlowError for E {
+    fn into_flow_error(self) -> FlowError {
+        let text = format!("{self:#}");
+        let any: Box<dyn Any> = Box::new(self);
+        match any.downcast::<FlowError>() {
+            Ok(error) => *error,
+            Err(any) => match any.downcast::<Box<dyn Error + Send + Sync>>() {
+                Ok(boxed) => match boxed.downcast::<FlowError>() {
+                    Ok(error) => *error,
+                    Err(_) => FlowError::application(text),
+                },
+                Err(_) => FlowError::application(text),
+            },
+        }
     }
 }
 

@@ -138,7 +138,8 @@ pub enum EventKind {
         /// What it carries.
         data: Json,
     },
-    /// Decision: a wait is given up. What comes later goes to the next one.
+    /// Decision: a wait is given up. What comes later goes to the next one, and so does what the
+    /// wait had been given and the code had not looked at.
     EventForgone {
         /// The event that began the wait.
         of: u64,
@@ -235,4 +236,22 @@ pub enum EventKind {
         /// Why.
         error: FlowError,
     },
+}
+
+impl EventKind {
+    /// Whether the code made it; otherwise it happened to the code.
+    pub fn is_decision(&self) -> bool {
+        !matches!(
+            self,
+            Self::Started { .. }
+                | Self::Turn { .. }
+                | Self::ActivityCompleted { .. }
+                | Self::ActivityFailed { .. }
+                | Self::TimerFired { .. }
+                | Self::EventRaised { .. }
+                | Self::ChildCompleted { .. }
+                | Self::ChildFailed { .. }
+                | Self::CancelRequested { .. }
+        )
+    }
 }

@@ -10,17 +10,37 @@
 //! * Replaying a history makes the same decisions, or the instance is suspended with a diff.
 //! * Nothing here polls: dispatchers and clients wait in a hub.
 
+mod activity;
 mod capability;
+mod combinators;
+mod context;
+mod engine;
 mod error;
 mod event;
 mod json;
 mod message;
 pub mod provider;
+mod registry;
 mod retry;
 
+pub use activity::{Activity, ActivityContext};
 pub use capability::capability;
-pub use error::{FailureKind, FlowError};
+pub use combinators::{
+    Either, Either3, join, join_all, join3, race, select2, select3, try_join_all,
+};
+pub use context::{
+    ActivityCall, ActivityHandle, Cancelled, ChildCall, ChildHandle, ContinueAsNew, EventWait,
+    Mailbox, Orchestration, OrchestrationContext, QueueSend, Sleep, Timeout,
+};
+pub use engine::{
+    Effects, End, Execution, Foreign, History, KvWrite, Mismatch, MismatchRow, NewTimer, QueuePush,
+    ReplayError, Setting, Start, TurnResult, replay,
+};
+pub use error::{FailureKind, FlowError, IntoFlowError};
 pub use event::{Event, EventKind, Parent, Raised};
 pub use json::Json;
 pub use message::{ActivityTask, WorkItem};
+pub use registry::{
+    ActivityCode, OrchestrationCode, Registry, RegistryBuilder, RegistryError, VERSION_DEFAULT,
+};
 pub use retry::{ActivityPolicy, Backoff};

@@ -1,0 +1,129 @@
+//! What activities are written with: ordinary async code, run at least once by workers.
+
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+use tokio_util::sync::CancellationToken;
+use wakeline_core::InstanceId;
+
+use crate::message::ActivityTask;
+
+/// An activity with its types: `const CHARGE: Activity<Order, Receipt> =
+/// Activity::named("charge");`
+#[derive(Debug)]
+pub struct Activity<I, O> {
+    name: Cow<'static, str>,
+    types: PhantomData<fn(I) -> O>,
+}
+
+impl<I, O> Activity<I, O> {
+    /// The activity of a name.
+    pub const fn named(name: &'static str) -> Self {
+        Self { name: Cow::Borrowed(name), types: PhantomData }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn into_name(self) -> String {
+        self.name.into_owned()
+    }
+}
+
+impl<I, O> Clone for Activity<I, O> {
+    fn clone(&self) -> Self {
+        Self { name: self.name.clone(), types: PhantomData }
+    }
+}
+
+impl<I, O> From<&'static str> for Activity<I, O> {
+    fn from(name: &'static str) -> Self {
+        Self::named(name)
+    }
+}
+
+impl<I, O> From<String> for Activity<I, O> {
+    fn from(name: String) -> Self {
+        Self { name: Cow::Owned(name), types: PhantomData }
+    }
+}
+
+/// The name of a function without its path; `{{closure}}` for a closure.
+pub(crate) fn fn_name<F>(_: &F) -> &'static str {
+    let path = std::any::type_name::<F>();
+    path.rsplit("::").next().unwrap_or(path)
+}
+
+/// What a running activity knows of itself. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ActivityContext {
+    instance: InstanceId,
+    execution: u64,
+    event: u64,
+    attempt: u32,
+    name: String,
+    cancellation: CancellationToken,
+}
+
+impl ActivityContext {
+    /// The context of one try; the first has attempt 1. The token is cancelled when nobody wants
+    /// the result any more.
+    pub fn new(task: &ActivityTask, attempt: u32, cancellation: CancellationToken) -> Self {
+        Self {
+            instance: task.instance.clone(),
+            execution: task.execution,
+            event: task.event,
+            attempt,
+            name: task.name.clone(),
+            cancellation,
+        }
+    }
+
+    /// The instance that scheduled it.
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// The execution that scheduled it.
+    pub fn execution(&self) -> u64 {
+        self.execution
+    }
+
+    /// The event that scheduled it.
+    pub fn event(&self) -> u64 {
+        self.event
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Which try this is; the first is 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The same for all tries of this activity and for no other: hand it to whatever the activity
+    /// calls, so that a second try is recognised.
+    pub fn idempotency_key(&self) -> String {
+        format!("{}:{}:{}", self.instance, self.execution, self.event)
+    }
+
+    /// Cancelled when nobody wants the result any more.
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
+    }
+
+    /// Whether nobody wants the result any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
+    }
+
+    /// Waits until nobody wants the result any more.
+    pub async fn cancelled(&self) {
+        self.cancellation.cancelled().await;
+    }
+}

@@ -1,0 +1,106 @@
+//! What an orchestration is written with.
+//!
+//! # Where it sits
+//! The code of an orchestration gets an [`OrchestrationContext`] and does everything that must
+//! survive through it. Each operation notes a decision with the engine ([`crate::engine`]); the
+//! futures here are woken by deliveries only.
+//!
+//! # Invariants
+//! * Nothing is decided before a future is polled for the first time, unless it says `start`.
+//! * Dropping an operation that has begun and not ended decides its cancellation.
+//! * Everything that a getter returns follows from the history: it is the same on replay.
+
+mod activity;
+mod cancel;
+mod child;
+mod event;
+mod fork;
+mod log;
+mod random;
+mod send;
+mod ticket;
+mod timer;
+mod values;
+
+use std::fmt;
+use std::sync::Arc;
+
+use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
+
+pub use activity::{ActivityCall, ActivityHandle};
+pub use cancel::Cancelled;
+pub use child::{ChildCall, ChildHandle, Orchestration};
+pub use event::{EventWait, Mailbox};
+pub use fork::ContinueAsNew;
+pub use send::QueueSend;
+pub use timer::{Sleep, Timeout};
+
+use crate::engine::state::Shared;
+use crate::event::Parent;
+
+/// So many events make a history long.
+const HISTORY_LONG: u64 = 10_000;
+
+/// What an orchestration is written with. Cheap to clone.
+///
+/// It belongs to its orchestration: used from a spawned task or another thread it does nothing
+/// but suspend the instance.
+#[derive(Clone)]
+pub struct OrchestrationContext {
+    shared: Arc<Shared>,
+}
+
+impl OrchestrationContext {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// The instance that runs.
+    pub fn instance(&self) -> &InstanceId {
+        &self.shared.about.instance
+    }
+
+    /// The number of its execution: 1, and one more after each [`Self::continue_as_new`].
+    pub fn execution(&self) -> u64 {
+        self.shared.about.execution
+    }
+
+    /// The name that the code is registered under.
+    pub fn name(&self) -> &OrchestrationName {
+        &self.shared.about.name
+    }
+
+    /// The version of the code.
+    pub fn version(&self) -> &str {
+        &self.shared.about.version
+    }
+
+    /// The instance that waits for this one.
+    pub fn parent(&self) -> Option<&Parent> {
+        self.shared.about.parent.as_ref()
+    }
+
+    /// The time at which the current turn began, by the database's clock.
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.shared.lock().now)
+    }
+
+    /// Whether the code only repeats what its history says. For diagnosis; deciding anything by it
+    /// breaks the replay.
+    pub fn is_replaying(&self) -> bool {
+        self.shared.lock().replaying
+    }
+
+    /// Whether the history has become long, so that going on with [`Self::continue_as_new`] makes
+    /// replays shorter. Nothing breaks if the code does not.
+    pub fn suggests_continue_as_new(&self) -> bool {
+        self.shared.lock().next_id > HISTORY_LONG
+    }
+}
+
+impl fmt::Debug for OrchestrationContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = &self.shared.about;
+        write!(f, "OrchestrationContext({} {})", about.instance, about.execution)
+    }
+}

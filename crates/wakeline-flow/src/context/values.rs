@@ -1,0 +1,79 @@
+//! Status text and key-value state.
+
+use std::panic::Location;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wakeline_core::KvKey;
+
+use super::OrchestrationContext;
+use super::ticket::decode;
+use crate::error::FlowError;
+use crate::event::EventKind;
+use crate::json::Json;
+
+impl OrchestrationContext {
+    /// Shows a text beside the instance; clients can wait for it to change.
+    #[track_caller]
+    pub fn set_status(&self, status: impl Into<String>) {
+        let status = Some(status.into());
+        self.shared.decide(Location::caller(), EventKind::StatusSet { status });
+    }
+
+    /// Shows no text any more.
+    #[track_caller]
+    pub fn clear_status(&self) {
+        self.shared.decide(Location::caller(), EventKind::StatusSet { status: None });
+    }
+
+    /// Sets a value that clients can read, and that later executions of the instance see.
+    #[track_caller]
+    pub fn kv_set<T: Serialize>(&self, key: &str, value: T) -> Result<(), FlowError> {
+        let at = Location::caller();
+        let json = Json::of(&value).map_err(|error| FlowError::codec(key, &error))?;
+        let key = self::key(key)?;
+        self.shared.with(at, |state| {
+            state.kv.insert(key.clone(), json.clone());
+            state.decide(EventKind::KvSet { key, value: Some(json) }, Some(at))
+        });
+        Ok(())
+    }
+
+    /// The value of a key: as of the start of the execution, with the execution's own changes.
+    pub fn kv_get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, FlowError> {
+        let name = self::key(key)?;
+        let value = self.shared.lock().kv.get(&name).cloned();
+        value.map(|value| decode(key, Ok(value))).transpose()
+    }
+
+    /// Removes the value of a key.
+    #[track_caller]
+    pub fn kv_clear(&self, key: &str) -> Result<(), FlowError> {
+        let at = Location::caller();
+        let key = self::key(key)?;
+        self.shared.with(at, |state| {
+            state.kv.remove(&key);
+            state.decide(EventKind::KvSet { key, value: None }, Some(at))
+        });
+        Ok(())
+    }
+
+    /// Removes all values.
+    #[track_caller]
+    pub fn kv_clear_all(&self) {
+        let at = Location::caller();
+        self.shared.with(at, |state| {
+            state.kv.clear();
+            state.decide(EventKind::KvCleared, Some(at))
+        });
+    }
+
+    /// The keys that have values, in order.
+    pub fn kv_keys(&self) -> Vec<String> {
+        self.shared.lock().kv.keys().map(|key| key.as_str().to_owned()).collect()
+    }
+}
+
+fn key(text: &str) -> Result<KvKey, FlowError> {
+    KvKey::new(text).map_err(|error| FlowError::application(error.to_string()))
+}

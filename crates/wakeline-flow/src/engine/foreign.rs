@@ -1,0 +1,34 @@
+//! What the code of an orchestration must not wait for, and how that is explained.
+
+/// The code waits for something that is not durable, so its history cannot repeat it. The instance
+/// is to be suspended: no retry helps, other code does.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Foreign {
+    /// Something else than the engine woke the code.
+    #[error(
+        "the orchestration was woken by something that is not durable (a tokio timer, a spawned \
+         task, a channel or another thread); {ADVICE}"
+    )]
+    Wake,
+    /// The code waits, but for nothing of its context.
+    #[error(
+        "the orchestration waits for something that is not durable (a tokio timer, a spawned \
+         task, a channel or a lock); {ADVICE}"
+    )]
+    Wait,
+    /// The context was used outside of the orchestration.
+    #[error(
+        "the context of the orchestration was used at {at} by a spawned task or another thread; \
+         {ADVICE}"
+    )]
+    Outside {
+        /// Where in the code.
+        at: String,
+    },
+    /// The code wakes itself over and over and never waits for anything.
+    #[error("the orchestration polls itself over and over without waiting; {ADVICE}")]
+    Busy,
+}
+
+const ADVICE: &str = "wait with the context's own sleep, event and activity, join with the \
+                      combinators of this crate, and do everything else in an activity";

@@ -1,0 +1,291 @@
+//! Which code a process can run, by name and version.
+//!
+//! # Invariants
+//! * A name and version stands for one piece of code; registering it twice is an error.
+//! * An instance keeps the version that it began with: [`Registry::exact`]. A start that names
+//!   none takes the newest: [`Registry::newest`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use semver::Version;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wakeline_core::{Capability, NameError, OrchestrationName};
+
+use crate::activity::{Activity, ActivityContext, fn_name};
+use crate::capability::capability;
+use crate::context::{Orchestration, OrchestrationContext};
+use crate::engine::{CodeFuture, panicked};
+use crate::error::{FlowError, IntoFlowError};
+use crate::json::Json;
+
+/// The version of code that was registered without one.
+pub const VERSION_DEFAULT: Version = Version::new(1, 0, 0);
+
+/// Why a registry could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// The same name, or the same name and version, twice.
+    #[error("{what} is registered twice")]
+    Duplicate {
+        /// What.
+        what: String,
+    },
+    /// Not a name.
+    #[error("{name:?} cannot be registered")]
+    Name {
+        /// The text.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: NameError,
+    },
+    /// Not a version.
+    #[error("{version:?} of {name} is not a version like 1.2.0")]
+    Version {
+        /// The orchestration.
+        name: String,
+        /// The text.
+        version: String,
+    },
+    /// A closure has no name of its own.
+    #[error("only functions can be registered by their own name, use `activity` with a name")]
+    Closure,
+}
+
+type Run = Box<dyn Fn(OrchestrationContext, Json) -> CodeFuture + Send + Sync>;
+type RunActivity =
+    Box<dyn Fn(ActivityContext, Json) -> BoxFuture<'static, Result<Json, FlowError>> + Send + Sync>;
+
+/// The code of one version of an orchestration.
+pub struct OrchestrationCode {
+    name: OrchestrationName,
+    version: Version,
+    run: Run,
+}
+
+impl OrchestrationCode {
+    /// The name it is registered under.
+    pub fn name(&self) -> &OrchestrationName {
+        &self.name
+    }
+
+    /// Its version.
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    pub(crate) fn run(&self, context: OrchestrationContext, input: Json) -> CodeFuture {
+        (self.run)(context, input)
+    }
+}
+
+impl fmt::Debug for OrchestrationCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OrchestrationCode({}@{})", self.name, self.version)
+    }
+}
+
+/// The code of an activity.
+pub struct ActivityCode {
+    run: RunActivity,
+}
+
+impl ActivityCode {
+    /// Runs one try. A panic is a failure like others.
+    pub async fn run(&self, context: ActivityContext, input: Json) -> Result<Json, FlowError> {
+        let tried = AssertUnwindSafe(async { (self.run)(context, input).await }).catch_unwind();
+        tried.await.unwrap_or_else(|panic| Err(panicked(panic.as_ref())))
+    }
+}
+
+impl fmt::Debug for ActivityCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ActivityCode")
+    }
+}
+
+/// Which code a process can run.
+#[derive(Debug, Default)]
+pub struct Registry {
+    orchestrations: HashMap<String, BTreeMap<Version, Arc<OrchestrationCode>>>,
+    activities: HashMap<String, Arc<ActivityCode>>,
+}
+
+impl Registry {
+    /// Begins an empty registry.
+    pub fn builder() -> RegistryBuilder {
+        RegistryBuilder::default()
+    }
+
+    /// The newest version of an orchestration; one that is no pre-release, if there is any.
+    pub fn newest(&self, name: &str) -> Option<Arc<OrchestrationCode>> {
+        let versions = self.orchestrations.get(name)?;
+        let released = versions.iter().rev().find(|(version, _)| version.pre.is_empty());
+        released.or_else(|| versions.last_key_value()).map(|(_, code)| Arc::clone(code))
+    }
+
+    /// A version of an orchestration.
+    pub fn exact(&self, name: &str, version: &str) -> Option<Arc<OrchestrationCode>> {
+        let version = Version::parse(version).ok()?;
+        self.orchestrations.get(name)?.get(&version).cloned()
+    }
+
+    /// The code for what a start asked for: that version, or the newest.
+    pub fn find(&self, name: &str, version: Option<&str>) -> Option<Arc<OrchestrationCode>> {
+        match version {
+            Some(version) => self.exact(name, version),
+            None => self.newest(name),
+        }
+    }
+
+    /// An activity.
+    pub fn activity(&self, name: &str) -> Option<Arc<ActivityCode>> {
+        self.activities.get(name).cloned()
+    }
+
+    /// Whether it has activities at all.
+    pub fn has_activities(&self) -> bool {
+        !self.activities.is_empty()
+    }
+
+    /// What this process can run: for each orchestration its name, and its name with each version.
+    pub fn capabilities(&self) -> Vec<Capability> {
+        let mut all = Vec::new();
+        for code in self.orchestrations.values().flat_map(BTreeMap::values) {
+            let version = code.version.to_string();
+            all.extend(capability(&code.name, None));
+            all.extend(capability(&code.name, Some(&version)));
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// Collects code for a [`Registry`].
+#[derive(Debug, Default)]
+pub struct RegistryBuilder {
+    registry: Registry,
+    error: Option<RegistryError>,
+}
+
+impl RegistryBuilder {
+    /// Registers an orchestration, as version 1.0.0.
+    pub fn orchestration<I, O, E, F, R>(
+        self,
+        orchestration: impl Into<Orchestration<I, O>>,
+        code: F,
+    ) -> Self
+    where
+        F: Fn(OrchestrationContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize,
+        E: IntoFlowError,
+    {
+        self.orchestration_versioned(orchestration, &VERSION_DEFAULT.to_string(), code)
+    }
+
+    /// Registers a version of an orchestration. Keep the code of older ones registered as long as
+    /// instances run it.
+    pub fn orchestration_versioned<I, O, E, F, R>(
+        mut self,
+        orchestration: impl Into<Orchestration<I, O>>,
+        version: &str,
+        code: F,
+    ) -> Self
+    where
+        F: Fn(OrchestrationContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize,
+        E: IntoFlowError,
+    {
+        let code = Arc::new(code);
+        let run: Run = Box::new(move |context, input| {
+            let code = Arc::clone(&code);
+            Box::pin(async move {
+                let input = input.to().map_err(|e| FlowError::codec("the input", &e))?;
+                let output = code(context, input).await.map_err(E::into_flow_error)?;
+                Json::of(&output).map_err(|e| FlowError::codec("the result", &e))
+            })
+        });
+        let name = orchestration.into();
+        if let Err(error) = self.add(name.name(), version, run) {
+            self.error.get_or_insert(error);
+        }
+        self
+    }
+
+    /// Registers an activity.
+    pub fn activity<I, O, E, F, R>(mut self, activity: impl Into<Activity<I, O>>, code: F) -> Self
+    where
+        F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize,
+        E: IntoFlowError,
+    {
+        let code = Arc::new(code);
+        let run: RunActivity = Box::new(move |context, input| {
+            let code = Arc::clone(&code);
+            Box::pin(async move {
+                let input = input.to().map_err(|e| FlowError::codec("the input", &e))?;
+                let output = code(context, input).await.map_err(E::into_flow_error)?;
+                Json::of(&output).map_err(|e| FlowError::codec("the result", &e))
+            })
+        });
+        let name = activity.into().into_name();
+        let known = self.registry.activities.insert(name.clone(), Arc::new(ActivityCode { run }));
+        if known.is_some() {
+            let what = format!("activity {name}");
+            self.error.get_or_insert(RegistryError::Duplicate { what });
+        }
+        self
+    }
+
+    /// Registers a function as an activity, under the function's name. Orchestrations run it with
+    /// [`OrchestrationContext::call`].
+    pub fn activity_fn<I, O, E, F, R>(mut self, code: F) -> Self
+    where
+        F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize,
+        E: IntoFlowError,
+    {
+        let name = fn_name(&code);
+        if name.starts_with("{{") {
+            self.error.get_or_insert(RegistryError::Closure);
+            return self;
+        }
+        self.activity(name, code)
+    }
+
+    /// The registry, or the first thing that was wrong.
+    pub fn build(self) -> Result<Registry, RegistryError> {
+        self.error.map_or(Ok(self.registry), Err)
+    }
+
+    fn add(&mut self, name: &str, version: &str, run: Run) -> Result<(), RegistryError> {
+        let wrong = |source| RegistryError::Name { name: name.to_owned(), source };
+        let parsed = Version::parse(version).map_err(|_| RegistryError::Version {
+            name: name.to_owned(),
+            version: version.to_owned(),
+        })?;
+        let of = OrchestrationName::new(name).map_err(wrong)?;
+        capability(&of, Some(version)).map_err(wrong)?;
+        let versions = self.registry.orchestrations.entry(name.to_owned()).or_default();
+        let code = OrchestrationCode { name: of, version: parsed.clone(), run };
+        match versions.insert(parsed, Arc::new(code)) {
+            None => Ok(()),
+            Some(_) => Err(RegistryError::Duplicate { what: format!("{name}@{version}") }),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Activities, timers, events, completion, replay.
+
+use std::time::Duration;
+
+use wakeline_core::Timestamp;
+use wakeline_flow::{
+    Activity, ActivityContext, End, FailureKind, FlowError, OrchestrationContext, Registry,
+    WorkItem, select2,
+};
+
+use crate::script::{
+    Script, cancel, child_done, completed, done, failed, fired, id, raised, registry,
+};
+
+const DOUBLE: Activity<u32, u32> = Activity::named("double");
+
+async fn chain(ctx: OrchestrationContext, start: u32) -> Result<u32, FlowError> {
+    let twice = ctx.activity(DOUBLE, start).await?;
+    ctx.sleep(Duration::from_secs(60)).await;
+    let more: u32 = ctx.event("more").await?;
+    ctx.activity::<_, u32>("double", twice + more).await
+}
+
+fn chained() -> Registry {
+    registry(|r| r.orchestration("flow", chain))
+}
+
+#[test]
+fn activities_timers_and_events_follow_each_other_and_replay() {
+    for forgetful in [false, true] {
+        let mut script = Script::new(&chained(), 3);
+        script.forgetful = forgetful;
+        let first = script.turn(vec![]);
+        assert_eq!(first.effects.activities[0].event, 3);
+        assert_eq!(first.effects.activities[0].name, "double");
+        let second = script.turn(vec![done(3, 6)]);
+        assert_eq!(second.effects.timers[0].fire_at, script.now + 60_000_000);
+        let timer = second.effects.timers[0].event;
+        assert_eq!(script.turn(vec![raised("more", 1)]).end, End::Open);
+        let third = script.turn(vec![fired(timer)]);
+        assert_eq!(third.effects.activities[0].input.as_str(), "7");
+        let last = script.turn(vec![done(third.effects.activities[0].event, 14)]);
+        assert_eq!(last.end, completed(14));
+        assert!(script.execution.has_ended());
+        let told = [
+            "started",
+            "run double 3",
+            "ran 3 6",
+            "timer",
+            "raised more 1",
+            "fired 6",
+            "wait more",
+            "run double 7",
+            "ran 12 14",
+            "completed 14",
+        ];
+        assert_eq!(script.told(), told);
+    }
+}
+
+#[test]
+fn messages_that_do_not_fit_are_dropped_without_an_event() {
+    let mut script = Script::new(&chained(), 3);
+    script.turn(vec![]);
+    let other = |execution, event| WorkItem::ActivityDone {
+        instance: id("i"),
+        execution,
+        event,
+        result: Ok(wakeline_flow::Json::null()),
+    };
+    let elsewhere = WorkItem::EventRaised {
+        instance: id("j"),
+        name: "more".into(),
+        data: wakeline_flow::Json::null(),
+    };
+    let strays =
+        vec![other(2, 3), other(1, 2), other(1, 99), fired(3), child_done(3, 1), elsewhere];
+    let turn = script.turn(strays);
+    assert!(turn.events.is_empty());
+    assert_eq!(turn.end, End::Open);
+    script.turn(vec![done(3, 6), done(3, 7)]);
+    assert_eq!(script.told(), ["started", "run double 3", "ran 3 6", "timer"]);
+    assert!(script.turn(vec![done(3, 6)]).events.is_empty());
+}
+
+#[test]
+fn time_of_a_turn_is_what_the_code_calls_now_also_on_replay() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let before = ctx.now();
+        ctx.event::<()>("go").await?;
+        Ok::<_, FlowError>((before.0, ctx.now().0))
+    };
+    for forgetful in [false, true] {
+        let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+        script.forgetful = forgetful;
+        script.turn(vec![]);
+        let before = Timestamp(script.now);
+        let turn = script.turn(vec![raised("go", ())]);
+        assert_eq!(turn.end, completed((before.0, script.now)));
+    }
+}
+
+#[test]
+fn failure_of_an_activity_reaches_the_code_as_it_was() {
+    let mut script = Script::new(&chained(), 3);
+    script.turn(vec![]);
+    let error = FlowError::new(FailureKind::Poison, "crashed too often");
+    assert_eq!(script.turn(vec![failed(3, error.clone())]).end, End::Failed(error));
+}
+
+#[test]
+fn losers_of_a_select_are_cancelled_and_their_results_dropped() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let slow = ctx.activity::<_, u32>("slow", ());
+        select2(slow, ctx.sleep(Duration::from_secs(1))).await;
+        ctx.event::<u32>("end").await
+    };
+    for forgetful in [false, true] {
+        let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+        script.forgetful = forgetful;
+        script.turn(vec![]);
+        let turn = script.turn(vec![fired(4)]);
+        assert_eq!(turn.effects.cancelled_activities, [3]);
+        assert!(script.turn(vec![done(3, 1)]).events.is_empty());
+        assert_eq!(script.turn(vec![raised("end", 5)]).end, completed(5));
+    }
+}
+
+#[test]
+fn cancellation_ends_code_that_does_not_care_and_gives_up_what_is_open() {
+    let mut script = Script::new(&chained(), 3);
+    script.turn(vec![]);
+    let turn = script.turn(vec![cancel("enough")]);
+    assert_eq!(turn.end, End::Cancelled("enough".into()));
+    assert_eq!(turn.effects.cancelled_activities, [3]);
+    assert!(script.replayed().expect("replays").has_ended());
+}
+
+async fn double(_ctx: ActivityContext, n: u32) -> Result<u32, String> {
+    Ok(n * 2)
+}
+
+#[test]
+fn functions_are_called_by_their_own_names_and_types() {
+    let flow = |ctx: OrchestrationContext, n: u32| async move { ctx.call(double, n).await };
+    let registry = registry(|r| r.orchestration("flow", flow).activity_fn(double));
+    let mut script = Script::new(&registry, 4);
+    let turn = script.turn(vec![]);
+    assert_eq!(turn.effects.activities[0].name, "double");
+    assert!(registry.activity("double").is_some());
+    assert_eq!(script.turn(vec![done(3, 8)]).end, completed(8));
+}

@@ -1,0 +1,4 @@
+//! Orchestrations in one binary.
+
+mod basics;
+mod script;

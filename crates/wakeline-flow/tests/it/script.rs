@@ -1,0 +1,149 @@
+//! Runs an execution by hand: messages in, events out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use wakeline_core::InstanceId;
+use wakeline_flow::{
+    End, Event, EventKind, Execution, FlowError, Foreign, Json, OrchestrationCode, Registry,
+    RegistryBuilder, ReplayError, Setting, Start, TurnResult, WorkItem,
+};
+
+/// One instance, driven by hand, with its history beside it.
+pub(crate) struct Script {
+    pub(crate) code: Arc<OrchestrationCode>,
+    pub(crate) setting: Setting,
+    pub(crate) execution: Execution,
+    pub(crate) history: Vec<Event>,
+    pub(crate) now: i64,
+    /// Whether the execution is brought back from its history before every turn.
+    pub(crate) forgetful: bool,
+}
+
+pub(crate) fn id(text: &str) -> InstanceId {
+    InstanceId::new(text).expect("valid")
+}
+
+pub(crate) fn json<T: Serialize>(value: T) -> Json {
+    Json::of(&value).expect("encodes")
+}
+
+pub(crate) fn registry(build: impl FnOnce(RegistryBuilder) -> RegistryBuilder) -> Registry {
+    build(Registry::builder()).build().expect("no duplicates")
+}
+
+impl Script {
+    /// The newest code of `flow`, as the first execution of `i`.
+    pub(crate) fn new<I: Serialize>(registry: &Registry, input: I) -> Self {
+        let code = registry.newest("flow").expect("registered");
+        let start = Start { input: json(input), parent: None, seed: 7, carried: Vec::new() };
+        Self::with(code, start)
+    }
+
+    pub(crate) fn with(code: Arc<OrchestrationCode>, start: Start) -> Self {
+        let setting = Setting { instance: id("i"), execution: 1, kv: BTreeMap::new() };
+        let execution = Execution::start(&code, setting.clone(), start);
+        Self { code, setting, execution, history: Vec::new(), now: 1_000_000, forgetful: false }
+    }
+
+    /// Delivers messages; the history grows.
+    pub(crate) fn try_turn(&mut self, messages: Vec<WorkItem>) -> Result<TurnResult, Foreign> {
+        if self.forgetful && !self.history.is_empty() {
+            self.execution = self.replayed().expect("replays");
+        }
+        self.now += 1_000_000;
+        let before = self.execution.last_event();
+        assert_eq!(before, self.history.len() as u64);
+        let turn = self.execution.deliver(messages, self.now)?;
+        for (place, event) in turn.events.iter().enumerate() {
+            assert_eq!(event.id, before + 1 + place as u64);
+        }
+        self.history.extend(turn.events.iter().cloned());
+        Ok(turn)
+    }
+
+    pub(crate) fn turn(&mut self, messages: Vec<WorkItem>) -> TurnResult {
+        self.try_turn(messages).expect("nothing foreign")
+    }
+
+    /// A new execution, brought back from the history.
+    pub(crate) fn replayed(&self) -> Result<Execution, ReplayError> {
+        Execution::replay(&self.code, self.setting.clone(), self.history.iter().cloned())
+    }
+
+    /// The history with other code.
+    pub(crate) fn replay_as(
+        &self,
+        code: &Arc<OrchestrationCode>,
+    ) -> Result<Execution, ReplayError> {
+        Execution::replay(code, self.setting.clone(), self.history.iter().cloned())
+    }
+
+    /// The events as short texts, without turns.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.history.iter().map(|event| tell(&event.kind)).filter(|text| text != "turn").collect()
+    }
+}
+
+pub(crate) fn done<T: Serialize>(event: u64, value: T) -> WorkItem {
+    let result = Ok(json(value));
+    WorkItem::ActivityDone { instance: id("i"), execution: 1, event, result }
+}
+
+pub(crate) fn failed(event: u64, error: FlowError) -> WorkItem {
+    WorkItem::ActivityDone { instance: id("i"), execution: 1, event, result: Err(error) }
+}
+
+pub(crate) fn fired(event: u64) -> WorkItem {
+    WorkItem::TimerFired { instance: id("i"), execution: 1, event, fire_at: 0 }
+}
+
+pub(crate) fn child_done<T: Serialize>(event: u64, value: T) -> WorkItem {
+    let result = Ok(json(value));
+    WorkItem::ChildDone { instance: id("i"), execution: 1, event, result }
+}
+
+pub(crate) fn raised<T: Serialize>(name: &str, data: T) -> WorkItem {
+    WorkItem::EventRaised { instance: id("i"), name: name.to_owned(), data: json(data) }
+}
+
+pub(crate) fn cancel(reason: &str) -> WorkItem {
+    WorkItem::CancelInstance { instance: id("i"), reason: reason.to_owned() }
+}
+
+pub(crate) fn completed<T: Serialize>(value: T) -> End {
+    End::Completed(json(value))
+}
+
+/// An event in a few words.
+pub(crate) fn tell(kind: &EventKind) -> String {
+    use EventKind as E;
+    match kind {
+        E::Started { .. } => "started".into(),
+        E::Turn { .. } => "turn".into(),
+        E::ActivityScheduled { name, input, .. } => format!("run {name} {input:?}"),
+        E::ActivityCompleted { of, result } => format!("ran {of} {result:?}"),
+        E::ActivityFailed { of, error } => format!("failed {of} {error}"),
+        E::ActivityCancelled { of } => format!("cancel run {of}"),
+        E::TimerCreated { .. } => "timer".into(),
+        E::TimerFired { of } => format!("fired {of}"),
+        E::TimerCancelled { of } => format!("cancel timer {of}"),
+        E::EventAwaited { name } => format!("wait {name}"),
+        E::EventRaised { name, data } => format!("raised {name} {data:?}"),
+        E::EventForgone { of } => format!("forgo {of}"),
+        E::ChildStarted { instance, attached, .. } => format!("child {instance} {attached}"),
+        E::ChildCompleted { of, .. } => format!("child done {of}"),
+        E::ChildFailed { of, .. } => format!("child failed {of}"),
+        E::ChildCancelled { of } => format!("cancel child {of}"),
+        E::StatusSet { status } => format!("status {status:?}"),
+        E::KvSet { key, value } => format!("set {key} {value:?}"),
+        E::KvCleared => "clear".into(),
+        E::Pushed { queue, .. } => format!("push {queue}"),
+        E::Signalled { instance, name, .. } => format!("signal {instance} {name}"),
+        E::CancelRequested { reason } => format!("cancel {reason}"),
+        E::ContinuedAsNew { input, .. } => format!("again {input:?}"),
+        E::Completed { output } => format!("completed {output:?}"),
+        E::Failed { error } => format!("ended {:?} {error}", error.kind),
+    }
+}

@@ -41,6 +41,8 @@ struct Host {
     python: bool,
     /// For the command lines that the server and the README tell newcomers to try.
     curl: bool,
+    /// For the certificates of a PostgreSQL that speaks TLS.
+    openssl: bool,
     nextest: bool,
     root: bool,
     apt: bool,
@@ -49,8 +51,12 @@ struct Host {
 impl Host {
     /// Debian's packages for what is missing.
     fn missing(&self) -> Vec<&'static str> {
-        let needs =
-            [(self.postgres, "postgresql"), (self.python, "python3-venv"), (self.curl, "curl")];
+        let needs = [
+            (self.postgres, "postgresql"),
+            (self.python, "python3-venv"),
+            (self.curl, "curl"),
+            (self.openssl, "openssl"),
+        ];
         needs.iter().filter(|(there, _)| !there).map(|(_, package)| *package).collect()
     }
 }
@@ -74,7 +80,8 @@ fn plan(host: Host) -> Plan {
     } else {
         format!(
             "install what Debian calls {packages}: PostgreSQL {POSTGRES_MAJOR_MIN} or later with \
-             its contrib modules, Python 3 with venv, curl; initdb, pg_ctl and postgres on the PATH"
+             its contrib modules, Python 3 with venv, curl, openssl; initdb, pg_ctl and postgres on \
+             the PATH"
         )
     })
 }
@@ -90,6 +97,7 @@ pub(crate) fn ensure(guard: &mut Guard, need: Need) -> Result<Option<PathBuf>> {
         postgres: found.is_some(),
         python: !tests || python(),
         curl: !tests || run::exists("curl"),
+        openssl: !tests || run::exists("openssl"),
         nextest: !tests || cargo(),
         root: is_root()?,
         apt: run::exists("apt-get"),
@@ -214,16 +222,18 @@ mod tests {
         postgres: false,
         python: false,
         curl: false,
+        openssl: false,
         nextest: false,
         root: false,
         apt: true,
     };
-    const FULL: Host = Host { postgres: true, python: true, curl: true, nextest: true, ..BARE };
+    const FULL: Host =
+        Host { postgres: true, python: true, curl: true, openssl: true, nextest: true, ..BARE };
 
     #[test]
     fn root_installs_what_is_missing_and_nothing_else() {
         let host = Host { root: true, ..BARE };
-        let packages = vec!["postgresql", "python3-venv", "curl"];
+        let packages = vec!["postgresql", "python3-venv", "curl", "openssl"];
         assert_eq!(plan(host), Plan::Install { packages, nextest: true });
         let host = Host { root: true, ..FULL };
         assert_eq!(plan(host), Plan::Install { packages: vec![], nextest: false });

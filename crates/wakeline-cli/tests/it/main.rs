@@ -10,4 +10,5 @@ mod modes;
 mod nodes;
 mod serve;
 mod support;
+mod tls;
 mod traps;

@@ -122,6 +122,11 @@ pub(crate) struct OwnPostgres {
 
 impl OwnPostgres {
     pub(crate) fn start() -> Self {
+        Self::start_with(|_| {})
+    }
+
+    /// One that is set up in its data folder before it starts.
+    pub(crate) fn start_with(set_up: impl FnOnce(&Path)) -> Self {
         let mut own = Self { folder: tempfile::tempdir().expect("a folder"), port: 0 };
         if let Some(user) = own.user() {
             let owned = Command::new("chown").arg(&user).arg(own.folder.path()).status();
@@ -130,6 +135,11 @@ impl OwnPostgres {
         let data = own.data();
         let made = own.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-sync"]);
         assert!(made, "initdb failed");
+        set_up(Path::new(&data));
+        if let Some(user) = own.user() {
+            let owned = Command::new("chown").args(["-R", &user, &data]).status();
+            assert!(owned.expect("chown runs").success());
+        }
         // A port that was free a moment ago may have been taken meanwhile.
         let started = (0..5).any(|_| {
             own.port = free_port();
@@ -141,6 +151,11 @@ impl OwnPostgres {
 
     pub(crate) fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// The same, by a host name and with parameters.
+    pub(crate) fn url_at(&self, host: &str, parameters: &str) -> String {
+        format!("postgres://postgres@{host}:{}/postgres?{parameters}", self.port)
     }
 
     /// Stops it at once, as a crash would.

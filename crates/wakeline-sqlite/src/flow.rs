@@ -1,13 +1,16 @@
 //! Durable orchestrations: each operation is one command for the writer, or one read.
 
+mod admin;
 mod commit;
 mod delete;
 mod instance;
 mod kv;
 mod lane;
 mod lease;
+mod list;
 mod message;
 mod names;
+mod read;
 mod session;
 mod turn;
 mod work;
@@ -16,12 +19,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{FlowChange, FlowLine, FlowToken, OwnerId, Timestamp};
+use wakeline_core::{
+    Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, Timestamp,
+};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
-    AbandonOutcome, Completion, CompletionReply, EnqueueReply, Envelope, FlowStore, NewWork,
-    RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnReply, TurnRequest, WorkClaim,
-    WorkClaimed,
+    AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
+    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
+    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
+    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
+    TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed,
 };
 
 pub(crate) use names::Names;
@@ -114,6 +121,122 @@ impl FlowStore for SqliteStore {
     async fn sweep_flow(&self, lines: Vec<FlowLine>) -> Result<Vec<Option<Duration>>, StoreError> {
         self.tidy();
         self.read("sweep_flow", move |s| sweep(s, &lines)).await
+    }
+}
+
+#[async_trait]
+impl FlowReader for SqliteStore {
+    async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
+        let instance = instance.clone();
+        self.read("instance", move |s| read::instance(s, &instance)).await
+    }
+
+    async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {
+        let instances = Arc::new(instances);
+        let same = Arc::clone(&instances);
+        let work = Work::new("watch", move |s| read::watch(s, &instances));
+        self.write(work.peeking(move |s| read::peek(s, &same))).await
+    }
+
+    async fn history(
+        &self,
+        instance: &InstanceId,
+        execution: Option<u64>,
+        from_event: u64,
+        bytes_max: usize,
+    ) -> Result<HistoryPage, StoreError> {
+        let instance = instance.clone();
+        let piece = read::Piece { execution, from_event, bytes_max };
+        self.read("history", move |s| read::history(s, &instance, &piece)).await
+    }
+
+    async fn executions(&self, instance: &InstanceId) -> Result<Vec<ExecutionDetail>, StoreError> {
+        let instance = instance.clone();
+        self.read("executions", move |s| read::executions(s, &instance)).await
+    }
+
+    async fn kv(
+        &self,
+        instance: &InstanceId,
+        key: Option<&KvKey>,
+    ) -> Result<Vec<KvEntry>, StoreError> {
+        let (instance, key) = (instance.clone(), key.cloned());
+        self.read("kv", move |s| read::kv(s, &instance, key.as_ref())).await
+    }
+
+    async fn list_instances(&self, filter: ListInstances) -> Result<ListedInstances, StoreError> {
+        self.read("list_instances", move |s| list::list(s, &filter)).await
+    }
+
+    async fn tree(&self, instance: &InstanceId) -> Result<Vec<InstanceId>, StoreError> {
+        let instance = instance.clone();
+        self.read("tree", move |s| read::tree(s, &instance)).await
+    }
+
+    async fn stats(&self, instance: &InstanceId) -> Result<Option<InstanceStats>, StoreError> {
+        let instance = instance.clone();
+        self.read("stats", move |s| read::stats(s, &instance)).await
+    }
+
+    async fn depths(&self) -> Result<FlowDepths, StoreError> {
+        self.read("depths", |s| read::depths(s)).await
+    }
+}
+
+#[async_trait]
+impl FlowAdmin for SqliteStore {
+    async fn suspend(
+        &self,
+        instance: &InstanceId,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError> {
+        let instance = instance.clone();
+        self.write(Work::new("suspend", move |s| admin::suspend(s, &instance, &suspension))).await
+    }
+
+    async fn suspend_turn(
+        &self,
+        token: FlowToken,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError> {
+        let work = move |s: &mut Session<'_>| admin::suspend_turn(s, token, &suspension);
+        self.write(Work::new("suspend_turn", work)).await
+    }
+
+    async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
+        let instance = instance.clone();
+        self.write(Work::new("resume", move |s| admin::resume(s, &instance))).await
+    }
+
+    async fn retry_mismatched(
+        &self,
+        capabilities: Capabilities,
+    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
+        let work = move |s: &mut Session<'_>| admin::retry_mismatched(s, &capabilities);
+        self.write(Work::new("retry_mismatched", work)).await
+    }
+
+    async fn terminate(
+        &self,
+        command: TerminateInstance,
+    ) -> Result<(bool, Vec<FlowChange>), StoreError> {
+        self.write(Work::new("terminate", move |s| admin::terminate(s, &command))).await
+    }
+
+    async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
+        self.write(Work::new("delete_instances", move |s| delete::delete(s, &command))).await
+    }
+
+    async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
+        self.write(Work::new("delete_matching", move |s| delete::delete_matching(s, &filter))).await
+    }
+
+    async fn prune(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, StoreError> {
+        self.write(Work::new("prune", move |s| delete::prune(s, &filter, options))).await
     }
 }
 

@@ -52,6 +52,7 @@ CREATE TABLE instances (
     parent_event   INTEGER,
     execution      INTEGER NOT NULL,           -- the current one: the highest
     state          TEXT NOT NULL,
+    output         BLOB,
     status         TEXT,
     status_version INTEGER NOT NULL DEFAULT 0,
     kv_version     INTEGER NOT NULL DEFAULT 0,
@@ -62,9 +63,9 @@ CREATE TABLE instances (
 CREATE INDEX instances_created ON instances (created_at, instance);
 CREATE INDEX instances_name ON instances (name, created_at, instance);
 CREATE INDEX instances_state ON instances (state, created_at, instance);
-CREATE INDEX instances_parent ON instances (parent, created_at, instance) WHERE parent IS NOT NULL;
+CREATE INDEX instances_parent ON instances (parent) WHERE parent IS NOT NULL;
 -- Instances that ended and are nobody's children, for deleting old ones.
-CREATE INDEX instances_ended ON instances (ended_at, lane_id) WHERE ended_at IS NOT NULL AND parent IS NULL;
+CREATE INDEX instances_ended ON instances (ended_at, instance) WHERE ended_at IS NOT NULL AND parent IS NULL;
 
 CREATE TABLE executions (
     lane_id       INTEGER NOT NULL,

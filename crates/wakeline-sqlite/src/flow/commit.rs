@@ -2,8 +2,8 @@
 
 use wakeline_core::{FlowChange, FlowWhat};
 use wakeline_store::flow::{
-    EnqueueOutcome, ExecutionDetail, ExecutionEnd, HistoryBatch, InstanceState, StatusChange,
-    TurnCommit, TurnOutcome, TurnReply,
+    ExecutionDetail, ExecutionEnd, HistoryBatch, InstanceState, StatusChange, TurnCommit,
+    TurnOutcome, TurnReply,
 };
 
 use super::delete;
@@ -90,7 +90,7 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
     let (id, lease) = (lane.id, lane.lease.expect("the token was checked"));
     let mut lanes = Lanes::default();
     lanes.add(s.now, lane);
-    let changed = record(s, lanes.get(id), found, commit)?;
+    let Recorded { state, changed } = record(s, lanes.get(id), found, commit)?;
     let inserted = insert_work(s, id, commit)?;
     let mut messages = Vec::with_capacity(commit.messages.len());
     for envelope in &commit.messages {
@@ -105,7 +105,8 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
         delete::clear(s, id)?;
     }
     let lane = lanes.get(id);
-    continue_as_new(s, lane, commit, &messages)?;
+    lane.state = state;
+    continue_as_new(s, lane, commit)?;
     lane.end_lease(s, false)?;
     let told = changed && std::mem::take(&mut lane.watched);
     let outcome = FlowChange::now(FlowWhat::Outcome(lane.instance.clone()));
@@ -124,9 +125,21 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
     Ok(TurnReply { outcome, turns, work, changes, queue_changes: pushed.changes })
 }
 
-/// Writes down what became of the instance. True if there is something to tell those who wait
-/// for its outcome.
-fn record(s: &mut Session<'_>, lane: &mut Lane, found: Found, commit: &TurnCommit) -> Res<bool> {
+/// What became of the instance.
+struct Recorded {
+    /// How it stands after the turn. Messages of the turn are stored before that.
+    state: Option<InstanceState>,
+    /// Whether there is something to tell those who wait for its outcome.
+    changed: bool,
+}
+
+/// Writes down what became of the instance.
+fn record(
+    s: &mut Session<'_>,
+    lane: &mut Lane,
+    found: Found,
+    commit: &TurnCommit,
+) -> Res<Recorded> {
     if let Some(pinned) = &commit.pinned {
         lane.capability = Some(names::ensure_capability(s, &pinned.capability)?);
     }
@@ -141,6 +154,7 @@ fn record(s: &mut Session<'_>, lane: &mut Lane, found: Found, commit: &TurnCommi
                 parent: birth.parent.clone(),
                 execution: 0,
                 state: InstanceState::Running,
+                output: None,
                 status: None,
                 status_version: 0,
                 kv_version: 0,
@@ -150,9 +164,11 @@ fn record(s: &mut Session<'_>, lane: &mut Lane, found: Found, commit: &TurnCommi
             };
             (instance, true)
         }
-        (None, None) => return Ok(false),
+        (None, None) => return Ok(Recorded { state: None, changed: false }),
     };
     let before = instance.state;
+    begin_execution(&mut instance, commit.execution);
+    lane.state = Some(instance.state);
     write_execution(s, &mut instance, execution, commit)?;
     kv::apply(s, lane.id, commit.execution, &commit.kv)?;
     if commit.end != ExecutionEnd::Open {
@@ -174,8 +190,20 @@ fn record(s: &mut Session<'_>, lane: &mut Lane, found: Found, commit: &TurnCommi
     } else {
         instance.write(s)?
     }
-    lane.state = Some(instance.state);
-    Ok(before != instance.state || !commit.status.is_empty() || !commit.kv.is_empty())
+    let ended = matches!(commit.end, ExecutionEnd::Ended { .. });
+    let changed = born || ended || before != instance.state;
+    let changed = changed || !commit.status.is_empty() || !commit.kv.is_empty();
+    Ok(Recorded { state: Some(instance.state), changed })
+}
+
+/// A new execution is the current one, and goes on.
+fn begin_execution(instance: &mut Instance, execution: u64) {
+    if execution > instance.execution {
+        instance.execution = execution;
+        instance.state = InstanceState::Running;
+        instance.output = None;
+        instance.ended_at = None;
+    }
 }
 
 /// The execution with what the turn added to it; made if it does not exist.
@@ -185,11 +213,6 @@ fn write_execution(
     execution: Option<ExecutionDetail>,
     commit: &TurnCommit,
 ) -> Res<()> {
-    if commit.execution > instance.execution {
-        instance.execution = commit.execution;
-        instance.state = InstanceState::Running;
-        instance.ended_at = None;
-    }
     let mut execution = execution.unwrap_or_else(|| ExecutionDetail {
         execution: commit.execution,
         version: None,
@@ -213,10 +236,9 @@ fn write_execution(
         ExecutionEnd::Ended { state, output } => {
             end_execution(s, &mut execution, *state);
             execution.output.clone_from(output);
-            if instance.execution == commit.execution {
-                instance.state = *state;
-                instance.ended_at = Some(s.now);
-            }
+            instance.state = *state;
+            instance.output.clone_from(output);
+            instance.ended_at = Some(s.now);
         }
         ExecutionEnd::ContinuedAsNew { output } => {
             end_execution(s, &mut execution, InstanceState::ContinuedAsNew);
@@ -264,22 +286,13 @@ fn insert_work(s: &mut Session<'_>, lane: i64, commit: &TurnCommit) -> Res<Vec<(
 }
 
 /// What the next execution needs is said by the message that begins it.
-fn continue_as_new(
-    s: &mut Session<'_>,
-    lane: &mut Lane,
-    commit: &TurnCommit,
-    outcomes: &[EnqueueOutcome],
-) -> Res<()> {
+fn continue_as_new(s: &mut Session<'_>, lane: &mut Lane, commit: &TurnCommit) -> Res<()> {
     if !matches!(commit.end, ExecutionEnd::ContinuedAsNew { .. }) {
         return Ok(());
     }
-    for (envelope, outcome) in commit.messages.iter().zip(outcomes) {
-        if let Some(needed) = &envelope.starts
-            && *outcome == EnqueueOutcome::Queued
-            && envelope.instance == lane.instance
-        {
-            lane.capability = Some(names::ensure_capability(s, needed)?);
-        }
+    let own = commit.messages.iter().filter(|envelope| envelope.instance == lane.instance);
+    if let Some(needed) = own.filter_map(|envelope| envelope.starts.as_ref()).next() {
+        lane.capability = Some(names::ensure_capability(s, needed)?);
     }
     Ok(())
 }

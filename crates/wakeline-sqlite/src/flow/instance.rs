@@ -18,6 +18,7 @@ pub(super) struct Instance {
     pub(super) parent: Option<(InstanceId, u64)>,
     pub(super) execution: u64,
     pub(super) state: InstanceState,
+    pub(super) output: Option<Bytes>,
     pub(super) status: Option<String>,
     pub(super) status_version: u64,
     pub(super) kv_version: u64,
@@ -52,6 +53,7 @@ impl Instance {
             self.created_at.0,
             self.updated_at.0,
             self.ended_at.map(|at| at.0),
+            self.output.as_deref(),
         ))?;
         Ok(())
     }
@@ -68,6 +70,7 @@ impl Instance {
             number("kv", self.kv_version)?,
             self.updated_at.0,
             self.ended_at.map(|at| at.0),
+            self.output.as_deref(),
         ))?;
         Ok(())
     }
@@ -99,6 +102,7 @@ pub(super) fn decode_instance(row: &Row<'_>) -> Res<Instance> {
         created_at: Timestamp(row.get(10)?),
         updated_at: Timestamp(row.get(11)?),
         ended_at: row.get::<_, Option<i64>>(12)?.map(Timestamp),
+        output: row.get::<_, Option<Vec<u8>>>(13)?.map(Bytes::from),
     })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use wakeline_core::{FlowChange, FlowToken, FlowWhat, Timestamp};
 use wakeline_store::flow::{AbandonOutcome, RenewOutcome};
 
+use super::instance::{Instance, read_execution};
 use super::lane::{Lane, Lanes};
 use super::message::{self, Return};
 use super::names;
@@ -42,7 +43,11 @@ fn renew_turn(s: &Session<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome
         lane.due_at = Some(until);
         lane.write(s)?;
     }
-    Ok(RenewOutcome::Renewed(lane.state))
+    let execution = match Instance::read(s, lane.id)? {
+        Some(instance) => read_execution(s, lane.id, instance.execution)?,
+        None => None,
+    };
+    Ok(RenewOutcome::Renewed(execution.map(|execution| execution.state)))
 }
 
 fn renew_work(s: &Session<'_>, token: FlowToken, until: i64) -> Res<RenewOutcome> {

@@ -21,12 +21,12 @@ pub(super) fn bytes(envelopes: &[Envelope]) -> usize {
     envelopes.iter().map(|envelope| MESSAGE_BYTES + envelope.payload.len()).sum()
 }
 
-/// The moment from which something can be claimed. It never lies before it came.
+/// The moment from which something can be claimed.
 pub(super) fn visible_at(visible: Visible, now: Timestamp) -> i64 {
     match visible {
         Visible::Now => now.0,
         Visible::After(span) => now.plus(span).0,
-        Visible::At(at) => at.max(now).0,
+        Visible::At(at) => at.0,
     }
 }
 
@@ -44,8 +44,8 @@ pub(super) fn store(
     if ended && !envelope.even_if_ended {
         return Ok(EnqueueOutcome::Ended);
     }
-    append(s, lane, envelope)?;
-    if let Some(needed) = &envelope.starts
+    if append(s, lane, envelope)?
+        && let Some(needed) = &envelope.starts
         && (ended || lane.capability.is_none())
     {
         lane.capability = Some(names::ensure_capability(s, needed)?);
@@ -53,7 +53,8 @@ pub(super) fn store(
     Ok(EnqueueOutcome::Queued)
 }
 
-fn append(s: &Session<'_>, lane: &mut Lane, envelope: &Envelope) -> Res<()> {
+/// False if the lane has a message of this key.
+fn append(s: &Session<'_>, lane: &mut Lane, envelope: &Envelope) -> Res<bool> {
     let visible_at = visible_at(envelope.visible, s.now);
     let key = match envelope.key {
         Some((execution, event)) => Some((number("key", execution)?, number("key", event)?)),
@@ -75,7 +76,7 @@ fn append(s: &Session<'_>, lane: &mut Lane, envelope: &Envelope) -> Res<()> {
             lane.due_at = Some(lane.due_at.map_or(visible_at, |due_at| due_at.min(visible_at)));
         }
     }
-    Ok(())
+    Ok(added > 0)
 }
 
 /// Whether a message that may begin an execution waits in a lane.

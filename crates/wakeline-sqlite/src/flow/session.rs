@@ -85,29 +85,36 @@ pub(super) fn touch(s: &Session<'_>, session: Option<&SessionId>) -> Res<()> {
     Ok(())
 }
 
-/// The first end of a session that another owner holds and that has work of these tags.
+/// When work of these tags can be taken next because the session of another owner ends.
 pub(super) fn next_end(s: &Session<'_>, owner: &OwnerId, tags: &[i64]) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/flow_session_ends.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
+    let mut next: Option<i64> = None;
     while let Some(row) = rows.next()? {
         let (session, other): (String, String) = (row.get(0)?, row.get(1)?);
-        if other != owner.as_str() && has_work(s, &session, tags)? {
-            return Ok(Some(row.get(2)?));
+        let until: i64 = row.get(2)?;
+        if next.is_some_and(|next| next <= until) {
+            break;
+        }
+        if other != owner.as_str() {
+            let free = first_free(s, &session, tags)?.map(|free| free.max(until));
+            next = next.into_iter().chain(free).min();
         }
     }
-    Ok(None)
+    Ok(next)
 }
 
-fn has_work(s: &Session<'_>, session: &str, tags: &[i64]) -> Res<bool> {
+/// When the first work of a session, of these tags, is held by no lease and its time has come.
+fn first_free(s: &Session<'_>, session: &str, tags: &[i64]) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/flow_work_of_session.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
+    let mut first: Option<i64> = None;
     for tag in tags {
-        if statement.exists((session, tag))? {
-            return Ok(true);
-        }
+        let free: Option<i64> = statement.query_row((session, tag), |row| row.get(0))?;
+        first = first.into_iter().chain(free).min();
     }
-    Ok(false)
+    Ok(first)
 }
 
 /// Extends the live sessions of owners, up to `until`, that were active since a moment.

@@ -1,7 +1,6 @@
 //! Leases turns to dispatchers, by claims and in the commit that made them available.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use uuid::Uuid;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, Timestamp};
@@ -197,14 +196,8 @@ fn item(s: &mut Session<'_>, lane: &Lane, lease: LaneLease) -> Res<TurnItem> {
         history,
         kv: kv::state(s, lane.id)?,
         now: s.now,
-        lease_for: lease_for(lease.until, s.now),
+        lease_for: s.now.until(Timestamp(lease.until)),
     })
-}
-
-/// How long a lease lasts from now on.
-pub(super) fn lease_for(until: i64, now: Timestamp) -> Duration {
-    let micros = u64::try_from(until.saturating_sub(now.0)).unwrap_or(0);
-    Duration::from_micros(micros)
 }
 
 /// Turns that were leased in the commit that made them available, with their requests' indices.
@@ -217,7 +210,7 @@ pub(super) fn born(
     opened: Opened,
     requests: &[TurnRequest],
 ) -> Res<(BornTurns, Vec<FlowChange>)> {
-    let mut open: BTreeSet<i64> = opened.lanes.into_iter().collect();
+    let mut open = opened.lanes;
     let mut leased = BTreeSet::new();
     let mut turns = Vec::new();
     for (n, request) in requests.iter().enumerate() {
@@ -225,13 +218,11 @@ pub(super) fn born(
             break;
         }
         let known = names::capabilities(s, &request.capabilities)?;
-        let oldest = first(s, &known, 1)?.pop();
-        if let Some((_, id)) = oldest
-            && open.remove(&id)
-            && let Some(lane) = Lane::read(s, id)?
+        if let Some(place) = first_open(s, &known, &open)?
+            && let Some(lane) = Lane::read(s, open[place])?
             && let Some(item) = lease(s, lane, request)?
         {
-            leased.insert(id);
+            leased.insert(open.remove(place));
             turns.push((n, item));
         }
     }
@@ -239,6 +230,17 @@ pub(super) fn born(
     let changes = merged(told.map(|(_, change)| change));
     s.hint_flow(&changes);
     Ok((turns, changes))
+}
+
+/// Which of the lanes that a command opened, in its order, became due first; `None` if another
+/// one is there to be taken.
+fn first_open(s: &Session<'_>, known: &[i64], open: &[i64]) -> Res<Option<usize>> {
+    let mut least: Option<(i64, usize)> = None;
+    for (due_at, id) in first(s, known, open.len() + 1)? {
+        let Some(place) = open.iter().position(|lane| *lane == id) else { return Ok(None) };
+        least = least.into_iter().chain([(due_at, place)]).min();
+    }
+    Ok(least.map(|(_, place)| place))
 }
 
 /// One hint for each thing, for its earliest time.

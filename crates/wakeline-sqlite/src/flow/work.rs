@@ -17,7 +17,7 @@ use super::lane::{Lanes, Opened, count, decode_state, number};
 use super::message;
 use super::names;
 use super::session;
-use super::turn::{self, lease_for};
+use super::turn;
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
@@ -258,7 +258,7 @@ fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
         session: row.session,
         payload: Bytes::from(payload),
         state,
-        lease_for: lease_for(until, s.now),
+        lease_for: s.now.until(Timestamp(until)),
     })
 }
 

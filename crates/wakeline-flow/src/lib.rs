@@ -12,6 +12,7 @@
 
 mod activity;
 mod capability;
+mod client;
 mod combinators;
 mod context;
 mod engine;
@@ -22,9 +23,11 @@ mod message;
 pub mod provider;
 mod registry;
 mod retry;
+mod runtime;
 
 pub use activity::{Activity, ActivityContext};
 pub use capability::capability;
+pub use client::{Client, ClientError, Instance, Started, Status};
 pub use combinators::{
     Either, Either3, join, join_all, join3, race, select2, select3, try_join_all,
 };
@@ -44,3 +47,4 @@ pub use registry::{
     ActivityCode, OrchestrationCode, Registry, RegistryBuilder, RegistryError, VERSION_DEFAULT,
 };
 pub use retry::{ActivityPolicy, Backoff};
+pub use runtime::{Runtime, RuntimeOptions, RuntimeOptionsError};

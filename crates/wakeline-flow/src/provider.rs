@@ -16,11 +16,13 @@ mod face;
 mod item;
 mod store;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeline_core::{Capabilities, InstanceId, OwnerId};
 use wakeline_store::flow::InstanceState;
+use wakeline_wake::{LongPollConfig, WakeMode};
 
 use crate::event::Event;
 use crate::message::WorkItem;
@@ -157,6 +159,12 @@ pub trait Provider: Send + Sync {
     /// Removes sessions that have expired and for which nothing waits. Returns how many.
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
         Ok(0)
+    }
+
+    /// The same place with waiters that are woken in another way; `None` if there is no other way.
+    fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {
+        let _ = (mode, long_poll);
+        None
     }
 
     /// Reads and interventions, if the provider has them.

@@ -124,6 +124,7 @@ pub(super) fn orchestration_item(turn: TurnItem) -> OrchestrationItem {
     OrchestrationItem {
         instance: turn.instance,
         name: turn.name,
+        parent: turn.parent,
         lock_token: turn.token.to_string(),
         attempt: turn.attempt,
         execution: turn.execution,

@@ -47,6 +47,8 @@ pub struct OrchestrationItem {
     pub instance: InstanceId,
     /// The orchestration; `None` before its first turn.
     pub name: Option<OrchestrationName>,
+    /// Who waits for it, and for which event.
+    pub parent: Option<(InstanceId, u64)>,
     /// Proves the lease.
     pub lock_token: String,
     /// How often its messages were taken at most, this time included.
@@ -112,6 +114,8 @@ pub struct OrchestrationAck {
     pub end: ExecutionEnd,
     /// Messages to queues.
     pub pushes: Vec<PushItem>,
+    /// Removes everything that waits for the instance, activities included.
+    pub clear: bool,
 }
 
 /// A leased activity.

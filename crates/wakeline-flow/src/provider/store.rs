@@ -7,6 +7,7 @@
 //! * Waiters of this process are told after the commit, from what the store says has changed.
 
 mod admin;
+mod family;
 mod reserved;
 mod sink;
 mod turn;
@@ -27,6 +28,7 @@ use wakeline_wake::{
     HintSource, Hub, HubOptions, LongPollConfig, Patience, Snapshot, TakeError, Taken, WakeMode,
 };
 
+use self::family::Family;
 use self::reserved::turn_grant;
 use super::Provider;
 use super::admin::ProviderAdmin;
@@ -62,6 +64,7 @@ pub struct StoreProvider {
 }
 
 struct Inner {
+    family: Arc<Family>,
     store: Arc<dyn FlowBackend>,
     hub: Hub<FlowFace>,
     long_polling: bool,
@@ -73,12 +76,23 @@ impl StoreProvider {
     /// A provider on the current tokio runtime. The settings are taken as validated. Feed it with
     /// the hints of other processes: it is a [`HintSink`].
     pub fn new(store: Arc<dyn FlowBackend>, options: StoreProviderOptions) -> Self {
+        Self::join(Arc::default(), store, options)
+    }
+
+    fn join(
+        family: Arc<Family>,
+        store: Arc<dyn FlowBackend>,
+        options: StoreProviderOptions,
+    ) -> Self {
         let StoreProviderOptions { mode, long_poll, queue_hints } = options;
         let long_polling = long_poll.enabled;
         let face = Arc::new(FlowFace::new(Arc::clone(&store)));
         let hub = Hub::start(face, HubOptions { label: "flow", mode, long_poll });
         let writes = TaskTracker::new();
-        Self { inner: Arc::new(Inner { store, hub, long_polling, queue_hints, writes }) }
+        let inner = Inner { family, store, hub, long_polling, queue_hints, writes };
+        let inner = Arc::new(inner);
+        inner.family.welcome(&inner);
+        Self { inner }
     }
 
     /// Whether hints are of use to it.
@@ -133,7 +147,7 @@ impl StoreProvider {
 impl Inner {
     fn hint(&self, changes: Vec<FlowChange>) {
         let hints: Vec<_> = changes.into_iter().map(Hint::Change).collect();
-        self.hub.hint(&hints, HintSource::InProcess);
+        self.family.hint(&hints, HintSource::InProcess);
     }
 }
 
@@ -373,6 +387,13 @@ impl Provider for StoreProvider {
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
         let gone = self.inner.store.keep_sessions(Vec::new(), Duration::ZERO, Duration::ZERO).await;
         gone.map_err(|error| failed("clean up sessions", error))
+    }
+
+    fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {
+        let queue_hints = self.inner.queue_hints.clone();
+        let options = StoreProviderOptions { mode, long_poll, queue_hints };
+        let (family, store) = (Arc::clone(&self.inner.family), Arc::clone(&self.inner.store));
+        Some(Arc::new(Self::join(family, store, options)))
     }
 
     fn admin(&self) -> Option<&dyn ProviderAdmin> {

@@ -1,4 +1,5 @@
 //! Orchestrations in one binary.
 
 mod basics;
+mod runtime;
 mod script;

@@ -16,15 +16,15 @@ impl HintSink for StoreProvider {
             HintOrigin::InProcess => HintSource::InProcess,
             HintOrigin::Notify => HintSource::Notify,
         };
-        self.inner.hub.hint(&hints, source);
+        self.inner.family.hint(&hints, source);
     }
 
     fn everything(&self) {
-        self.inner.hub.everything();
+        self.inner.family.everything();
     }
 
     fn link(&self, state: LinkState) {
-        self.inner.hub.link(match state {
+        self.inner.family.link(match state {
             LinkState::Up => Link::Up,
             LinkState::Down { reason } => Link::Down { reason },
             LinkState::Off { reason } => Link::Off { reason },

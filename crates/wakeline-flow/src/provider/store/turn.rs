@@ -41,7 +41,7 @@ pub(super) fn commit_of(ack: OrchestrationAck) -> Result<TurnCommit, ProviderErr
             .into_iter()
             .map(|event| (ack.execution, event))
             .collect(),
-        clear: false,
+        clear: ack.clear,
         pushes: ack.pushes,
         turn_requests: Vec::new(),
         work_requests: Vec::new(),

@@ -1,0 +1,121 @@
+//! Listing, holding back, ending, deleting.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use wakeline_core::{InstanceId, KvKey, Timestamp};
+use wakeline_store::flow::{
+    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceStats,
+    ListInstances, PruneOptions, PruneReport, Suspension,
+};
+
+use super::{Client, ClientError, Instance};
+use crate::error::{FailureKind, FlowError};
+use crate::event::Event;
+use crate::json::Json;
+
+impl Client {
+    /// Holds an instance back: it takes no turns until it is resumed. False if it has ended, or is
+    /// held back already.
+    pub async fn suspend(&self, instance: &str, reason: &str) -> Result<bool, ClientError> {
+        let suspension = Suspension::Operator { reason: reason.to_owned() };
+        let id = InstanceId::new(instance)?;
+        Ok(self.admin("suspend instances")?.suspend(&id, suspension).await?)
+    }
+
+    /// Lets an instance go on. False if it was not held back.
+    pub async fn resume(&self, instance: &str) -> Result<bool, ClientError> {
+        Ok(self.admin("resume instances")?.resume(&InstanceId::new(instance)?).await?)
+    }
+
+    /// Ends an instance at once, without its code. False if it did not run.
+    pub async fn terminate(&self, instance: &str, reason: &str) -> Result<bool, ClientError> {
+        let id = InstanceId::new(instance)?;
+        let error = FlowError::new(FailureKind::Terminated, reason);
+        Ok(self.admin("terminate instances")?.terminate(&id, error).await?)
+    }
+
+    /// A page of instances, newest first, and where the next one begins.
+    pub async fn list(
+        &self,
+        filter: ListInstances,
+    ) -> Result<(Vec<Instance>, Option<(Timestamp, InstanceId)>), ClientError> {
+        let page = self.admin("list instances")?.list(filter).await?;
+        let instances: Result<_, _> = page.instances.into_iter().map(Instance::of).collect();
+        Ok((instances?, page.next))
+    }
+
+    /// The history of an execution, or of the current one.
+    pub async fn history(
+        &self,
+        instance: &str,
+        execution: Option<u64>,
+    ) -> Result<Vec<Event>, ClientError> {
+        Ok(self.provider.read(&InstanceId::new(instance)?, execution).await?)
+    }
+
+    /// The executions of an instance, oldest first.
+    pub async fn executions(&self, instance: &str) -> Result<Vec<ExecutionDetail>, ClientError> {
+        Ok(self.admin("list executions")?.executions(&InstanceId::new(instance)?).await?)
+    }
+
+    /// A value of the key-value state.
+    pub async fn kv_get<T: DeserializeOwned>(
+        &self,
+        instance: &str,
+        key: &str,
+    ) -> Result<Option<T>, ClientError> {
+        let (id, key) = (InstanceId::new(instance)?, KvKey::new(key)?);
+        let values = self.admin("read values")?.kv(&id, Some(&key)).await?;
+        let value = values.first().map(|entry| serde_json::from_slice(&entry.value));
+        value.transpose().map_err(ClientError::codec("the value"))
+    }
+
+    /// The whole key-value state.
+    pub async fn kv_all(&self, instance: &str) -> Result<BTreeMap<String, Json>, ClientError> {
+        let values = self.admin("read values")?.kv(&InstanceId::new(instance)?, None).await?;
+        let decode = |entry: wakeline_store::flow::KvEntry| {
+            serde_json::from_slice(&entry.value).map(|value| (entry.key.to_string(), value))
+        };
+        let all: Result<_, _> = values.into_iter().map(decode).collect();
+        all.map_err(ClientError::codec("a value"))
+    }
+
+    /// An instance and all below it, parents before children.
+    pub async fn tree(&self, instance: &str) -> Result<Vec<InstanceId>, ClientError> {
+        Ok(self.admin("read trees")?.tree(&InstanceId::new(instance)?).await?)
+    }
+
+    /// How much an instance holds.
+    pub async fn stats(&self, instance: &str) -> Result<Option<InstanceStats>, ClientError> {
+        Ok(self.admin("read statistics")?.stats(&InstanceId::new(instance)?).await?)
+    }
+
+    /// How much waits in all.
+    pub async fn depths(&self) -> Result<FlowDepths, ClientError> {
+        Ok(self.admin("read depths")?.depths().await?)
+    }
+
+    /// Deletes an instance with all below it.
+    pub async fn delete(&self, instance: &str, force: bool) -> Result<DeleteReport, ClientError> {
+        let command = DeleteInstances { instances: vec![InstanceId::new(instance)?], force };
+        Ok(self.admin("delete instances")?.delete(command).await?)
+    }
+
+    /// Deletes ended instances that have no parent, with all below them.
+    pub async fn delete_matching(
+        &self,
+        filter: InstanceFilter,
+    ) -> Result<DeleteReport, ClientError> {
+        Ok(self.admin("delete instances")?.delete_matching(filter).await?)
+    }
+
+    /// Removes old executions.
+    pub async fn prune(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, ClientError> {
+        Ok(self.admin("prune instances")?.prune(filter, options).await?)
+    }
+}

@@ -1,0 +1,125 @@
+//! How an instance stands, decoded.
+
+use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
+use wakeline_store::flow::{InstanceDetail, InstanceState, Watched};
+
+use super::ClientError;
+use crate::error::{FailureKind, FlowError};
+use crate::json::Json;
+
+/// How an instance stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Status {
+    /// There is none of this id.
+    Missing,
+    /// It waits for its first turn.
+    Pending,
+    /// It runs, sleeps, or is held back.
+    Running(Box<Instance>),
+    /// It has ended.
+    Ended(Box<Instance>),
+}
+
+/// An instance.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instance {
+    /// Its id.
+    pub instance: InstanceId,
+    /// The orchestration.
+    pub name: OrchestrationName,
+    /// The version of the code that it runs.
+    pub version: Option<String>,
+    /// How its current execution stands.
+    pub state: InstanceState,
+    /// What it returned; an error while it has not ended.
+    pub result: Result<Json, FlowError>,
+    /// Why it is held back, if it is.
+    pub suspended: Option<String>,
+    /// The status text.
+    pub status: Option<String>,
+    /// The version of the status text.
+    pub status_version: u64,
+    /// The version of the key-value state.
+    pub kv_version: u64,
+    /// The current execution.
+    pub execution: u64,
+    /// Who waits for it.
+    pub parent: Option<InstanceId>,
+    /// When its first turn was committed.
+    pub created_at: Timestamp,
+    /// When its last turn was committed.
+    pub updated_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Instance {
+    /// Decodes what a store says of an instance.
+    pub fn of(detail: InstanceDetail) -> Result<Self, ClientError> {
+        let text = detail.output.as_deref();
+        let result = match (detail.state, text) {
+            (InstanceState::Completed, Some(text)) => {
+                Ok(serde_json::from_slice(text).map_err(ClientError::codec("the output"))?)
+            }
+            (InstanceState::Completed, None) => Ok(Json::null()),
+            (state, Some(text)) if state.is_ended() => {
+                Err(serde_json::from_slice(text).map_err(ClientError::codec("the error"))?)
+            }
+            (state, _) if state.is_ended() => {
+                Err(FlowError::new(FailureKind::Application, state.as_str()))
+            }
+            _ => Err(FlowError::new(FailureKind::Application, "it has not ended")),
+        };
+        Ok(Self {
+            instance: detail.instance,
+            name: detail.name,
+            version: detail.version,
+            state: detail.state,
+            result,
+            suspended: detail.suspended,
+            status: detail.status,
+            status_version: detail.status_version,
+            kv_version: detail.kv_version,
+            execution: detail.execution,
+            parent: detail.parent,
+            created_at: detail.created_at,
+            updated_at: detail.updated_at,
+            ended_at: detail.ended_at,
+        })
+    }
+}
+
+impl Status {
+    pub(super) fn of(watched: Watched) -> Result<Self, ClientError> {
+        Ok(match watched {
+            Watched::Missing => Self::Missing,
+            Watched::Pending => Self::Pending,
+            Watched::There(detail) => {
+                let instance = Box::new(Instance::of(*detail)?);
+                if instance.state.is_ended() {
+                    Self::Ended(instance)
+                } else {
+                    Self::Running(instance)
+                }
+            }
+        })
+    }
+
+    /// The state in a word: `missing`, `pending`, `suspended`, `running`, `completed`, ...
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Pending => "pending",
+            Self::Running(instance) if instance.suspended.is_some() => "suspended",
+            Self::Running(instance) | Self::Ended(instance) => instance.state.as_str(),
+        }
+    }
+
+    /// The instance, if there is one.
+    pub fn instance(&self) -> Option<&Instance> {
+        match self {
+            Self::Missing | Self::Pending => None,
+            Self::Running(instance) | Self::Ended(instance) => Some(instance),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Dispatchers: fetch turns and activities, run them, commit what they did.
+//!
+//! # Where it sits
+//! Over a [`Provider`] and a [`Registry`]. Any number of runtimes, in any number of processes, may
+//! share one store; nothing has to know of the others.
+//!
+//! # Invariants
+//! * A dispatcher waits in the provider, never in a loop of its own: it sleeps only if the
+//!   provider came back before its poll timeout, or failed.
+//! * What was fetched is committed, given back, or left to its lease if the process dies.
+//! * Code that does not fit its history suspends the instance; it never guesses.
+
+mod ack;
+mod activity;
+mod dispatch;
+mod incoming;
+mod options;
+mod renewal;
+mod sessions;
+mod sticky;
+mod turn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use wakeline_core::Capabilities;
+
+use crate::client::Client;
+use crate::provider::{Provider, WorkFilter};
+use crate::registry::Registry;
+
+pub use options::{RuntimeOptions, RuntimeOptionsError};
+
+use activity::ActivityRunner;
+use dispatch::{Activities, Turns, dispatch};
+use sessions::Sessions;
+use sticky::Sticky;
+use turn::TurnRunner;
+
+/// Runs orchestrations and activities until it is shut down. Dropping it stops it without grace:
+/// what runs is given back by its lease.
+pub struct Runtime {
+    provider: Arc<dyn Provider>,
+    dispatchers: JoinSet<()>,
+    /// No more fetches.
+    closing: CancellationToken,
+    /// Running activities are cancelled.
+    cancelling: CancellationToken,
+    _owner: DropGuard,
+}
+
+/// What all parts of a runtime share.
+pub(crate) struct Shared {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) options: RuntimeOptions,
+    pub(crate) closing: CancellationToken,
+    pub(crate) cancelling: CancellationToken,
+    pub(crate) sessions: Sessions,
+}
+
+impl Runtime {
+    /// Starts a runtime with the default options, on the current tokio runtime.
+    pub async fn start(
+        provider: Arc<dyn Provider>,
+        registry: Registry,
+    ) -> Result<Self, RuntimeOptionsError> {
+        Self::start_with_options(provider, registry, RuntimeOptions::default()).await
+    }
+
+    /// Starts a runtime on the current tokio runtime.
+    ///
+    /// Instances that were suspended because other code did not fit them, and that need what this
+    /// registry has, get another try.
+    pub async fn start_with_options(
+        provider: Arc<dyn Provider>,
+        registry: Registry,
+        options: RuntimeOptions,
+    ) -> Result<Self, RuntimeOptionsError> {
+        options.validate()?;
+        let provider = match options.wake_mode {
+            Some(mode) => provider
+                .rewired(mode, options.long_poll.clone())
+                .ok_or_else(|| RuntimeOptionsError::new("wake_mode", "needs our own provider"))?,
+            None => provider,
+        };
+        let (closing, cancelling) = (CancellationToken::new(), CancellationToken::new());
+        let capabilities = Capabilities::Of(registry.capabilities().into_iter().collect());
+        let shared = Arc::new(Shared {
+            provider: Arc::clone(&provider),
+            registry: Arc::new(registry),
+            sessions: Sessions::new(&options),
+            options,
+            closing: closing.clone(),
+            cancelling: cancelling.clone(),
+        });
+        retry_mismatched(&shared, &capabilities).await;
+        let mut dispatchers = JoinSet::new();
+        spawn_turns(&shared, &capabilities, &mut dispatchers);
+        spawn_activities(&shared, &mut dispatchers);
+        let owner = closing.clone().drop_guard();
+        Ok(Self { provider, dispatchers, closing, cancelling, _owner: owner })
+    }
+
+    /// A client over the same provider.
+    pub fn client(&self) -> Client {
+        Client::new(Arc::clone(&self.provider))
+    }
+
+    /// Fetches nothing more; waits for what runs. After the grace, running activities are
+    /// cancelled and given back, uncounted.
+    pub async fn shutdown(mut self, grace: Duration) {
+        self.closing.cancel();
+        let ended = async { while self.dispatchers.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            self.cancelling.cancel();
+            while self.dispatchers.join_next().await.is_some() {}
+        }
+    }
+}
+
+async fn retry_mismatched(shared: &Shared, capabilities: &Capabilities) {
+    let Some(admin) = shared.provider.admin() else { return };
+    match admin.retry_mismatched(capabilities.clone()).await {
+        Ok(0) => {}
+        Ok(retried) => tracing::info!(retried, "suspended instances get another try"),
+        Err(error) => tracing::warn!(%error, "could not try suspended instances again"),
+    }
+}
+
+fn spawn_turns(shared: &Arc<Shared>, capabilities: &Capabilities, tasks: &mut JoinSet<()>) {
+    if matches!(capabilities, Capabilities::Of(known) if known.is_empty()) {
+        return;
+    }
+    let sticky = Sticky::new(shared.options.sticky_max);
+    let runner = Arc::new(TurnRunner::new(Arc::clone(shared), sticky));
+    for _ in 0..shared.options.orchestration_concurrency {
+        let turns = Turns { runner: Arc::clone(&runner), capabilities: capabilities.clone() };
+        tasks.spawn(dispatch(Arc::clone(shared), turns));
+    }
+}
+
+fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
+    if !shared.registry.has_activities() {
+        return;
+    }
+    let runner = Arc::new(ActivityRunner::new(Arc::clone(shared)));
+    let filter = WorkFilter { tags: shared.options.tags.clone(), session: shared.sessions.claim() };
+    for _ in 0..shared.options.worker_concurrency {
+        let activities = Activities { runner: Arc::clone(&runner), filter: filter.clone() };
+        tasks.spawn(dispatch(Arc::clone(shared), activities));
+    }
+    if shared.sessions.claim().is_some() {
+        tasks.spawn(sessions::keep(Arc::clone(shared)));
+    }
+}

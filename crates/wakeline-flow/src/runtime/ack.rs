@@ -1,0 +1,232 @@
+//! From what a turn did to what the provider commits.
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use wakeline_core::{
+    InstanceId, MessageId, NameError, OrchestrationName, PartitionName, Timestamp, TransactionId,
+};
+use wakeline_store::PushItem;
+use wakeline_store::flow::{ExecutionEnd, InstanceState, KvChange, StatusChange};
+
+use super::incoming::{Beginning, Incoming};
+use crate::capability::capability;
+use crate::engine::{Effects, End, Execution, KvWrite, QueuePush, TurnResult};
+use crate::error::{FailureKind, FlowError};
+use crate::event::{Event, EventKind, Parent};
+use crate::json::Json;
+use crate::message::WorkItem;
+use crate::provider::OrchestrationAck;
+
+/// The commit of a turn.
+pub(super) fn of(
+    incoming: Incoming,
+    execution: &Execution,
+    result: TurnResult,
+) -> Result<OrchestrationAck, NameError> {
+    let TurnResult { events, effects, end } = result;
+    let mut ack = empty(&incoming, execution.execution());
+    if let Some(beginning) = &incoming.beginning {
+        let version = execution.version();
+        ack.birth = Some((beginning.name.clone(), beginning.parent.clone()));
+        ack.pinned = Some((capability(&beginning.name, Some(version))?, version.to_owned()));
+    }
+    ack.history_delta = events;
+    let about = About { instance: &incoming.item.instance, execution };
+    about.effects(&mut ack, effects)?;
+    ack.orchestrator_items.extend(incoming.refusals.into_iter().map(|item| (item, None)));
+    about.end(&mut ack, end);
+    Ok(ack)
+}
+
+/// The commit of a turn that brought nothing for anybody.
+pub(super) fn nobody(incoming: Incoming) -> OrchestrationAck {
+    let mut ack = empty(&incoming, incoming.item.execution);
+    ack.orchestrator_items = incoming.refusals.into_iter().map(|item| (item, None)).collect();
+    ack
+}
+
+/// The commit that ends an instance without its code.
+pub(super) fn given_up(
+    incoming: Incoming,
+    parent: Option<Parent>,
+    error: FlowError,
+) -> OrchestrationAck {
+    let item = &incoming.item;
+    let number = incoming.beginning.as_ref().map_or(item.execution, |begun| begun.execution);
+    let mut ack = empty(&incoming, number);
+    let mut kinds = Vec::new();
+    if let Some(beginning) = &incoming.beginning {
+        ack.birth = Some((beginning.name.clone(), beginning.parent.clone()));
+        kinds.push(started(beginning));
+    }
+    kinds.push(EventKind::Turn { now: item.now.0 });
+    kinds.push(EventKind::Failed { error: error.clone() });
+    let first = if incoming.beginning.is_some() { 1 } else { item.last_event + 1 };
+    let event = |(id, kind)| Event { id, kind, at: None };
+    ack.history_delta = (first..).zip(kinds).map(event).collect();
+    ack.orchestrator_items = incoming.refusals.into_iter().map(|item| (item, None)).collect();
+    ack.orchestrator_items.extend(parent.map(|parent| (told(parent, Err(error.clone())), None)));
+    ack.end = ended(InstanceState::Failed, &error);
+    ack.clear = true;
+    ack
+}
+
+fn started(beginning: &Beginning) -> EventKind {
+    EventKind::Started {
+        name: beginning.name.clone(),
+        version: beginning.version.clone().unwrap_or_default(),
+        input: beginning.input.clone(),
+        parent: beginning.parent.clone(),
+        seed: 0,
+        carried: beginning.carried.clone(),
+    }
+}
+
+fn empty(incoming: &Incoming, execution: u64) -> OrchestrationAck {
+    OrchestrationAck {
+        instance: incoming.item.instance.clone(),
+        lock_token: incoming.item.lock_token.clone(),
+        execution,
+        birth: None,
+        pinned: None,
+        history_delta: Vec::new(),
+        worker_items: Vec::new(),
+        orchestrator_items: Vec::new(),
+        cancelled_activities: Vec::new(),
+        cancelled_timers: Vec::new(),
+        status: Vec::new(),
+        kv: Vec::new(),
+        end: ExecutionEnd::Open,
+        pushes: Vec::new(),
+        clear: false,
+    }
+}
+
+fn ended(state: InstanceState, error: &FlowError) -> ExecutionEnd {
+    let output = serde_json::to_vec(error).expect("an error of texts and numbers is JSON");
+    ExecutionEnd::Ended { state, output: Some(Bytes::from(output)) }
+}
+
+/// What a parent hears of the end of its child.
+fn told(parent: Parent, result: Result<Json, FlowError>) -> WorkItem {
+    WorkItem::ChildDone {
+        instance: parent.instance,
+        execution: parent.execution,
+        event: parent.event,
+        result,
+    }
+}
+
+/// Whose turn it was.
+struct About<'a> {
+    instance: &'a InstanceId,
+    execution: &'a Execution,
+}
+
+impl About<'_> {
+    fn effects(&self, ack: &mut OrchestrationAck, effects: Effects) -> Result<(), NameError> {
+        ack.worker_items = effects.activities;
+        ack.cancelled_activities = effects.cancelled_activities;
+        ack.cancelled_timers = effects.cancelled_timers;
+        for timer in effects.timers {
+            let fired = WorkItem::TimerFired {
+                instance: self.instance.clone(),
+                execution: self.execution.execution(),
+                event: timer.event,
+                fire_at: timer.fire_at,
+            };
+            ack.orchestrator_items.push((fired, Some(Timestamp(timer.fire_at))));
+        }
+        let cancel = |instance| {
+            let reason = format!("{} does not wait for it any more", self.instance);
+            WorkItem::CancelInstance { instance, reason }
+        };
+        let cancels = effects.cancelled_children.into_iter().map(cancel);
+        let now = effects.starts.into_iter().chain(effects.signals).chain(cancels);
+        ack.orchestrator_items.extend(now.map(|item| (item, None)));
+        ack.status = effects.status.into_iter().map(status).collect();
+        ack.kv = effects.kv.into_iter().map(kv).collect();
+        let pushes: Result<_, _> = effects.pushes.into_iter().map(|push| self.push(push)).collect();
+        ack.pushes = pushes?;
+        Ok(())
+    }
+
+    /// A message to a queue. Its transaction id names the decision, so that it is stored once.
+    fn push(&self, push: QueuePush) -> Result<PushItem, NameError> {
+        let decision = format!("{}/{}/{}", self.instance, self.execution.execution(), push.event);
+        let transaction_id = TransactionId::new(&decision).or_else(|_| {
+            let digest = Sha256::digest(decision.as_bytes());
+            let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            TransactionId::new(&hex)
+        })?;
+        Ok(PushItem {
+            queue: push.queue,
+            partition: match push.partition {
+                Some(name) => PartitionName::new(name)?,
+                None => PartitionName::default_partition(),
+            },
+            id: MessageId::generate(),
+            transaction_id,
+            trace_id: None,
+            payload: Bytes::copy_from_slice(push.payload.as_str().as_bytes()),
+            producer: None,
+        })
+    }
+
+    fn end(&self, ack: &mut OrchestrationAck, end: End) {
+        let parent = self.execution.parent().cloned();
+        let (end, result) = match end {
+            End::Open => return,
+            End::Completed(output) => {
+                let text = Bytes::copy_from_slice(output.as_str().as_bytes());
+                let state = InstanceState::Completed;
+                (ExecutionEnd::Ended { state, output: Some(text) }, Ok(output))
+            }
+            End::Failed(error) => (ended(InstanceState::Failed, &error), Err(error)),
+            End::Cancelled(reason) => {
+                let error = FlowError::new(FailureKind::Cancelled, reason);
+                (ended(InstanceState::Cancelled, &error), Err(error))
+            }
+            End::ContinuedAsNew { input, version, carried, cancel } => {
+                let output = Some(Bytes::copy_from_slice(input.as_str().as_bytes()));
+                ack.end = ExecutionEnd::ContinuedAsNew { output };
+                let next = WorkItem::ContinueAsNew {
+                    instance: self.instance.clone(),
+                    execution: self.execution.execution() + 1,
+                    name: self.name(),
+                    version,
+                    input,
+                    parent,
+                    carried,
+                };
+                ack.orchestrator_items.push((next, None));
+                let cancel = cancel.map(|reason| WorkItem::CancelInstance {
+                    instance: self.instance.clone(),
+                    reason,
+                });
+                ack.orchestrator_items.extend(cancel.map(|item| (item, None)));
+                return;
+            }
+        };
+        ack.end = end;
+        ack.orchestrator_items.extend(parent.map(|parent| (told(parent, result), None)));
+    }
+
+    fn name(&self) -> OrchestrationName {
+        self.execution.name().clone()
+    }
+}
+
+fn status(text: Option<String>) -> StatusChange {
+    text.map_or(StatusChange::Clear, StatusChange::Set)
+}
+
+fn kv(write: KvWrite) -> KvChange {
+    match write {
+        KvWrite::Set(key, value) => {
+            KvChange::Set(key, Bytes::copy_from_slice(value.as_str().as_bytes()))
+        }
+        KvWrite::Clear(key) => KvChange::Clear(key),
+        KvWrite::ClearAll => KvChange::ClearAll,
+    }
+}

@@ -1,0 +1,197 @@
+//! One try of an activity: run it, renew its lease, tell its instance or try again later.
+//!
+//! # Invariants
+//! * Failures are retried by giving the activity back with a delay: no turn, no history.
+//! * An activity that nobody wants any more is cancelled, given a grace, and then dropped; its
+//!   result goes nowhere, because its lease is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use wakeline_store::flow::InstanceState;
+
+use super::Shared;
+use super::renewal::renew_activity;
+use crate::activity::ActivityContext;
+use crate::error::{FailureKind, FlowError};
+use crate::json::Json;
+use crate::message::{ActivityTask, WorkItem};
+use crate::provider::{FetchedWork, ProviderError};
+use crate::registry::ActivityCode;
+
+/// How long an activity that nothing here can run waits before it is offered again.
+const LATER: Duration = Duration::from_secs(5);
+/// How often the result of an activity is told if the provider fails.
+const COMPLETE_TRIES: u32 = 6;
+
+/// Runs activities.
+pub(super) struct ActivityRunner {
+    shared: Arc<Shared>,
+}
+
+/// How a try ended.
+enum Tried {
+    /// By itself.
+    Done(Result<Json, FlowError>),
+    /// Nobody wants it any more.
+    Unwanted,
+    /// The runtime shuts down.
+    Interrupted,
+}
+
+impl ActivityRunner {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Runs one try and settles it.
+    pub(super) async fn run(&self, work: FetchedWork) {
+        let FetchedWork { item, lock_token, attempt, state, session, .. } = work;
+        if session.is_some() {
+            self.shared.sessions.touch();
+        }
+        let WorkItem::ActivityExecute(task) = item else {
+            tracing::error!(instance = %item.instance(), "what was fetched is no activity");
+            return;
+        };
+        let settled = if state.is_none_or(InstanceState::is_ended) {
+            // Its instance has ended or is gone: nobody is there to be told.
+            self.shared.provider.ack_work_item(&lock_token, None).await
+        } else {
+            self.run_wanted(&task, &lock_token, attempt).await
+        };
+        match settled {
+            Ok(()) => {}
+            Err(ProviderError::LockLost) => {
+                tracing::debug!(
+                    instance = %task.instance, activity = task.name,
+                    "an activity lost its lease; its result is not counted"
+                );
+            }
+            Err(error) => tracing::warn!(
+                instance = %task.instance, activity = task.name,
+                error = &error as &dyn std::error::Error,
+                "an activity could not be settled; it will be tried again"
+            ),
+        }
+    }
+
+    async fn run_wanted(
+        &self,
+        task: &ActivityTask,
+        lock_token: &str,
+        attempt: u32,
+    ) -> Result<(), ProviderError> {
+        let provider = &self.shared.provider;
+        let Some(code) = self.shared.registry.activity(&task.name) else {
+            tracing::warn!(
+                instance = %task.instance, activity = task.name,
+                "nothing here can run this activity; it is given back"
+            );
+            return provider.abandon_work_item(lock_token, Some(LATER), true).await;
+        };
+        let tries_max = task.policy.attempts_max.max(1);
+        if attempt > tries_max.saturating_add(self.shared.options.attempts_max) {
+            let words = "its tries never came to an end";
+            let error = FlowError {
+                attempts: Some(attempt - 1),
+                ..FlowError::new(FailureKind::Poison, words)
+            };
+            return self.complete(task, lock_token, Err(error)).await;
+        }
+        match self.attempt(&code, task, lock_token, attempt).await {
+            Tried::Done(Err(error)) if attempt < tries_max && may_retry(&error) => {
+                let delay = task.policy.backoff.delay(attempt);
+                tracing::debug!(
+                    instance = %task.instance, activity = task.name, attempt, ?delay, %error,
+                    "an activity failed and will be tried again"
+                );
+                provider.abandon_work_item(lock_token, Some(delay), false).await
+            }
+            Tried::Done(result) => {
+                let counted = |error| FlowError { attempts: Some(attempt), ..error };
+                self.complete(task, lock_token, result.map_err(counted)).await
+            }
+            Tried::Unwanted => Ok(()),
+            Tried::Interrupted => provider.abandon_work_item(lock_token, None, true).await,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        code: &Arc<ActivityCode>,
+        task: &ActivityTask,
+        lock_token: &str,
+        attempt: u32,
+    ) -> Tried {
+        let unwanted = CancellationToken::new();
+        let context = ActivityContext::new(task, attempt, unwanted.clone());
+        let (code, input) = (Arc::clone(code), task.input.clone());
+        let span = tracing::info_span!(
+            "activity", name = task.name, instance = %task.instance, attempt
+        );
+        let body = async move { code.run(context, input).await };
+        // Its own task: a try that blocks or is dropped late does not hold the dispatcher.
+        let mut running = tokio::spawn(tracing::Instrument::instrument(body, span));
+        let limit = async {
+            match task.policy.attempt_timeout_ms {
+                Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let tried = tokio::select! {
+            done = &mut running => return Tried::Done(done.unwrap_or_else(|error| {
+                Err(FlowError::new(FailureKind::Panic, error.to_string()))
+            })),
+            () = renew_activity(&self.shared, lock_token, &unwanted) => Tried::Unwanted,
+            () = limit => {
+                let words = format!(
+                    "a try took longer than {} ms",
+                    task.policy.attempt_timeout_ms.unwrap_or_default()
+                );
+                Tried::Done(Err(FlowError::new(FailureKind::Timeout, words)))
+            }
+            () = self.shared.cancelling.cancelled() => Tried::Interrupted,
+        };
+        unwanted.cancel();
+        let grace = self.shared.options.cancellation_grace;
+        if tokio::time::timeout(grace, &mut running).await.is_err() {
+            tracing::warn!(
+                instance = %task.instance, activity = task.name,
+                "a cancelled activity did not return within its grace and is dropped"
+            );
+            running.abort();
+        }
+        tried
+    }
+
+    /// Tells the instance. The activity is done: it is told again if the provider fails.
+    async fn complete(
+        &self,
+        task: &ActivityTask,
+        lock_token: &str,
+        result: Result<Json, FlowError>,
+    ) -> Result<(), ProviderError> {
+        let done = WorkItem::ActivityDone {
+            instance: task.instance.clone(),
+            execution: task.execution,
+            event: task.event,
+            result,
+        };
+        for tried in 1..COMPLETE_TRIES {
+            match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
+                Err(error @ ProviderError::Retryable { .. }) => {
+                    tracing::debug!(%error, tried, "a completion is repeated");
+                    tokio::time::sleep(Duration::from_millis(25 << tried)).await;
+                }
+                ended => return ended,
+            }
+        }
+        self.shared.provider.ack_work_item(lock_token, Some(done)).await
+    }
+}
+
+fn may_retry(error: &FlowError) -> bool {
+    !matches!(error.kind, FailureKind::Permanent | FailureKind::Codec | FailureKind::Cancelled)
+}

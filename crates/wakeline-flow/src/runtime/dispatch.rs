@@ -1,0 +1,128 @@
+//! The loop of a dispatcher: fetch, run, again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+use wakeline_core::Capabilities;
+
+use super::Shared;
+use super::activity::ActivityRunner;
+use super::turn::TurnRunner;
+use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
+
+/// The longest sleep after failures in a row.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// What a dispatcher fetches and runs.
+#[async_trait]
+pub(super) trait Source: Send + Sync {
+    /// What it fetches.
+    type Item: Send;
+
+    async fn fetch(
+        &self,
+        shared: &Shared,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<Self::Item>, ProviderError>;
+
+    async fn run(&self, item: Self::Item);
+}
+
+/// Turns of instances.
+pub(super) struct Turns {
+    pub(super) runner: Arc<TurnRunner>,
+    pub(super) capabilities: Capabilities,
+}
+
+#[async_trait]
+impl Source for Turns {
+    type Item = OrchestrationItem;
+
+    async fn fetch(
+        &self,
+        shared: &Shared,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<OrchestrationItem>, ProviderError> {
+        let lock_timeout = shared.options.orchestrator_lock_timeout;
+        let provider = &shared.provider;
+        provider.fetch_orchestration_item_for(&self.capabilities, lock_timeout, poll_timeout).await
+    }
+
+    async fn run(&self, item: OrchestrationItem) {
+        self.runner.run(item).await;
+    }
+}
+
+/// Activities.
+pub(super) struct Activities {
+    pub(super) runner: Arc<ActivityRunner>,
+    pub(super) filter: WorkFilter,
+}
+
+#[async_trait]
+impl Source for Activities {
+    type Item = FetchedWork;
+
+    async fn fetch(
+        &self,
+        shared: &Shared,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<FetchedWork>, ProviderError> {
+        let lock_timeout = shared.options.worker_lock_timeout;
+        shared.provider.fetch_work_item_for(&self.filter, lock_timeout, poll_timeout).await
+    }
+
+    async fn run(&self, item: FetchedWork) {
+        self.runner.run(item).await;
+    }
+}
+
+/// Runs a dispatcher until the runtime closes. A fetch under way is dropped then: the provider
+/// gives back what it may have leased.
+pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, source: S) {
+    let options = &shared.options;
+    let long_poll = options.dispatcher_long_poll_timeout;
+    let poll_timeout = long_poll.filter(|_| shared.provider.supports_long_polling());
+    let mut failures = 0;
+    while !shared.closing.is_cancelled() {
+        let began = Instant::now();
+        let fetched = tokio::select! {
+            biased;
+            () = shared.closing.cancelled() => return,
+            fetched = source.fetch(&shared, poll_timeout) => fetched,
+        };
+        let sleep = match fetched {
+            Ok(Some(item)) => {
+                failures = 0;
+                source.run(item).await;
+                continue;
+            }
+            // It waited as long as it was told to; the next wait may begin.
+            Ok(None) if poll_timeout.is_some_and(|wait| began.elapsed() >= wait) => {
+                failures = 0;
+                continue;
+            }
+            Ok(None) => options.dispatcher_idle_sleep,
+            Err(ProviderError::Closed) => return,
+            Err(error) => {
+                failures += 1;
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    failures,
+                    "a dispatcher could not fetch"
+                );
+                backoff(options.dispatcher_idle_sleep, failures)
+            }
+        };
+        tokio::select! {
+            () = shared.closing.cancelled() => return,
+            () = tokio::time::sleep(sleep) => {}
+        }
+    }
+}
+
+fn backoff(first: Duration, failures: u32) -> Duration {
+    first.saturating_mul(1 << (failures - 1).min(10)).min(BACKOFF_MAX)
+}

@@ -1,0 +1,121 @@
+//! How a runtime works.
+
+use std::time::Duration;
+
+use wakeline_core::{OwnerId, TagFilter};
+use wakeline_wake::{LongPollConfig, WakeMode};
+
+/// How a runtime works. Every field has a default that suits most.
+#[derive(Debug, Clone)]
+pub struct RuntimeOptions {
+    /// Turns at once. 4.
+    pub orchestration_concurrency: usize,
+    /// Activities at once. 4.
+    pub worker_concurrency: usize,
+    /// How long a dispatcher sleeps if the provider came back empty before its poll timeout.
+    /// 100 ms.
+    pub dispatcher_idle_sleep: Duration,
+    /// How long a fetch waits for work; `None` never waits. 30 s.
+    pub dispatcher_long_poll_timeout: Option<Duration>,
+    /// How long a turn is leased. 30 s; it is renewed while the turn runs.
+    pub orchestrator_lock_timeout: Duration,
+    /// How long an activity is leased. 30 s; it is renewed while the activity runs.
+    pub worker_lock_timeout: Duration,
+    /// How the dispatchers are woken; `None` takes the provider's way.
+    pub wake_mode: Option<WakeMode>,
+    /// How they wait, if `wake_mode` is set.
+    pub long_poll: LongPollConfig,
+    /// So many fetches of one turn, or of one activity beyond its own tries, end it as poison. 10.
+    pub attempts_max: u32,
+    /// How long a cancelled activity may take to return before it is dropped. 10 s.
+    pub cancellation_grace: Duration,
+    /// Instances whose state is kept in memory between turns; 0 replays every turn. 1,000.
+    pub sticky_max: usize,
+    /// Which activities are taken. Those without a tag.
+    pub tags: TagFilter,
+    /// As whom sessions are claimed; `None` takes no activities of sessions. A random name.
+    pub session_owner: Option<OwnerId>,
+    /// How long a session stays with its owner without a renewal. 30 s.
+    pub session_lock_timeout: Duration,
+    /// A session without activity for so long is let go. 5 minutes.
+    pub session_idle_timeout: Duration,
+    /// Histories longer than this many events are warned of. 10,000.
+    pub history_warn_len: u64,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> Self {
+        let owner = OwnerId::new(uuid::Uuid::new_v4().to_string());
+        Self {
+            orchestration_concurrency: 4,
+            worker_concurrency: 4,
+            dispatcher_idle_sleep: Duration::from_millis(100),
+            dispatcher_long_poll_timeout: Some(Duration::from_secs(30)),
+            orchestrator_lock_timeout: Duration::from_secs(30),
+            worker_lock_timeout: Duration::from_secs(30),
+            wake_mode: None,
+            long_poll: LongPollConfig::default(),
+            attempts_max: 10,
+            cancellation_grace: Duration::from_secs(10),
+            sticky_max: 1_000,
+            tags: TagFilter::untagged(),
+            session_owner: Some(owner.expect("a UUID is a valid name")),
+            session_lock_timeout: Duration::from_secs(30),
+            session_idle_timeout: Duration::from_secs(300),
+            history_warn_len: 10_000,
+        }
+    }
+}
+
+/// A setting that cannot work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} {reason}")]
+pub struct RuntimeOptionsError {
+    /// The setting.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl RuntimeOptionsError {
+    pub(super) fn new(field: &'static str, reason: &str) -> Self {
+        Self { field, reason: reason.to_owned() }
+    }
+}
+
+impl RuntimeOptions {
+    /// Says which setting cannot work, if one cannot.
+    pub fn validate(&self) -> Result<(), RuntimeOptionsError> {
+        let spans = [
+            ("dispatcher_idle_sleep", self.dispatcher_idle_sleep),
+            ("orchestrator_lock_timeout", self.orchestrator_lock_timeout),
+            ("worker_lock_timeout", self.worker_lock_timeout),
+            ("session_lock_timeout", self.session_lock_timeout),
+        ];
+        for (field, span) in spans {
+            if span < Duration::from_millis(1) {
+                return Err(RuntimeOptionsError::new(field, "must be at least 1 ms"));
+            }
+        }
+        if self.attempts_max == 0 {
+            return Err(RuntimeOptionsError::new("attempts_max", "must be at least 1"));
+        }
+        let wake = self.wake_mode.map_or(Ok(()), |mode| mode.validate());
+        wake.and_then(|()| self.long_poll.validate())
+            .map_err(|error| RuntimeOptionsError::new(error.field, error.reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_what_would_spin_is_refused() {
+        assert_eq!(RuntimeOptions::default().validate(), Ok(()));
+        let spinning =
+            RuntimeOptions { dispatcher_idle_sleep: Duration::ZERO, ..RuntimeOptions::default() };
+        let refused = spinning.validate().expect_err("zero");
+        assert_eq!(refused.to_string(), "dispatcher_idle_sleep must be at least 1 ms");
+    }
+}

@@ -1,0 +1,261 @@
+//! One turn of an instance: from what was fetched to what is committed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_core::InstanceId;
+use wakeline_store::flow::Suspension;
+
+use super::Shared;
+use super::ack;
+use super::incoming::{Beginning, Incoming};
+use super::renewal::TurnRenewal;
+use super::sticky::{Stamp, Sticky};
+use crate::engine::{Execution, Setting, Start};
+use crate::error::{FailureKind, FlowError};
+use crate::event::{Event, EventKind};
+use crate::provider::{ItemHistory, OrchestrationAck, OrchestrationItem, ProviderError};
+
+/// How long an instance that nothing here can run waits before it is looked at again.
+const LATER: Duration = Duration::from_secs(5);
+/// How often a commit of unknown outcome is tried.
+const COMMIT_TRIES: u32 = 4;
+
+/// Runs turns.
+pub(super) struct TurnRunner {
+    shared: Arc<Shared>,
+    sticky: Sticky,
+}
+
+/// What a turn comes to.
+enum Plan {
+    /// Commit, and keep what is in memory.
+    Commit(Box<OrchestrationAck>, Option<Execution>),
+    /// The code does not fit: hold the instance back.
+    Suspend(String),
+    /// Nothing here can run it: look again later.
+    Later,
+}
+
+/// An execution in memory, ready for its messages.
+enum Ready {
+    Yes(Box<Execution>),
+    No(Plan),
+}
+
+impl TurnRunner {
+    pub(super) fn new(shared: Arc<Shared>, sticky: Sticky) -> Self {
+        Self { shared, sticky }
+    }
+
+    /// Runs a turn and commits it, or gives it back.
+    pub(super) async fn run(&self, item: OrchestrationItem) {
+        let renewal = TurnRenewal::start(&self.shared, &item.lock_token);
+        let (instance, token, life) = (item.instance.clone(), item.lock_token.clone(), item.life);
+        let ended = match self.plan(item).await {
+            Ok(Plan::Commit(ack, execution)) => {
+                let committed = self.commit(*ack).await;
+                drop(renewal);
+                if committed.is_ok() {
+                    self.keep(&instance, life, execution);
+                }
+                committed
+            }
+            Ok(Plan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
+            Ok(Plan::Later) => {
+                tracing::warn!(%instance, "nothing here can run this instance");
+                self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
+            }
+            Err(error) => Err(error),
+        };
+        match ended {
+            Ok(()) => {}
+            Err(ProviderError::LockLost) => {
+                tracing::debug!(%instance, "a turn lost its lease; another one follows");
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(%instance, error, "a turn failed; another one follows");
+            }
+        }
+    }
+
+    fn keep(&self, instance: &InstanceId, life: i64, execution: Option<Execution>) {
+        if let Some(execution) = execution.filter(|execution| !execution.has_ended()) {
+            let stamp = Stamp {
+                life,
+                execution: execution.execution(),
+                last_event: execution.last_event(),
+            };
+            self.sticky.put(instance.clone(), stamp, execution);
+        }
+    }
+
+    /// Commits. One of unknown outcome is repeated: if it had succeeded, its lease is gone.
+    async fn commit(&self, ack: OrchestrationAck) -> Result<(), ProviderError> {
+        for tried in 1..COMMIT_TRIES {
+            match self.shared.provider.ack_orchestration_item(ack.clone()).await {
+                Err(error @ ProviderError::Retryable { .. }) => {
+                    tracing::debug!(%error, tried, "a commit is repeated");
+                    tokio::time::sleep(Duration::from_millis(25 << tried)).await;
+                }
+                ended => return ended,
+            }
+        }
+        self.shared.provider.ack_orchestration_item(ack).await
+    }
+
+    async fn suspend(
+        &self,
+        instance: &InstanceId,
+        token: &str,
+        reason: String,
+    ) -> Result<(), ProviderError> {
+        tracing::error!(%instance, "the instance is suspended\n{reason}");
+        metrics::counter!("wakeline_flow_suspended_total").increment(1);
+        match self.shared.provider.admin() {
+            Some(admin) => admin.suspend_item(token, Suspension::Mismatch { reason }).await,
+            // It cannot be held back, so it comes back; rarely, and uncounted.
+            None => self.shared.provider.abandon_orchestration_item(token, Some(LATER), true).await,
+        }
+    }
+
+    async fn plan(&self, mut item: OrchestrationItem) -> Result<Plan, ProviderError> {
+        if let Some(reason) = item.corrupt.take() {
+            return Ok(Plan::Suspend(reason));
+        }
+        let incoming = Incoming::sort(item);
+        if !incoming.is_live() {
+            return Ok(Plan::Commit(Box::new(ack::nobody(incoming)), None));
+        }
+        if incoming.item.attempt > self.shared.options.attempts_max {
+            let error = FlowError {
+                attempts: Some(incoming.item.attempt - 1),
+                ..FlowError::new(FailureKind::Poison, "its turns never came to an end")
+            };
+            let parent = self.parent(&incoming).await?;
+            return Ok(Plan::Commit(Box::new(ack::given_up(incoming, parent, error)), None));
+        }
+        self.turn(incoming).await
+    }
+
+    async fn turn(&self, mut incoming: Incoming) -> Result<Plan, ProviderError> {
+        let mut execution = match self.ready(&mut incoming).await? {
+            Ready::Yes(execution) => *execution,
+            Ready::No(plan) => return Ok(plan),
+        };
+        let messages = std::mem::take(&mut incoming.messages);
+        let result = match execution.deliver(messages, incoming.item.now.0) {
+            Ok(result) => result,
+            Err(foreign) => return Ok(Plan::Suspend(foreign.to_string())),
+        };
+        let warn_len = self.shared.options.history_warn_len;
+        if incoming.item.last_event < warn_len && execution.last_event() >= warn_len {
+            tracing::warn!(
+                instance = %incoming.item.instance,
+                events = execution.last_event(),
+                "the history is long: continue as new from time to time"
+            );
+        }
+        let ack = ack::of(incoming, &execution, result);
+        match ack {
+            Ok(ack) => Ok(Plan::Commit(Box::new(ack), Some(execution))),
+            Err(error) => Ok(Plan::Suspend(error.to_string())),
+        }
+    }
+
+    /// The execution: begun, still in memory, or replayed.
+    async fn ready(&self, incoming: &mut Incoming) -> Result<Ready, ProviderError> {
+        if let Some(beginning) = &incoming.beginning {
+            return Ok(self.begun(incoming, beginning));
+        }
+        let item = &incoming.item;
+        let stamp =
+            Stamp { life: item.life, execution: item.execution, last_event: item.last_event };
+        if let Some(execution) = self.sticky.take(&item.instance, stamp) {
+            metrics::counter!("wakeline_flow_turns_total", "from" => "memory").increment(1);
+            return Ok(match execution.foreign() {
+                Some(foreign) => Ready::No(Plan::Suspend(foreign.to_string())),
+                None => Ready::Yes(Box::new(execution)),
+            });
+        }
+        metrics::counter!("wakeline_flow_turns_total", "from" => "history").increment(1);
+        let history = match std::mem::replace(&mut incoming.item.history, ItemHistory::Long) {
+            ItemHistory::Whole(events) => events,
+            ItemHistory::Long => {
+                let item = &incoming.item;
+                self.shared.provider.read(&item.instance, Some(item.execution)).await?
+            }
+        };
+        Ok(self.replayed(incoming, history))
+    }
+
+    fn begun(&self, incoming: &Incoming, beginning: &Beginning) -> Ready {
+        metrics::counter!("wakeline_flow_turns_total", "from" => "start").increment(1);
+        let version = beginning.version.as_deref();
+        let Some(code) = self.shared.registry.find(beginning.name.as_str(), version) else {
+            return Ready::No(Plan::Later);
+        };
+        let setting = setting(&incoming.item, beginning.execution);
+        let start = Start {
+            input: beginning.input.clone(),
+            parent: beginning.parent.clone(),
+            seed: uuid::Uuid::new_v4().as_u64_pair().0,
+            carried: beginning.carried.clone(),
+        };
+        match setting {
+            Ok(setting) => Ready::Yes(Box::new(Execution::start(&code, setting, start))),
+            Err(reason) => Ready::No(Plan::Suspend(reason)),
+        }
+    }
+
+    fn replayed(&self, incoming: &Incoming, history: Vec<Event>) -> Ready {
+        let Some(EventKind::Started { name, version, .. }) =
+            history.first().map(|event| &event.kind)
+        else {
+            let reason = "the history does not say what was started".to_owned();
+            return Ready::No(Plan::Suspend(reason));
+        };
+        let Some(code) = self.shared.registry.exact(name.as_str(), version) else {
+            return Ready::No(Plan::Later);
+        };
+        let setting = match setting(&incoming.item, incoming.item.execution) {
+            Ok(setting) => setting,
+            Err(reason) => return Ready::No(Plan::Suspend(reason)),
+        };
+        match Execution::replay(&code, setting, history) {
+            Ok(execution) => Ready::Yes(Box::new(execution)),
+            Err(error) => Ready::No(Plan::Suspend(error.to_string())),
+        }
+    }
+
+    /// Who waits for an instance that is given up.
+    async fn parent(
+        &self,
+        incoming: &Incoming,
+    ) -> Result<Option<crate::event::Parent>, ProviderError> {
+        if let Some(beginning) = &incoming.beginning {
+            return Ok(beginning.parent.clone());
+        }
+        if incoming.item.parent.is_none() {
+            return Ok(None);
+        }
+        let item = &incoming.item;
+        let history = self.shared.provider.read(&item.instance, Some(item.execution)).await?;
+        Ok(history.into_iter().find_map(|event| match event.kind {
+            EventKind::Started { parent, .. } => parent,
+            _ => None,
+        }))
+    }
+}
+
+fn setting(item: &OrchestrationItem, execution: u64) -> Result<Setting, String> {
+    let decode = |entry: &wakeline_store::flow::KvEntry| {
+        let value = serde_json::from_slice(&entry.value);
+        value
+            .map(|value| (entry.key.clone(), value))
+            .map_err(|error| format!("the value of {} cannot be decoded: {error}", entry.key))
+    };
+    let kv: Result<_, _> = item.kv.iter().map(decode).collect();
+    Ok(Setting { instance: item.instance.clone(), execution, kv: kv? })
+}

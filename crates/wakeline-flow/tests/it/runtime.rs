@@ -1,0 +1,303 @@
+//! A whole runtime over the oracle, with tokio's clock paused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions};
+use wakeline_flow::{
+    ActivityContext, Client, ClientError, FlowError, OrchestrationContext, Registry, Runtime,
+    RuntimeOptions, Started, Status,
+};
+use wakeline_testkit::oracle::MemoryStore;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+struct House {
+    store: Arc<MemoryStore>,
+    provider: Arc<dyn Provider>,
+    client: Client,
+}
+
+fn house() -> House {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider: Arc<dyn Provider> =
+        Arc::new(StoreProvider::new(store.clone(), StoreProviderOptions::default()));
+    House { store, client: Client::new(provider.clone()), provider }
+}
+
+impl House {
+    async fn run(&self, registry: Registry) -> Runtime {
+        self.run_with(registry, RuntimeOptions::default()).await
+    }
+
+    async fn run_with(&self, registry: Registry, options: RuntimeOptions) -> Runtime {
+        Runtime::start_with_options(self.provider.clone(), registry, options)
+            .await
+            .expect("the options are valid")
+    }
+}
+
+async fn greet(_: ActivityContext, name: String) -> Result<String, FlowError> {
+    Ok(format!("hello {name}"))
+}
+
+async fn one_activity(ctx: OrchestrationContext, name: String) -> Result<String, FlowError> {
+    ctx.call(greet, name).await
+}
+
+fn greeting() -> Registry {
+    Registry::builder()
+        .orchestration("greeting", one_activity)
+        .activity_fn(greet)
+        .build()
+        .expect("a registry")
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orchestration_runs_its_activity_and_returns() {
+    let house = house();
+    let runtime = house.run(greeting()).await;
+    let started = house.client.start("g-1", "greeting", "ann").await.expect("started");
+    assert_eq!(started, Started::New);
+    let said: String = house.client.wait("g-1", LONG).await.expect("completed");
+    assert_eq!(said, "hello ann");
+    let again = house.client.start("g-1", "greeting", "bob").await.expect("idempotent");
+    assert_eq!(again, Started::Exists);
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_one_activity_orchestration_is_four_commits() {
+    let house = house();
+    let runtime = house.run(greeting()).await;
+    // Everybody has found nothing and waits.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before: u64 = house.store.flow_calls().values().sum();
+    house.client.start("g-1", "greeting", "ann").await.expect("started");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let calls = house.store.flow_calls();
+    assert_eq!(calls.values().sum::<u64>() - before, 4, "{calls:?}");
+    let status = house.client.status("g-1").await.expect("read");
+    assert_eq!(status.name(), "completed");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sleeping_orchestration_costs_no_call_and_wakes_on_time() {
+    let house = house();
+    let registry = Registry::builder()
+        .orchestration("sleeper", async |ctx: OrchestrationContext, (): ()| {
+            ctx.sleep(Duration::from_secs(500)).await;
+            Ok::<_, FlowError>(())
+        })
+        .build()
+        .expect("a registry");
+    let runtime = house.run(registry).await;
+    house.client.start("s", "sleeper", &()).await.expect("started");
+    // The end of the first turn's lease was noted when it was granted: it is looked at once.
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    let calls = || {
+        let mut calls = house.store.flow_calls();
+        calls.remove("sweep_flow");
+        calls
+    };
+    let asleep = calls();
+    tokio::time::sleep(Duration::from_secs(450)).await;
+    assert_eq!(calls(), asleep, "nothing polls while it sleeps");
+    house.client.wait::<()>("s", LONG).await.expect("woke up");
+    let detail = house.client.status("s").await.expect("read");
+    let instance = detail.instance().expect("it exists");
+    let slept = instance.created_at.until(instance.ended_at.expect("ended"));
+    assert!(slept >= Duration::from_secs(500), "never early: {slept:?}");
+    assert!(slept < Duration::from_millis(500_100), "on time: {slept:?}");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_tries_are_repeated_without_turns_and_counted() {
+    let house = house();
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let registry = Registry::builder()
+        .orchestration("stubborn", async |ctx: OrchestrationContext, (): ()| {
+            ctx.activity::<_, u32>("flaky", ()).attempts(3).await
+        })
+        .activity("flaky", move |ctx: ActivityContext, (): ()| {
+            let tries = counted.clone();
+            async move {
+                tries.fetch_add(1, Ordering::SeqCst);
+                match ctx.attempt() {
+                    3 => Ok(ctx.attempt()),
+                    attempt => Err(FlowError::application(format!("try {attempt}"))),
+                }
+            }
+        })
+        .build()
+        .expect("a registry");
+    let runtime = house.run(registry).await;
+    house.client.start("f", "stubborn", &()).await.expect("started");
+    let attempt: u32 = house.client.wait("f", LONG).await.expect("the third try succeeds");
+    assert_eq!((attempt, tries.load(Ordering::SeqCst)), (3, 3));
+    let turns = house.client.history("f", None).await.expect("read");
+    let count =
+        turns.iter().filter(|event| format!("{:?}", event.kind).starts_with("Turn")).count();
+    assert_eq!(count, 2, "retries make no turns: {turns:?}");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_reach_instances_also_before_they_start() {
+    let house = house();
+    let registry = Registry::builder()
+        .orchestration("approval", async |ctx: OrchestrationContext, (): ()| {
+            let first: String = ctx.event("approved").await?;
+            let second: String = ctx.event("approved").await?;
+            Ok::<_, FlowError>(format!("{first}, {second}"))
+        })
+        .build()
+        .expect("a registry");
+    house.client.raise_event("a", "approved", "early").await.expect("kept");
+    let runtime = house.run(registry).await;
+    house.client.start("a", "approval", &()).await.expect("started");
+    house.client.raise_event("a", "approved", "later").await.expect("delivered");
+    let said: String = house.client.wait("a", LONG).await.expect("completed");
+    assert_eq!(said, "early, later");
+    let late = house.client.raise_event("a", "approved", "too late").await;
+    assert!(matches!(late, Err(ClientError::Ended(_))), "{late:?}");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_answer_their_parents() {
+    let house = house();
+    let registry = Registry::builder()
+        .orchestration("parent", async |ctx: OrchestrationContext, n: u32| {
+            let mut sum = 0;
+            for i in 0..n {
+                sum += ctx.child::<_, u32>("child", i).await?;
+            }
+            Ok::<_, FlowError>(sum)
+        })
+        .orchestration("child", async |ctx: OrchestrationContext, n: u32| {
+            if n == 9 {
+                return Err(FlowError::application("nine is too much"));
+            }
+            ctx.sleep(Duration::from_secs(1)).await;
+            Ok(n)
+        })
+        .build()
+        .expect("a registry");
+    let runtime = house.run(registry).await;
+    house.client.start("p", "parent", &4).await.expect("started");
+    assert_eq!(house.client.wait::<u32>("p", LONG).await.expect("completed"), 6);
+    house.client.start("q", "parent", &10).await.expect("started");
+    let failed = house.client.wait::<u32>("q", LONG).await.expect_err("the tenth child fails");
+    assert!(failed.to_string().contains("nine is too much"), "{failed}");
+    assert_eq!(house.client.tree("p").await.expect("read").len(), 5);
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eternal_loop_continues_as_new() {
+    let house = house();
+    let registry = Registry::builder()
+        .orchestration("counter", async |ctx: OrchestrationContext, n: u32| {
+            ctx.sleep(Duration::from_secs(10)).await;
+            if n < 5 { ctx.continue_as_new(n + 1).await } else { Ok::<_, FlowError>(n) }
+        })
+        .build()
+        .expect("a registry");
+    let runtime = house.run(registry).await;
+    house.client.start("c", "counter", &0).await.expect("started");
+    assert_eq!(house.client.wait::<u32>("c", LONG).await.expect("completed"), 5);
+    assert_eq!(house.client.executions("c").await.expect("read").len(), 6);
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn code_that_does_not_fit_suspends_and_fitting_code_resumes() {
+    let house = house();
+    let first = Registry::builder()
+        .orchestration("changing", async |ctx: OrchestrationContext, (): ()| {
+            ctx.sleep(Duration::from_secs(10)).await;
+            let _: String = ctx.event("go").await?;
+            Ok::<_, FlowError>(1)
+        })
+        .build()
+        .expect("a registry");
+    let runtime = house.run(first).await;
+    house.client.start("x", "changing", &()).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    runtime.shutdown(Duration::from_secs(1)).await;
+    let second = Registry::builder()
+        .orchestration("changing", async |ctx: OrchestrationContext, (): ()| {
+            let _: String = ctx.event("go").await?;
+            Ok::<_, FlowError>(2)
+        })
+        .build()
+        .expect("a registry");
+    let runtime = house.run(second).await;
+    house.client.raise_event("x", "go", "").await.expect("sent");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let Status::Running(held) = house.client.status("x").await.expect("read") else {
+        panic!("it has not ended")
+    };
+    let reason = held.suspended.expect("suspended");
+    assert!(reason.contains("history") && reason.contains("code"), "{reason}");
+    runtime.shutdown(Duration::from_secs(1)).await;
+    let third = Registry::builder()
+        .orchestration("changing", async |ctx: OrchestrationContext, (): ()| {
+            ctx.sleep(Duration::from_secs(10)).await;
+            let _: String = ctx.event("go").await?;
+            Ok::<_, FlowError>(3)
+        })
+        .build()
+        .expect("a registry");
+    let runtime = house.run(third).await;
+    assert_eq!(house.client.wait::<u32>("x", LONG).await.expect("completed"), 3);
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_instance_takes_its_activity_along() {
+    let house = house();
+    let cancelled = Arc::new(AtomicU32::new(0));
+    let counted = cancelled.clone();
+    let registry = Registry::builder()
+        .orchestration("long", async |ctx: OrchestrationContext, (): ()| {
+            ctx.activity::<_, ()>("forever", ()).await
+        })
+        .activity("forever", move |ctx: ActivityContext, (): ()| {
+            let cancelled = counted.clone();
+            async move {
+                ctx.cancelled().await;
+                cancelled.fetch_add(1, Ordering::SeqCst);
+                Err::<(), _>(FlowError::application("cancelled"))
+            }
+        })
+        .build()
+        .expect("a registry");
+    let runtime = house.run(registry).await;
+    house.client.start("l", "long", &()).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    house.client.cancel("l", "not needed").await.expect("asked");
+    let ended = house.client.wait_for_end("l", LONG).await.expect("waited");
+    assert_eq!(ended.name(), "cancelled");
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(cancelled.load(Ordering::SeqCst), 1, "its worker noticed at the next renewal");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unregistered_names_wait_visibly_and_are_no_hot_loop() {
+    let house = house();
+    let runtime = house.run(greeting()).await;
+    house.client.start("u", "unknown", &()).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let calls = house.store.flow_calls();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(house.store.flow_calls(), calls);
+    assert_eq!(house.client.status("u").await.expect("read").name(), "pending");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}

@@ -31,7 +31,8 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Vec<TurnCla
         let mut found = Candidates { known: &known, served: &mut served }.take(s, wanted.len())?;
         found.reverse();
         for n in wanted {
-            while let (None, Some(lane)) = (&turns[n], found.pop()) {
+            while turns[n].is_none() {
+                let Some(lane) = found.pop() else { break };
                 turns[n] = lease(s, lane, &requests[n])?;
             }
         }

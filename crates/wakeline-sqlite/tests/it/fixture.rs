@@ -12,6 +12,7 @@ use wakeline_store::{
     ClaimRequest, Grant, LineClaim, QueueStore as _, SettleItem, Store, StoreAdmin as _,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
+use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
 use wakeline_testkit::oracle::TEST_EPOCH;
 
 /// A store that goes with its folder.
@@ -56,6 +57,12 @@ impl StoreUnderTest for Fixture {
 
     async fn finish(&self) {
         self.store.close().await;
+    }
+}
+
+impl FlowUnderTest for Fixture {
+    fn flow(&self) -> Arc<dyn Flow> {
+        Arc::new(self.store.clone())
     }
 }
 

@@ -4,6 +4,8 @@ mod corrupt;
 mod files;
 mod fixture;
 mod flow;
+mod flow_plans;
+mod flow_rules;
 mod full;
 mod plans;
 mod processes;

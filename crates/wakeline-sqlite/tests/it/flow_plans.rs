@@ -1,0 +1,183 @@
+//! What the hot statements of orchestrations cost: index walks, whatever sleeps beside them.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, Params, StatementStatus};
+use wakeline_store::flow::{Envelope, FlowStore as _, Visible};
+
+use crate::fixture::Fixture;
+use crate::flow::{first_turn, nothing, start, turn};
+
+macro_rules! sql {
+    ($name:literal) => {
+        ($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/queries/", $name, ".sql")))
+    };
+}
+
+/// Every statement that messages, turns and activities run.
+const HOT: &[(&str, &str)] = &[
+    sql!("flow_capability_by_id"),
+    sql!("flow_capability_by_name"),
+    sql!("flow_execution_read"),
+    sql!("flow_execution_state"),
+    sql!("flow_execution_write"),
+    sql!("flow_history_add"),
+    sql!("flow_history_from"),
+    sql!("flow_history_within"),
+    sql!("flow_instance_add"),
+    sql!("flow_instance_children"),
+    sql!("flow_instance_detail"),
+    sql!("flow_instance_ended"),
+    sql!("flow_instance_read"),
+    sql!("flow_instance_write"),
+    sql!("flow_kv_change"),
+    sql!("flow_kv_change_all"),
+    sql!("flow_kv_merge_cleared"),
+    sql!("flow_kv_merge_set"),
+    sql!("flow_kv_state"),
+    sql!("flow_lane_by_id"),
+    sql!("flow_lane_by_instance"),
+    sql!("flow_lane_by_lease"),
+    sql!("flow_lane_candidates"),
+    sql!("flow_lane_mismatched"),
+    sql!("flow_lane_next_due"),
+    sql!("flow_lane_watch"),
+    sql!("flow_lane_write"),
+    sql!("flow_message_add"),
+    sql!("flow_message_cancel"),
+    sql!("flow_message_clear"),
+    sql!("flow_message_due"),
+    sql!("flow_message_first"),
+    sql!("flow_message_read"),
+    sql!("flow_message_starts"),
+    sql!("flow_message_taken_remove"),
+    sql!("flow_message_taken_return"),
+    sql!("flow_message_visible"),
+    sql!("flow_session_active"),
+    sql!("flow_session_claim"),
+    sql!("flow_session_expired"),
+    sql!("flow_session_keep"),
+    sql!("flow_session_read"),
+    sql!("flow_session_release"),
+    sql!("flow_stats"),
+    sql!("flow_tag_by_id"),
+    sql!("flow_tag_by_name"),
+    sql!("flow_work_add"),
+    sql!("flow_work_awake"),
+    sql!("flow_work_by_lease"),
+    sql!("flow_work_cancel"),
+    sql!("flow_work_clear"),
+    sql!("flow_work_first"),
+    sql!("flow_work_next_due"),
+    sql!("flow_work_of_session"),
+    sql!("flow_work_payload"),
+    sql!("flow_work_read"),
+    sql!("flow_work_remove"),
+    sql!("flow_work_taker"),
+    sql!("flow_work_write"),
+];
+
+#[tokio::test]
+async fn hot_statements_search_and_never_scan_or_sort() {
+    let fixture = Fixture::open().await;
+    let conn = fixture.raw();
+    for (name, sql) in HOT {
+        let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("a statement");
+        let mut rows = explain.raw_query();
+        while let Some(row) = rows.next().expect("a plan") {
+            let step: String = row.get("detail").expect("readable");
+            let scans = step.starts_with("SCAN") && !step.contains("CONSTANT ROW");
+            assert!(!scans && !step.contains("TEMP B-TREE"), "{name}: {step}");
+        }
+    }
+}
+
+/// Lists walk an index in their order, and stop when the page is full.
+#[tokio::test]
+async fn lists_never_sort_but_by_parent() {
+    let fixture = Fixture::open().await;
+    let conn = fixture.raw();
+    for (name, sql) in [
+        sql!("flow_instance_list"),
+        sql!("flow_instance_list_name"),
+        sql!("flow_instance_list_state"),
+    ] {
+        let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("a statement");
+        let mut rows = explain.raw_query();
+        while let Some(row) = rows.next().expect("a plan") {
+            let step: String = row.get("detail").expect("readable");
+            assert!(!step.contains("TEMP B-TREE"), "{name}: {step}");
+        }
+    }
+}
+
+fn steps(conn: &Connection, (_, sql): (&str, &str), params: impl Params) -> (i32, i32) {
+    let mut statement = conn.prepare(sql).expect("a statement");
+    let mut rows = statement.query(params).expect("it runs");
+    while rows.next().expect("a row or the end").is_some() {}
+    drop(rows);
+    (
+        statement.get_status(StatementStatus::FullscanStep),
+        statement.get_status(StatementStatus::VmStep),
+    )
+}
+
+/// Instances that sleep for an hour, and one that can be claimed.
+async fn with_sleepers(len: usize) -> Fixture {
+    let fixture = Fixture::open().await;
+    let asleep = Visible::After(Duration::from_secs(3_600));
+    let sleepers = (0..len).map(|n| Envelope { visible: asleep, ..start(&format!("s{n}")) });
+    fixture.store.enqueue(sleepers.collect(), Vec::new()).await.expect("stored");
+    fixture.store.enqueue(vec![start("awake")], Vec::new()).await.expect("stored");
+    fixture
+}
+
+#[tokio::test]
+async fn sleepers_cost_a_claim_nothing() {
+    let mut costs = Vec::new();
+    for len in [10, 100_000] {
+        let fixture = with_sleepers(len).await;
+        let (conn, now) = (fixture.raw(), fixture.clock.now().0);
+        let cost = vec![
+            steps(&conn, sql!("flow_lane_candidates"), (1, now, 10)),
+            steps(&conn, sql!("flow_lane_next_due"), [1]),
+            steps(&conn, sql!("flow_lane_by_instance"), ["awake"]),
+        ];
+        assert!(cost.iter().all(|(scanned, steps)| *scanned == 0 && *steps > 0), "{cost:?}");
+        costs.push(cost);
+        assert_eq!(turn(&fixture.store).await.expect("one is due").instance.as_str(), "awake");
+        assert!(turn(&fixture.store).await.is_none());
+    }
+    assert_eq!(costs[0], costs[1]);
+}
+
+#[tokio::test]
+async fn pending_timers_of_an_instance_cost_its_turns_nothing() {
+    let mut costs = Vec::new();
+    for len in [10u64, 20_000] {
+        let fixture = Fixture::open().await;
+        let store = &fixture.store;
+        store.enqueue(vec![start("a")], Vec::new()).await.expect("stored");
+        let first = turn(store).await.expect("its first turn");
+        let timer = |n| Envelope {
+            visible: Visible::After(Duration::from_secs(3_600)),
+            key: Some((1, n)),
+            ..crate::flow::event("a")
+        };
+        let mut commit = first_turn(first.token, "a");
+        commit.messages = (0..len).map(timer).collect();
+        store.commit_turn(commit).await.expect("answered");
+        store.enqueue(vec![crate::flow::event("a")], Vec::new()).await.expect("stored");
+        let (conn, now) = (fixture.raw(), fixture.clock.now().0);
+        let lane = first.token.lane;
+        costs.push(vec![
+            steps(&conn, sql!("flow_message_visible"), (lane, now, i64::MAX, 1_001)),
+            steps(&conn, sql!("flow_message_due"), [lane]),
+            steps(&conn, sql!("flow_message_starts"), [lane]),
+        ]);
+        let second = turn(store).await.expect("its second turn");
+        assert_eq!(second.messages.len(), 1);
+        store.commit_turn(nothing(second.token)).await.expect("answered");
+    }
+    assert_eq!(costs[0], costs[1]);
+}

@@ -374,3 +374,28 @@ fn checksum(bytes: &[u8]) -> u64 {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeline_core::{FlowWhat, InstanceId};
+
+    #[test]
+    fn pages_of_processes_without_orchestrations_are_understood_and_look_the_same() {
+        let old = r#"{"seq":7,"changes":[]}"#;
+        let entry: Entry = serde_json::from_str(old).expect("an entry");
+        assert_eq!(entry, Entry { seq: 7, changes: Some(Vec::new()), flow: Vec::new() });
+        assert_eq!(serde_json::to_string(&entry).expect("names and numbers"), old);
+    }
+
+    #[test]
+    fn hints_of_orchestrations_come_back_from_a_page() {
+        let instance = InstanceId::new("a").expect("valid");
+        let flow = vec![FlowChange::now(FlowWhat::Outcome(instance)), {
+            FlowChange { what: FlowWhat::Work(None), due_in: std::time::Duration::from_millis(5) }
+        }];
+        let entry = Entry { seq: 1, changes: Some(Vec::new()), flow };
+        let text = serde_json::to_string(&entry).expect("names and numbers");
+        assert_eq!(serde_json::from_str::<Entry>(&text).expect("an entry"), entry);
+    }
+}

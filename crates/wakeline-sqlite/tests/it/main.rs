@@ -5,6 +5,7 @@ mod files;
 mod fixture;
 mod flow;
 mod flow_plans;
+mod flow_processes;
 mod flow_rules;
 mod full;
 mod plans;

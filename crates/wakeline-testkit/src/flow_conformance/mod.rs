@@ -9,14 +9,27 @@
 //! * A rule goes by the store's test clock alone: it never sleeps and never measures.
 
 mod bench;
+pub mod born;
 pub mod claim;
 pub mod commit;
+pub mod concurrent;
+pub mod delete;
 pub mod due;
+pub mod hints;
 pub mod kv;
 pub mod lanes;
 pub mod lease;
+pub mod list;
+pub mod messages;
+pub mod prune;
+pub mod read;
+pub mod sessions;
 mod suite;
+pub mod suspend;
+pub mod tags;
+pub mod terminate;
 mod words;
+pub mod work;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 

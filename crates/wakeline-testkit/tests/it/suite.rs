@@ -1,12 +1,12 @@
-//! The suite is whole: a rule that is written is a rule that runs.
+//! The suites are whole: a rule that is written is a rule that runs.
 
 use std::fs;
 use std::path::Path;
 
-#[test]
-fn every_rule_is_listed_in_the_suite() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance");
-    let suite = fs::read_to_string(folder.join("mod.rs")).expect("the suite is there");
+/// Counts the rules of a folder, each of which its suite must list.
+fn count_listed(folder: &str, suite: &str, bench: &str) -> usize {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let suite = fs::read_to_string(folder.join(suite)).expect("the suite is there");
     let mut rules = 0;
     for entry in fs::read_dir(&folder).expect("the folder is there") {
         let path = entry.expect("an entry").path();
@@ -17,12 +17,21 @@ fn every_rule_is_listed_in_the_suite() {
             .nth(1)
             .and_then(|rest| rest.split(')').next())
             .unwrap_or_default();
-        for line in text.lines() {
-            let Some(rest) = line.strip_prefix("pub async fn ") else { continue };
-            let Some((rule, _)) = rest.split_once("(bench: &Bench)") else { continue };
-            assert!(listed.contains(&format!(" {rule},")), "{module}::{rule} is not listed");
-            rules += 1;
+        for rest in text.split("\npub async fn ").skip(1) {
+            let Some((rule, arguments)) = rest.split_once('(') else { continue };
+            if arguments.trim_start().starts_with(&format!("bench: &{bench}")) {
+                assert!(listed.contains(&format!(" {rule},")), "{module}::{rule} is not listed");
+                rules += 1;
+            }
         }
     }
-    assert!(rules > 100, "only {rules} rules were found");
+    rules
+}
+
+#[test]
+fn every_rule_is_listed_in_its_suite() {
+    let queue = count_listed("src/conformance", "mod.rs", "Bench");
+    assert!(queue > 100, "only {queue} rules of the queue were found");
+    let flow = count_listed("src/flow_conformance", "suite.rs", "FlowBench");
+    assert!(flow > 200, "only {flow} rules of orchestrations were found");
 }

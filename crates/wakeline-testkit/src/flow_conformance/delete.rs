@@ -1,0 +1,225 @@
+//! Deleting instances with all below them.
+
+use wakeline_store::flow::{
+    AbandonOutcome, DeleteReport, Envelope, InstanceFilter, KvChange, RenewOutcome, TurnCommit,
+    Watched,
+};
+
+use super::{
+    FlowBench, MAIN, Worker, batch, continues, event, finish, id, kv_key, step, texts, work,
+};
+
+impl FlowBench {
+    async fn end_all(&self, instances: &[&str]) {
+        for instance in instances {
+            self.turned(instance, finish).await;
+        }
+    }
+
+    async fn delete_where(&self, filter: InstanceFilter) -> DeleteReport {
+        self.flow.delete_matching(filter).await.expect("instances are deleted")
+    }
+
+    async fn are_missing(&self, instances: &[&str]) -> bool {
+        for instance in instances {
+            if self.watched(instance).await != Watched::Missing {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn matching(limit: u32) -> InstanceFilter {
+    InstanceFilter { limit, ..InstanceFilter::default() }
+}
+
+/// Rule 4: everything that it owns.
+pub async fn a_deleted_instance_leaves_nothing(bench: &FlowBench) {
+    bench.running("a").await;
+    let kv = vec![KvChange::Set(kv_key("k"), "v".into())];
+    bench.turned("a", |turn| TurnCommit { kv, ..continues(turn, MAIN) }).await;
+    let turn = bench.turn().await;
+    let kv = vec![KvChange::Set(kv_key("l"), "v".into())];
+    bench.committed(TurnCommit { kv, history: Some(batch(1, 3)), ..step(&turn) }).await;
+    bench
+        .turned("a", |turn| TurnCommit { clear: false, work: vec![work("a", 1)], ..finish(turn) })
+        .await;
+    bench.send(vec![Envelope { even_if_ended: true, ..event("a", "kept") }]).await;
+    let report = bench.delete(&["a", "unknown"], false).await;
+    let expected = DeleteReport {
+        instances: 1,
+        executions: 2,
+        events: 2 + 4,
+        messages: 2,
+        ..DeleteReport::default()
+    };
+    assert_eq!(report, expected);
+    assert_eq!(bench.watched("a").await, Watched::Missing);
+    assert!(bench.flow.executions(&id("a")).await.expect("executions").is_empty());
+    assert!(bench.kv("a").await.is_empty());
+    assert_eq!(bench.no_turn().await, None);
+    assert_eq!(bench.no_work(&Worker::plain()).await, None);
+    assert_eq!(bench.delete(&["a"], false).await, DeleteReport::default(), "twice is nothing");
+}
+
+/// Rule 4: not while it runs, unless by force.
+pub async fn a_running_instance_is_deleted_only_by_force(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.completed("b").await;
+    let report = bench.delete(&["b", "a"], false).await;
+    let refused = DeleteReport { running: vec![id("a")], ..DeleteReport::default() };
+    assert_eq!(report, refused);
+    assert_ne!(bench.watched("b").await, Watched::Missing, "all or none");
+    let report = bench.delete(&["a", "b"], true).await;
+    assert_eq!((report.instances, report.running), (2, vec![]));
+    assert!(bench.are_missing(&["a", "b"]).await);
+}
+
+/// Rule 4: with all below.
+pub async fn deleting_takes_all_below_along(bench: &FlowBench) {
+    bench.running("root").await;
+    for (child, parent) in [("child", "root"), ("grandchild", "child"), ("second", "root")] {
+        bench.child(child, parent).await;
+    }
+    bench.completed("other").await;
+    bench.end_all(&["child", "second", "root"]).await;
+    let report = bench.delete(&["root"], false).await;
+    assert_eq!(report.running, [id("grandchild")], "one below has not ended");
+    assert_eq!(report.instances, 0);
+    bench.end_all(&["grandchild"]).await;
+    let report = bench.delete(&["root"], false).await;
+    assert_eq!((report.instances, report.executions), (4, 4));
+    assert!(bench.are_missing(&["root", "child", "grandchild", "second"]).await);
+    assert_ne!(bench.watched("other").await, Watched::Missing);
+}
+
+/// Rule 4: a child is not deleted from below its parent.
+pub async fn a_child_is_not_deleted_without_its_parent(bench: &FlowBench) {
+    bench.running("root").await;
+    bench.child("child", "root").await;
+    bench.child("grandchild", "child").await;
+    bench.end_all(&["grandchild", "child", "root"]).await;
+    let report = bench.delete(&["child"], false).await;
+    assert_eq!((report.instances, report.orphans), (0, vec![id("child")]));
+    assert_eq!(bench.flow.tree(&id("root")).await.expect("a tree").len(), 3);
+    let report = bench.delete(&["child", "root"], false).await;
+    assert_eq!((report.instances, report.orphans), (3, vec![]), "with it, it is");
+}
+
+/// Rule 4: by force, whatever the parent does.
+pub async fn a_child_is_deleted_by_force(bench: &FlowBench) {
+    bench.running("root").await;
+    bench.child("child", "root").await;
+    let report = bench.delete(&["child"], true).await;
+    assert_eq!((report.instances, report.orphans), (1, vec![]));
+    assert_eq!(bench.flow.tree(&id("root")).await.expect("a tree"), [id("root")]);
+}
+
+/// Rule 4: leases of what was deleted are stale, also for one of the same id.
+pub async fn tokens_of_a_deleted_instance_do_not_fit_its_successor(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.turned("a", |turn| TurnCommit { work: vec![work("a", 1)], ..step(turn) }).await;
+    let old_work = bench.work(&Worker::plain()).await;
+    bench.send(vec![event("a", "x")]).await;
+    let old_turn = bench.turn().await;
+    bench.delete(&["a"], true).await;
+    bench.stale(step(&old_turn)).await;
+    assert_eq!(bench.watched("a").await, Watched::Missing, "nothing is made again by it");
+    bench.running("a").await;
+    bench.turned("a", |turn| TurnCommit { work: vec![work("a", 1)], ..step(turn) }).await;
+    let new_work = bench.work(&Worker::plain()).await;
+    bench.send(vec![event("a", "new")]).await;
+    let new_turn = bench.turn().await;
+    assert_ne!(new_turn.token.lane, old_turn.token.lane);
+    for token in [old_turn.token, old_work.token] {
+        assert_eq!(bench.renew(token, 30).await, RenewOutcome::Stale);
+        assert_eq!(bench.abandon(token, 0, true).await, AbandonOutcome::Stale);
+    }
+    assert!(!bench.completes(old_work.token).await);
+    bench.stale(step(&old_turn)).await;
+    bench.committed(step(&new_turn)).await;
+    assert!(bench.completes(new_work.token).await);
+}
+
+/// A worker learns by its lease that the instance is gone.
+pub async fn work_of_a_deleted_instance_is_gone(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.add_work(work("a", 1)).await;
+    bench.add_work(work("b", 2)).await;
+    let item = bench.work(&Worker::plain()).await;
+    bench.delete(&["a"], true).await;
+    assert_eq!(bench.renew(item.token, 30).await, RenewOutcome::Stale);
+    let reply = bench.complete(item.token, Some(event("a", "done"))).await;
+    assert_eq!(reply.outcome, wakeline_store::flow::WorkOutcome::Stale);
+    assert_eq!(bench.all_work(&Worker::plain()).await, [2]);
+}
+
+/// A pending instance has not ended.
+pub async fn a_pending_instance_is_deleted_only_by_force(bench: &FlowBench) {
+    bench.send(vec![event("a", "early")]).await;
+    bench.start("a").await;
+    let report = bench.delete(&["a"], false).await;
+    assert_eq!((report.instances, report.running), (0, vec![id("a")]));
+    assert_eq!(bench.watched("a").await, Watched::Pending);
+    let turn = bench.turn().await;
+    let report = bench.delete(&["a"], true).await;
+    assert_eq!((report.messages, report.running), (2, vec![]));
+    assert_eq!(bench.watched("a").await, Watched::Missing);
+    bench.stale(step(&turn)).await;
+    bench.start("a").await;
+    assert_eq!(texts(&bench.turn().await), ["start"]);
+}
+
+/// In bulk: ended roots, with what is below them.
+pub async fn matching_instances_are_deleted_with_all_below(bench: &FlowBench) {
+    bench.completed("done").await;
+    bench.running("running").await;
+    bench.running("root").await;
+    bench.child("child", "root").await;
+    bench.end_all(&["child", "root"]).await;
+    bench.running("half").await;
+    bench.child("runs on", "half").await;
+    bench.end_all(&["half"]).await;
+    bench.start("pending").await;
+    let report = bench.delete_where(matching(100)).await;
+    assert_eq!((report.instances, report.executions), (3, 3));
+    assert!(bench.are_missing(&["done", "root", "child"]).await);
+    for name in ["running", "half", "runs on"] {
+        bench.detail(name).await;
+    }
+    assert_eq!(bench.watched("pending").await, Watched::Pending);
+    assert_eq!(bench.delete_where(matching(100)).await, DeleteReport::default());
+}
+
+/// In bulk: of these, ended before, at most so many.
+pub async fn matching_is_by_name_time_and_number(bench: &FlowBench) {
+    for name in ["a", "b", "c", "d"] {
+        bench.completed(name).await;
+        bench.advance(10).await;
+    }
+    let ended = bench.detail("c").await.ended_at;
+    let filter = InstanceFilter { ended_before: ended, ..matching(1) };
+    assert_eq!(bench.delete_where(filter.clone()).await.instances, 1, "at most so many");
+    let named = InstanceFilter { instances: Some(vec![id("c"), id("none")]), ..matching(100) };
+    let before = InstanceFilter { ended_before: ended, ..named.clone() };
+    assert_eq!(bench.delete_where(before).await.instances, 0, "both must fit");
+    let filter = InstanceFilter { limit: 100, ..filter };
+    assert_eq!(bench.delete_where(filter).await.instances, 1);
+    assert!(bench.are_missing(&["a", "b"]).await);
+    assert_eq!(bench.delete_where(named).await.instances, 1);
+    assert!(bench.are_missing(&["c"]).await);
+    bench.detail("d").await;
+    let none = InstanceFilter { instances: Some(Vec::new()), ..matching(100) };
+    assert_eq!(bench.delete_where(none).await.instances, 0, "of none, none");
+}
+
+/// In bulk: a child is not a root.
+pub async fn matching_passes_over_children(bench: &FlowBench) {
+    bench.running("root").await;
+    bench.child("child", "root").await;
+    bench.end_all(&["child"]).await;
+    let named = InstanceFilter { instances: Some(vec![id("child")]), ..matching(100) };
+    assert_eq!(bench.delete_where(named).await.instances, 0);
+    bench.detail("child").await;
+}

@@ -1,0 +1,168 @@
+//! Holding instances back.
+
+use wakeline_store::flow::{InstanceState, RenewOutcome, Suspension, Watched};
+
+use super::{
+    FlowBench, LEASE, MAIN, capabilities, event, id, main_line, secs, start_of, step, texts,
+};
+
+fn operator() -> Suspension {
+    Suspension::Operator { reason: "for a look".to_owned() }
+}
+
+fn mismatch() -> Suspension {
+    Suspension::Mismatch { reason: "the code has changed".to_owned() }
+}
+
+impl FlowBench {
+    async fn suspend(&self, instance: &str, suspension: Suspension) -> bool {
+        self.flow.suspend(&id(instance), suspension).await.expect("it is answered")
+    }
+
+    async fn resume(&self, instance: &str) -> bool {
+        self.flow.resume(&id(instance)).await.expect("it is answered").0
+    }
+}
+
+/// Rule 1.
+pub async fn a_suspended_instance_gets_messages_and_no_turns(bench: &FlowBench) {
+    bench.running("a").await;
+    assert!(bench.suspend("a", operator()).await);
+    let detail = bench.detail("a").await;
+    assert_eq!(detail.suspended.as_deref(), Some("for a look"));
+    assert_eq!(detail.state, InstanceState::Running);
+    bench.send(vec![event("a", "one"), event("a", "two")]).await;
+    assert_eq!(bench.no_turn().await, None);
+    assert_eq!(bench.no_turn_of(&wakeline_core::Capabilities::Any).await, None);
+    assert_eq!(bench.sweep(main_line()).await, None);
+    bench.advance(100).await;
+    assert!(bench.resume("a").await);
+    assert_eq!(bench.detail("a").await.suspended, None);
+    assert_eq!(texts(&bench.turn().await), ["one", "two"]);
+}
+
+/// Rule 1: who holds a turn loses it, uncounted.
+pub async fn suspending_ends_a_lease_uncounted(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.send(vec![event("a", "x")]).await;
+    let turn = bench.turn().await;
+    assert!(bench.suspend("a", operator()).await);
+    bench.stale(step(&turn)).await;
+    assert_eq!(bench.renew(turn.token, 30).await, RenewOutcome::Stale);
+    assert_eq!(bench.no_turn().await, None);
+    bench.resume("a").await;
+    let again = bench.turn().await;
+    assert_eq!((again.attempt, again.last_event), (1, 1));
+}
+
+/// Rule 1: what cannot be suspended.
+pub async fn ended_and_unknown_instances_cannot_be_suspended(bench: &FlowBench) {
+    bench.completed("ended").await;
+    bench.send(vec![event("lane", "early")]).await;
+    for name in ["ended", "lane", "unknown"] {
+        assert!(!bench.suspend(name, operator()).await, "{name}");
+    }
+    bench.running("a").await;
+    assert!(bench.suspend("a", operator()).await);
+    assert!(!bench.suspend("a", mismatch()).await, "it is already");
+    assert_eq!(bench.detail("a").await.suspended.as_deref(), Some("for a look"));
+}
+
+/// Rule 1: a pending one can.
+pub async fn a_pending_instance_can_be_suspended(bench: &FlowBench) {
+    bench.start("a").await;
+    assert!(bench.suspend("a", operator()).await);
+    assert_eq!(bench.watched("a").await, Watched::Pending);
+    assert_eq!(bench.no_turn().await, None);
+    assert!(bench.resume("a").await);
+    assert_eq!(bench.turn().await.attempt, 1);
+}
+
+/// Rule 2.
+pub async fn resuming_what_is_not_suspended_says_so(bench: &FlowBench) {
+    bench.running("a").await;
+    assert!(!bench.resume("a").await);
+    assert!(!bench.resume("unknown").await);
+    assert!(bench.suspend("a", operator()).await);
+    assert!(bench.resume("a").await);
+    assert!(!bench.resume("a").await);
+}
+
+/// Rule 2: timers go on.
+pub async fn a_resumed_instance_is_due_for_its_timers(bench: &FlowBench) {
+    bench.running("a").await;
+    let timer = wakeline_store::flow::Envelope { visible: super::after(20), ..event("a", "timer") };
+    bench.send(vec![timer]).await;
+    bench.suspend("a", operator()).await;
+    bench.advance(5).await;
+    bench.resume("a").await;
+    assert_eq!(bench.no_turn().await, Some(secs(15)));
+    bench.advance(15).await;
+    assert_eq!(texts(&bench.turn().await), ["timer"]);
+}
+
+/// By the holder of a turn.
+pub async fn a_turn_may_suspend_its_instance(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.send(vec![event("a", "x")]).await;
+    let turn = bench.turn().await;
+    let suspend =
+        async || bench.flow.suspend_turn(turn.token, mismatch()).await.expect("it is answered");
+    assert!(suspend().await);
+    assert_eq!(bench.detail("a").await.suspended.as_deref(), Some("the code has changed"));
+    assert!(!suspend().await, "the lease is not held any more");
+    bench.stale(step(&turn)).await;
+    bench.resume("a").await;
+    let again = bench.turn().await;
+    assert_eq!((again.attempt, texts(&again)), (1, vec!["x".to_owned()]), "uncounted");
+}
+
+/// By the holder of a turn, who has lost it.
+pub async fn a_stale_turn_cannot_suspend_its_instance(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.send(vec![event("a", "x")]).await;
+    let stale = bench.turn().await;
+    bench.advance(30).await;
+    bench.turn().await;
+    assert!(!bench.flow.suspend_turn(stale.token, mismatch()).await.expect("answered"));
+    assert_eq!(bench.detail("a").await.suspended, None);
+    assert_eq!(bench.no_turn().await, Some(LEASE));
+}
+
+/// Rule 2: of those for a mismatch, those whose code is there.
+pub async fn mismatched_instances_are_retried_by_fitting_code(bench: &FlowBench) {
+    for (name, needed) in [("a", "one"), ("b", "two"), ("c", "one"), ("d", "one")] {
+        bench.send(vec![start_of(name, needed)]).await;
+    }
+    assert!(bench.suspend("a", mismatch()).await);
+    assert!(bench.suspend("b", mismatch()).await);
+    assert!(bench.suspend("c", operator()).await);
+    let retry = async |names: &[&str]| {
+        bench.flow.retry_mismatched(capabilities(names)).await.expect("it is answered").0
+    };
+    assert_eq!(retry(&[MAIN]).await, 0);
+    assert_eq!(retry(&["one"]).await, 1);
+    assert_eq!(retry(&["one"]).await, 0);
+    let line = capabilities(&["one", "two"]);
+    let mut got = [bench.turn_of(&line).await.instance, bench.turn_of(&line).await.instance]
+        .map(String::from);
+    got.sort();
+    assert_eq!(got, ["a", "d"]);
+    assert_eq!(bench.no_turn_of(&line).await, Some(LEASE));
+    let (resumed, _) =
+        bench.flow.retry_mismatched(wakeline_core::Capabilities::Any).await.expect("answered");
+    assert_eq!(resumed, 1, "the operator's stays");
+}
+
+/// Work goes on.
+pub async fn activities_of_a_suspended_instance_go_on(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.add_work(super::work("a", 1)).await;
+    bench.suspend("a", operator()).await;
+    let item = bench.work(&super::Worker::plain()).await;
+    assert_eq!(item.state, Some(InstanceState::Running));
+    bench.complete(item.token, Some(event("a", "done"))).await;
+    assert_eq!(bench.no_turn().await, None);
+    bench.resume("a").await;
+    assert_eq!(texts(&bench.turn().await), ["done"]);
+}

@@ -1,0 +1,69 @@
+//! Which workers take which activities.
+
+use wakeline_store::flow::TurnCommit;
+
+use super::{FlowBench, Worker, step, tagged, work};
+
+async fn with_tags(bench: &FlowBench) {
+    bench.add_work(work("a", 1)).await;
+    bench.add_work(tagged("a", 2, "gpu")).await;
+    bench.add_work(tagged("a", 3, "cpu")).await;
+    bench.add_work(tagged("a", 4, "gpu")).await;
+    bench.add_work(work("a", 5)).await;
+}
+
+/// Without tags.
+pub async fn untagged_workers_take_only_untagged_work(bench: &FlowBench) {
+    with_tags(bench).await;
+    assert_eq!(bench.all_work(&Worker::plain()).await, [1, 5]);
+}
+
+/// With tags only.
+pub async fn tagged_workers_take_only_their_tags(bench: &FlowBench) {
+    with_tags(bench).await;
+    assert_eq!(bench.all_work(&Worker::of(false, &["gpu"])).await, [2, 4]);
+    assert_eq!(bench.all_work(&Worker::of(false, &["gpu", "cpu", "tpu"])).await, [3]);
+    assert_eq!(bench.no_work(&Worker::of(false, &["GPU"])).await, None, "as they are spelt");
+}
+
+/// With both.
+pub async fn workers_may_take_tags_and_what_has_none(bench: &FlowBench) {
+    with_tags(bench).await;
+    assert_eq!(bench.all_work(&Worker::of(true, &["cpu"])).await, [1, 3, 5]);
+}
+
+/// All of it, in order over tags.
+pub async fn any_takes_everything_in_order(bench: &FlowBench) {
+    with_tags(bench).await;
+    assert_eq!(bench.all_work(&Worker::any()).await, [1, 2, 3, 4, 5]);
+}
+
+/// None of it.
+pub async fn workers_without_tags_at_all_take_nothing(bench: &FlowBench) {
+    with_tags(bench).await;
+    assert_eq!(bench.no_work(&Worker::of(false, &[])).await, None);
+}
+
+/// A tag stays with the work.
+pub async fn a_tag_survives_turn_abandon_and_expiry(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.turned("a", |turn| TurnCommit { work: vec![tagged("a", 1, "gpu")], ..step(turn) }).await;
+    let gpu = Worker::of(false, &["gpu"]);
+    let item = bench.work(&gpu).await;
+    assert_eq!(item.tag, Some(super::tag("gpu")));
+    bench.abandon(item.token, 0, false).await;
+    assert_eq!(bench.no_work(&Worker::plain()).await, None);
+    assert_eq!(bench.work(&gpu).await.tag, item.tag);
+    bench.advance(30).await;
+    assert_eq!(bench.no_work(&Worker::plain()).await, None);
+    assert_eq!(bench.work(&gpu).await.attempt, 3);
+}
+
+/// The line's filter counts, whatever a request says.
+pub async fn the_filter_of_the_line_counts(bench: &FlowBench) {
+    with_tags(bench).await;
+    let mut claim = Worker::of(false, &["cpu"]).claim(1);
+    claim.requests[0].tags = wakeline_core::TagFilter::Any;
+    let answer = bench.claim_work(vec![claim]).await.remove(0);
+    assert_eq!(answer.work[0].as_ref().map(|work| work.key.activity), Some(3));
+}

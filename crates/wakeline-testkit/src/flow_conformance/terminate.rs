@@ -1,0 +1,126 @@
+//! Ending instances without their code.
+
+use bytes::Bytes;
+use wakeline_store::flow::{
+    EnqueueOutcome, Envelope, InstanceState, RenewOutcome, Suspension, TerminateInstance,
+    TurnCommit, Watched,
+};
+
+use super::{FlowBench, Worker, event, id, secs, start, step, texts, work};
+
+fn termination(instance: &str) -> TerminateInstance {
+    TerminateInstance {
+        instance: id(instance),
+        state: InstanceState::Terminated,
+        output: Bytes::from_static(b"given up"),
+        messages: vec![event("parent", &format!("{instance} is over"))],
+    }
+}
+
+impl FlowBench {
+    async fn terminate(&self, instance: &str) -> bool {
+        self.flow.terminate(termination(instance)).await.expect("it is answered").0
+    }
+}
+
+/// Rule 3.
+pub async fn a_terminated_instance_has_ended_with_its_output(bench: &FlowBench) {
+    bench.running("parent").await;
+    bench.running("a").await;
+    bench.advance(5).await;
+    assert!(bench.terminate("a").await);
+    let detail = bench.detail("a").await;
+    assert_eq!(detail.state, InstanceState::Terminated);
+    assert_eq!(detail.output.as_deref(), Some(&b"given up"[..]));
+    assert_eq!(detail.ended_at, Some(detail.created_at.plus(secs(5))));
+    let execution = bench.flow.executions(&id("a")).await.expect("executions").remove(0);
+    assert_eq!(execution.state, InstanceState::Terminated);
+    assert_eq!(execution.ended_at, detail.ended_at);
+    assert_eq!(texts(&bench.turn().await), ["a is over"], "others are told");
+    assert_eq!(bench.send(vec![event("a", "x")]).await, [EnqueueOutcome::Ended]);
+    assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
+}
+
+/// Rule 3: messages, work and the lease go.
+pub async fn terminating_removes_messages_work_and_lease(bench: &FlowBench) {
+    bench.running("a").await;
+    let timer = Envelope { visible: super::after(50), ..event("a", "timer") };
+    let commit = |turn: &wakeline_store::flow::TurnItem| TurnCommit {
+        work: vec![work("a", 1), work("a", 2)],
+        messages: vec![timer.clone()],
+        ..step(turn)
+    };
+    bench.turned("a", commit).await;
+    let leased = bench.work(&Worker::plain()).await;
+    bench.send(vec![event("a", "x")]).await;
+    let turn = bench.turn().await;
+    assert!(bench.terminate("a").await);
+    bench.stale(step(&turn)).await;
+    assert_eq!(bench.renew(turn.token, 1).await, RenewOutcome::Stale);
+    assert_eq!(bench.renew(leased.token, 1).await, RenewOutcome::Stale);
+    assert!(!bench.completes(leased.token).await);
+    assert_eq!(bench.no_turn().await, None);
+    assert_eq!(bench.no_work(&Worker::plain()).await, None);
+    let stats = bench.flow.stats(&id("a")).await.expect("stats").expect("it is there");
+    assert_eq!((stats.messages, stats.work), (0, 0));
+}
+
+/// Rule 3: only what runs.
+pub async fn ended_and_unknown_instances_cannot_be_terminated(bench: &FlowBench) {
+    bench.running("parent").await;
+    bench.completed("a").await;
+    let before = bench.detail("a").await;
+    assert!(!bench.terminate("a").await);
+    assert_eq!(bench.detail("a").await, before);
+    assert!(!bench.terminate("unknown").await);
+    bench.send(vec![event("lane", "early")]).await;
+    assert!(!bench.terminate("lane").await);
+    assert_eq!(bench.no_turn().await, None, "nobody is told");
+    bench.start("lane").await;
+    assert_eq!(texts(&bench.turn().await), ["early", "start"], "an early event is kept");
+}
+
+/// Rule 3: a pending one vanishes.
+pub async fn a_pending_instance_vanishes(bench: &FlowBench) {
+    bench.running("parent").await;
+    bench.send(vec![event("a", "early")]).await;
+    bench.start("a").await;
+    let turn = bench.turn().await;
+    assert!(bench.terminate("a").await);
+    assert_eq!(bench.watched("a").await, Watched::Missing);
+    bench.stale(step(&turn)).await;
+    assert_eq!(bench.no_turn().await, None, "the parent is not told either");
+    assert!(!bench.terminate("a").await);
+    bench.start("a").await;
+    assert_eq!(texts(&bench.turn().await), ["start"], "it begins anew");
+}
+
+/// Even while it is held back.
+pub async fn a_suspended_instance_can_be_terminated(bench: &FlowBench) {
+    bench.running("a").await;
+    let suspension = Suspension::Operator { reason: "for a look".into() };
+    assert!(bench.flow.suspend(&id("a"), suspension).await.expect("suspended"));
+    assert!(bench.terminate("a").await);
+    assert_eq!(bench.detail("a").await.state, InstanceState::Terminated);
+}
+
+/// The state is the caller's.
+pub async fn an_instance_may_be_ended_as_failed(bench: &FlowBench) {
+    bench.running("a").await;
+    let command = TerminateInstance { state: InstanceState::Failed, ..termination("a") };
+    assert!(bench.flow.terminate(command).await.expect("it is answered").0);
+    assert_eq!(bench.detail("a").await.state, InstanceState::Failed);
+}
+
+/// The status and the values stay readable.
+pub async fn a_terminated_instance_keeps_what_readers_see(bench: &FlowBench) {
+    bench.running("a").await;
+    let kv = vec![wakeline_store::flow::KvChange::Set(super::kv_key("k"), "v".into())];
+    let status = vec![wakeline_store::flow::StatusChange::Set("busy".into())];
+    bench.turned("a", |turn| TurnCommit { kv, status, ..step(turn) }).await;
+    assert!(bench.terminate("a").await);
+    assert_eq!(bench.kv("a").await, [("k".to_owned(), "v".to_owned())]);
+    assert_eq!(bench.detail("a").await.status.as_deref(), Some("busy"));
+    let page = bench.flow.history(&id("a"), None, 1, 1_000).await.expect("a history");
+    assert_eq!(page.batches.len(), 2);
+}

@@ -27,6 +27,17 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-sqlite", &["wakeline-core", "wakeline-store"]),
     ("wakeline-queue", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
     ("wakeline-flow", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
+    (
+        "wakeline",
+        &[
+            "wakeline-core",
+            "wakeline-store",
+            "wakeline-wake",
+            "wakeline-flow",
+            "wakeline-postgres",
+            "wakeline-sqlite",
+        ],
+    ),
     ("wakeline-http", &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-queue"]),
     (
         "wakeline-cli",
@@ -59,8 +70,10 @@ const RESERVED: &[(&str, &[&str])] = &[
     (
         "tokio",
         &[
+            "wakeline-store",
             "wakeline-wake",
             "wakeline-flow",
+            "wakeline",
             "wakeline-testkit",
             "wakeline-postgres",
             "wakeline-sqlite",

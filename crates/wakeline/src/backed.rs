@@ -1,0 +1,208 @@
+//! A provider together with the store that it opened and the listener that feeds it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use wakeline_core::{Capabilities, InstanceId, OwnerId};
+use wakeline_flow::provider::{
+    Enqueued, FetchedWork, OrchestrationAck, OrchestrationItem, Provider, ProviderAdmin,
+    ProviderError, StoreProvider, StoreProviderOptions, WorkFilter,
+};
+use wakeline_flow::{Event, WorkItem};
+use wakeline_store::flow::{FlowBackend, InstanceState};
+use wakeline_store::{HintFeed, StoreAdmin, StoreError};
+use wakeline_wake::{LongPollConfig, WakeMode};
+
+/// A provider over a store of its own. Cheap to clone: clones share the store, its connections and
+/// one listener, which ends with the last of them.
+pub struct Backed<S> {
+    provider: StoreProvider,
+    store: Arc<S>,
+    listening: Arc<DropGuard>,
+}
+
+impl<S> Clone for Backed<S> {
+    fn clone(&self) -> Self {
+        Self {
+            provider: self.provider.clone(),
+            store: Arc::clone(&self.store),
+            listening: Arc::clone(&self.listening),
+        }
+    }
+}
+
+impl<S> Deref for Backed<S> {
+    type Target = StoreProvider;
+
+    fn deref(&self) -> &StoreProvider {
+        &self.provider
+    }
+}
+
+impl<S: FlowBackend + HintFeed + StoreAdmin + 'static> Backed<S> {
+    /// Waits on the store, and listens to other processes if that is of use.
+    pub(crate) fn over(store: S, long_poll: LongPollConfig) -> Result<Self, StoreError> {
+        long_poll.validate().map_err(|error| StoreError::Invalid {
+            field: error.field,
+            reason: error.reason.to_owned(),
+        })?;
+        let store = Arc::new(store);
+        let listens = long_poll.enabled;
+        let options = StoreProviderOptions { long_poll, ..StoreProviderOptions::default() };
+        let provider = StoreProvider::new(store.clone(), options);
+        let shutdown = CancellationToken::new();
+        if listens {
+            let (store, sink) = (Arc::clone(&store), Arc::new(provider.clone()));
+            let shutdown = shutdown.clone();
+            tokio::spawn(async move { store.feed(sink, shutdown).await });
+        }
+        Ok(Self { provider, store, listening: Arc::new(shutdown.drop_guard()) })
+    }
+
+    /// The store, for what the provider has no words for.
+    pub fn store(&self) -> &Arc<S> {
+        &self.store
+    }
+
+    /// Ends all waits, finishes what is under way and closes the store. Shut runtimes down first.
+    pub async fn close(&self) {
+        self.provider.close().await;
+        self.store.close().await;
+    }
+}
+
+#[async_trait]
+impl<S: Send + Sync> Provider for Backed<S> {
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+
+    fn supports_long_polling(&self) -> bool {
+        self.provider.supports_long_polling()
+    }
+
+    async fn fetch_orchestration_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<OrchestrationItem>, ProviderError> {
+        self.provider.fetch_orchestration_item(lock_timeout, poll_timeout).await
+    }
+
+    async fn fetch_orchestration_item_for(
+        &self,
+        capabilities: &Capabilities,
+        lock_timeout: Duration,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<OrchestrationItem>, ProviderError> {
+        let provider = &self.provider;
+        provider.fetch_orchestration_item_for(capabilities, lock_timeout, poll_timeout).await
+    }
+
+    async fn ack_orchestration_item(&self, ack: OrchestrationAck) -> Result<(), ProviderError> {
+        self.provider.ack_orchestration_item(ack).await
+    }
+
+    async fn abandon_orchestration_item(
+        &self,
+        lock_token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        self.provider.abandon_orchestration_item(lock_token, delay, ignore_attempt).await
+    }
+
+    async fn renew_orchestration_item_lock(
+        &self,
+        lock_token: &str,
+        extend_for: Duration,
+    ) -> Result<(), ProviderError> {
+        self.provider.renew_orchestration_item_lock(lock_token, extend_for).await
+    }
+
+    async fn fetch_work_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<FetchedWork>, ProviderError> {
+        self.provider.fetch_work_item(lock_timeout, poll_timeout).await
+    }
+
+    async fn fetch_work_item_for(
+        &self,
+        filter: &WorkFilter,
+        lock_timeout: Duration,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<FetchedWork>, ProviderError> {
+        self.provider.fetch_work_item_for(filter, lock_timeout, poll_timeout).await
+    }
+
+    async fn ack_work_item(
+        &self,
+        lock_token: &str,
+        completion: Option<WorkItem>,
+    ) -> Result<(), ProviderError> {
+        self.provider.ack_work_item(lock_token, completion).await
+    }
+
+    async fn renew_work_item_lock(
+        &self,
+        lock_token: &str,
+        extend_for: Duration,
+    ) -> Result<Option<InstanceState>, ProviderError> {
+        self.provider.renew_work_item_lock(lock_token, extend_for).await
+    }
+
+    async fn abandon_work_item(
+        &self,
+        lock_token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        self.provider.abandon_work_item(lock_token, delay, ignore_attempt).await
+    }
+
+    async fn enqueue_for_orchestrator(
+        &self,
+        item: WorkItem,
+        delay: Option<Duration>,
+    ) -> Result<Enqueued, ProviderError> {
+        self.provider.enqueue_for_orchestrator(item, delay).await
+    }
+
+    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
+        self.provider.enqueue_for_worker(item).await
+    }
+
+    async fn read(
+        &self,
+        instance: &InstanceId,
+        execution: Option<u64>,
+    ) -> Result<Vec<Event>, ProviderError> {
+        self.provider.read(instance, execution).await
+    }
+
+    async fn renew_session_lock(
+        &self,
+        owners: &[OwnerId],
+        extend_for: Duration,
+        idle: Duration,
+    ) -> Result<u64, ProviderError> {
+        self.provider.renew_session_lock(owners, extend_for, idle).await
+    }
+
+    async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
+        self.provider.cleanup_orphaned_sessions().await
+    }
+
+    fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {
+        self.provider.rewired(mode, long_poll)
+    }
+
+    fn admin(&self) -> Option<&dyn ProviderAdmin> {
+        self.provider.admin()
+    }
+}

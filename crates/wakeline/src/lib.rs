@@ -1,0 +1,53 @@
+//! Durable orchestrations on the PostgreSQL that you run, or on one SQLite file.
+//!
+//! Write an async function; it survives crashes, deploys and months of sleep:
+//!
+//! ```no_run
+//! use std::{sync::Arc, time::Duration};
+//! use wakeline::{ActivityContext, FlowError, OrchestrationContext, Registry, Runtime};
+//!
+//! async fn charge(_: ActivityContext, order: u32) -> Result<String, FlowError> {
+//!     Ok(format!("receipt for {order}"))
+//! }
+//!
+//! async fn checkout(ctx: OrchestrationContext, order: u32) -> Result<String, FlowError> {
+//!     let receipt = ctx.call(charge, order).await?;
+//!     ctx.sleep(Duration::from_secs(30 * 24 * 3600)).await;
+//!     Ok(receipt)
+//! }
+//!
+//! # #[cfg(feature = "sqlite")]
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let provider = Arc::new(wakeline::SqliteProvider::new("orders.db").await?);
+//! let registry =
+//!     Registry::builder().orchestration("checkout", checkout).activity_fn(charge).build()?;
+//! let runtime = Runtime::start(provider, registry).await?;
+//! runtime.client().start("order-7", "checkout", &7).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where it sits
+//! The facade: what a Rust program depends on. It names the concrete stores, so that nothing below
+//! has to.
+
+mod backed;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+pub use backed::Backed;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresProvider;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteProvider;
+pub use wakeline_core as core;
+pub use wakeline_flow::*;
+pub use wakeline_store::StoreError;
+pub use wakeline_wake::{AggressiveOn, LongPollConfig, PollMode, WakeMode};
+
+#[cfg(feature = "postgres")]
+pub use wakeline_postgres::{NotifyMode, PostgresOptions};
+#[cfg(feature = "sqlite")]
+pub use wakeline_sqlite::SqliteOptions;

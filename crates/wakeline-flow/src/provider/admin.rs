@@ -11,6 +11,7 @@ use wakeline_store::flow::{
 
 use super::item::ProviderError;
 use crate::error::FlowError;
+use crate::event::Event;
 
 /// What a waiter has seen already. Without any, it waits for the end of the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -19,6 +20,17 @@ pub struct Seen {
     pub status_version: Option<u64>,
     /// Wakes it when the key-value state has a greater version.
     pub kv_version: Option<u64>,
+}
+
+/// A piece of a history.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EventPage {
+    /// The execution; 0 if there is none.
+    pub execution: u64,
+    /// Its events, in order.
+    pub events: Vec<Event>,
+    /// Where to read on; `None` if this was the last piece.
+    pub next: Option<u64>,
 }
 
 /// Reads and interventions.
@@ -41,6 +53,16 @@ pub trait ProviderAdmin: Send + Sync {
         &self,
         instance: &InstanceId,
     ) -> Result<Vec<ExecutionDetail>, ProviderError>;
+
+    /// A piece of the history of an execution (the current one if `None`) from an event on, about
+    /// so many bytes long; and where the next piece begins.
+    async fn history_page(
+        &self,
+        instance: &InstanceId,
+        execution: Option<u64>,
+        from_event: u64,
+        bytes_max: usize,
+    ) -> Result<EventPage, ProviderError>;
 
     /// The key-value state, ordered by key; of one key if it is named.
     async fn kv(

@@ -10,6 +10,7 @@ mod admin;
 mod family;
 mod reserved;
 mod sink;
+mod stored;
 mod turn;
 
 use std::sync::Arc;
@@ -21,15 +22,14 @@ use uuid::Uuid;
 use wakeline_core::{Capabilities, Change, FlowChange, FlowToken, InstanceId, OwnerId, TagFilter};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
-    AbandonOutcome, Completion, EnqueueOutcome, FlowBackend, InstanceState, RenewOutcome,
-    SessionClaim, TurnRequest, WorkOutcome, WorkRequest,
+    Completion, EnqueueOutcome, FlowBackend, InstanceState, SessionClaim, TurnOutcome, TurnRequest,
+    WorkOutcome, WorkRequest,
 };
 use wakeline_wake::{
     HintSource, Hub, HubOptions, LongPollConfig, Patience, Snapshot, TakeError, Taken, WakeMode,
 };
 
 use self::family::Family;
-use self::reserved::turn_grant;
 use super::Provider;
 use super::admin::ProviderAdmin;
 use super::envelope;
@@ -98,6 +98,11 @@ impl StoreProvider {
     /// Whether hints are of use to it.
     pub fn uses_hints(&self) -> bool {
         self.inner.hub.mode().uses_hints()
+    }
+
+    /// Ends all waits, and lets nobody wait any more.
+    pub fn drain(&self) {
+        self.inner.hub.drain();
     }
 
     /// Ends all waits, and waits for what is under way.
@@ -198,17 +203,20 @@ impl Provider for StoreProvider {
         poll_timeout: Option<Duration>,
     ) -> Result<Option<OrchestrationItem>, ProviderError> {
         let capabilities = capabilities.clone();
-        let line = Line::Turns(capabilities.clone());
         let request = TurnRequest { key: Uuid::now_v7(), lease: lock_timeout, capabilities };
-        match self.take(line, Ask::Turn(request), poll_timeout).await? {
-            Some(Grant::Turn(turn)) => Ok(Some(envelope::orchestration_item(*turn))),
-            _ => Ok(None),
-        }
+        let turn = self.take_turn(request, poll_timeout).await?;
+        Ok(turn.map(envelope::orchestration_item))
     }
 
     async fn ack_orchestration_item(&self, ack: OrchestrationAck) -> Result<(), ProviderError> {
-        let commit = turn::commit_of(ack)?;
-        self.to_the_end("ack", turn::commit(Arc::clone(&self.inner), commit)).await
+        match self.commit_turn(turn::commit_of(ack)?).await? {
+            TurnOutcome::Committed { .. } => Ok(()),
+            TurnOutcome::Stale => Err(ProviderError::LockLost),
+            TurnOutcome::Conflict { last_event } => Err(ProviderError::Permanent {
+                operation: "ack",
+                source: format!("the history has events up to {last_event} already").into(),
+            }),
+        }
     }
 
     async fn abandon_orchestration_item(
@@ -217,7 +225,7 @@ impl Provider for StoreProvider {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.abandon(lock_token, delay, ignore_attempt).await
+        self.give_back(token(lock_token)?, delay.unwrap_or_default(), ignore_attempt).await
     }
 
     async fn renew_orchestration_item_lock(
@@ -225,7 +233,7 @@ impl Provider for StoreProvider {
         lock_token: &str,
         extend_for: Duration,
     ) -> Result<(), ProviderError> {
-        self.renew(lock_token, extend_for).await.map(drop)
+        self.hold(token(lock_token)?, extend_for).await.map(drop)
     }
 
     async fn fetch_work_item(
@@ -247,14 +255,10 @@ impl Provider for StoreProvider {
             owner: session.owner.clone(),
             lease: session.lock_timeout,
         });
-        let owner = session.as_ref().map(|session| session.owner.clone());
         let tags = filter.tags.clone();
-        let line = Line::Work { tags: tags.clone(), owner };
         let request = WorkRequest { key: Uuid::now_v7(), lease: lock_timeout, tags, session };
-        match self.take(line, Ask::Work(request), poll_timeout).await? {
-            Some(Grant::Work(work)) => envelope::fetched(*work).map(Some),
-            _ => Ok(None),
-        }
+        let work = self.take_work(request, poll_timeout).await?;
+        work.map(envelope::fetched).transpose()
     }
 
     async fn ack_work_item(
@@ -265,29 +269,10 @@ impl Provider for StoreProvider {
         let envelope = |item: WorkItem| envelope::envelope(&item, envelope::delayed(None));
         let message = completion.map(envelope).transpose()?;
         let completion = Completion { token: token(lock_token)?, message };
-        let inner = Arc::clone(&self.inner);
-        let write = async move {
-            let turns = inner.reserve_turns(usize::from(completion.message.is_some()));
-            let requests = turns.requests.clone();
-            let reply = match inner.store.complete_work(completion, requests).await {
-                Ok(reply) => reply,
-                Err(error) => {
-                    let held = !turns.requests.is_empty();
-                    drop(turns);
-                    if held {
-                        inner.hub.everything();
-                    }
-                    return Err(failed("complete", error));
-                }
-            };
-            turns.serve(reply.turns, turn_grant);
-            inner.hint(reply.changes);
-            match reply.outcome {
-                WorkOutcome::Completed(_) => Ok(()),
-                WorkOutcome::Stale => Err(ProviderError::LockLost),
-            }
-        };
-        self.to_the_end("complete", write).await
+        match self.complete(completion).await? {
+            WorkOutcome::Completed(_) => Ok(()),
+            WorkOutcome::Stale => Err(ProviderError::LockLost),
+        }
     }
 
     async fn renew_work_item_lock(
@@ -295,7 +280,7 @@ impl Provider for StoreProvider {
         lock_token: &str,
         extend_for: Duration,
     ) -> Result<Option<InstanceState>, ProviderError> {
-        self.renew(lock_token, extend_for).await
+        self.hold(token(lock_token)?, extend_for).await
     }
 
     async fn abandon_work_item(
@@ -304,7 +289,7 @@ impl Provider for StoreProvider {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
-        self.abandon(lock_token, delay, ignore_attempt).await
+        self.give_back(token(lock_token)?, delay.unwrap_or_default(), ignore_attempt).await
     }
 
     async fn enqueue_for_orchestrator(
@@ -313,27 +298,7 @@ impl Provider for StoreProvider {
         delay: Option<Duration>,
     ) -> Result<Enqueued, ProviderError> {
         let envelope = envelope::envelope(&item, envelope::delayed(delay))?;
-        let inner = Arc::clone(&self.inner);
-        let write = async move {
-            let turns = inner.reserve_turns(usize::from(delay.is_none_or(|delay| delay.is_zero())));
-            let requests = turns.requests.clone();
-            let reply = match inner.store.enqueue(vec![envelope], requests).await {
-                Ok(reply) => reply,
-                Err(error) => {
-                    let held = !turns.requests.is_empty();
-                    drop(turns);
-                    if held {
-                        inner.hub.everything();
-                    }
-                    return Err(failed("enqueue", error));
-                }
-            };
-            turns.serve(reply.turns, turn_grant);
-            inner.hint(reply.changes);
-            let outcome = reply.outcomes.first().copied().unwrap_or(EnqueueOutcome::Queued);
-            Ok(enqueued(outcome))
-        };
-        self.to_the_end("enqueue", write).await
+        self.send(envelope).await.map(enqueued)
     }
 
     async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
@@ -343,10 +308,7 @@ impl Provider for StoreProvider {
                 source: "only activities go to workers".into(),
             });
         };
-        let work = envelope::work(&task)?;
-        let changes = self.inner.store.enqueue_work(work).await;
-        self.inner.hint(changes.map_err(|error| failed("enqueue work", error))?);
-        Ok(())
+        self.schedule(envelope::work(&task)?).await
     }
 
     async fn read(
@@ -398,42 +360,5 @@ impl Provider for StoreProvider {
 
     fn admin(&self) -> Option<&dyn ProviderAdmin> {
         Some(self)
-    }
-}
-
-impl StoreProvider {
-    async fn abandon(
-        &self,
-        lock_token: &str,
-        delay: Option<Duration>,
-        uncounted: bool,
-    ) -> Result<(), ProviderError> {
-        let token = token(lock_token)?;
-        let delay = delay.unwrap_or_default();
-        let (outcome, changes) = self
-            .inner
-            .store
-            .abandon(token, delay, uncounted)
-            .await
-            .map_err(|error| failed("abandon", error))?;
-        self.inner.hint(changes);
-        match outcome {
-            AbandonOutcome::Abandoned => Ok(()),
-            AbandonOutcome::Stale => Err(ProviderError::LockLost),
-        }
-    }
-
-    async fn renew(
-        &self,
-        lock_token: &str,
-        span: Duration,
-    ) -> Result<Option<InstanceState>, ProviderError> {
-        let token = token(lock_token)?;
-        let outcomes = self.inner.store.renew(vec![token], span).await;
-        let outcomes = outcomes.map_err(|error| failed("renew", error))?;
-        match outcomes.first() {
-            Some(RenewOutcome::Renewed(state)) => Ok(*state),
-            _ => Err(ProviderError::LockLost),
-        }
     }
 }

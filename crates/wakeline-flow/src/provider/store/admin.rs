@@ -6,17 +6,17 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, InstanceId, KvKey};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceState,
-    InstanceStats, KvEntry, ListInstances, ListedInstances, PruneOptions, PruneReport, Suspension,
-    TerminateInstance, Watched,
+    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, HistoryBatch, InstanceFilter,
+    InstanceState, InstanceStats, KvEntry, ListInstances, ListedInstances, PruneOptions,
+    PruneReport, Suspension, TerminateInstance, Watched,
 };
 
 use super::{StoreProvider, failed, token};
 use crate::error::FlowError;
-use crate::event::{EventKind, Parent};
+use crate::event::{Event, EventKind, Parent};
 use crate::message::WorkItem;
 use crate::provider::Provider;
-use crate::provider::admin::{ProviderAdmin, Seen};
+use crate::provider::admin::{EventPage, ProviderAdmin, Seen};
 use crate::provider::envelope;
 use crate::provider::face::{Ask, Grant, Line};
 use crate::provider::item::{Enqueued, ProviderError};
@@ -45,6 +45,21 @@ impl ProviderAdmin for StoreProvider {
         instance: &InstanceId,
     ) -> Result<Vec<ExecutionDetail>, ProviderError> {
         self.inner.store.executions(instance).await.map_err(|error| failed("read", error))
+    }
+
+    async fn history_page(
+        &self,
+        instance: &InstanceId,
+        execution: Option<u64>,
+        from_event: u64,
+        bytes_max: usize,
+    ) -> Result<EventPage, ProviderError> {
+        let page = self.inner.store.history(instance, execution, from_event, bytes_max).await;
+        let page = page.map_err(|error| failed("read", error))?;
+        let mut events = decoded(&page.batches)?;
+        // A piece begins with a whole turn, which may have begun before what was asked for.
+        events.retain(|event| event.id >= from_event);
+        Ok(EventPage { execution: page.execution, events, next: page.next })
     }
 
     async fn kv(
@@ -164,13 +179,15 @@ impl StoreProvider {
     async fn parent_of(&self, instance: &InstanceId) -> Result<Option<Parent>, ProviderError> {
         let page = self.inner.store.history(instance, None, 1, 1).await;
         let page = page.map_err(|error| failed("read", error))?;
-        let events = envelope::events(&page.batches).map_err(|error| ProviderError::Permanent {
-            operation: "read",
-            source: Box::new(error),
-        })?;
+        let events = decoded(&page.batches)?;
         Ok(events.into_iter().find_map(|event| match event.kind {
             EventKind::Started { parent, .. } => parent,
             _ => None,
         }))
     }
+}
+
+fn decoded(batches: &[HistoryBatch]) -> Result<Vec<Event>, ProviderError> {
+    envelope::events(batches)
+        .map_err(|error| ProviderError::Permanent { operation: "read", source: Box::new(error) })
 }

@@ -48,7 +48,10 @@ pub(super) fn commit_of(ack: OrchestrationAck) -> Result<TurnCommit, ProviderErr
     })
 }
 
-pub(super) async fn commit(inner: Arc<Inner>, mut commit: TurnCommit) -> Result<(), ProviderError> {
+pub(super) async fn commit(
+    inner: Arc<Inner>,
+    mut commit: TurnCommit,
+) -> Result<TurnOutcome, ProviderError> {
     let due_now = |message: &&Envelope| matches!(message.visible, Visible::Now);
     let turns = inner.reserve_turns(commit.messages.iter().filter(due_now).count());
     let work = inner.reserve_work(commit.work.iter().map(|work| work.tag.as_ref()));
@@ -74,12 +77,5 @@ pub(super) async fn commit(inner: Arc<Inner>, mut commit: TurnCommit) -> Result<
     {
         tell(&reply.queue_changes);
     }
-    match reply.outcome {
-        TurnOutcome::Committed { .. } => Ok(()),
-        TurnOutcome::Stale => Err(ProviderError::LockLost),
-        TurnOutcome::Conflict { last_event } => Err(ProviderError::Permanent {
-            operation: "ack",
-            source: format!("the history has events up to {last_event} already").into(),
-        }),
-    }
+    Ok(reply.outcome)
 }

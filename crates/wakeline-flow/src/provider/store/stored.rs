@@ -1,0 +1,146 @@
+//! The provider in the store's own terms: leased turns and activities, commits, envelopes.
+//!
+//! # Where it sits
+//! [`StoreProvider`] translates events and messages of our runtime into these calls; an adapter for
+//! another runtime, with events of its own, calls them directly. Either way writes serve waiters of
+//! this process in their own commit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_core::FlowToken;
+use wakeline_store::flow::{
+    AbandonOutcome, Completion, EnqueueOutcome, Envelope, FlowBackend, InstanceState, NewWork,
+    RenewOutcome, TurnCommit, TurnItem, TurnOutcome, TurnRequest, Visible, WorkItem, WorkOutcome,
+    WorkRequest,
+};
+
+use super::reserved::turn_grant;
+use super::{StoreProvider, failed, turn};
+use crate::provider::face::{Ask, Grant, Line};
+use crate::provider::item::ProviderError;
+
+impl StoreProvider {
+    /// The store, for reads and interventions.
+    pub fn store(&self) -> &Arc<dyn FlowBackend> {
+        &self.inner.store
+    }
+
+    /// Leases a turn; waits for one so long, if there is none.
+    pub async fn take_turn(
+        &self,
+        request: TurnRequest,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<TurnItem>, ProviderError> {
+        let line = Line::Turns(request.capabilities.clone());
+        match self.take(line, Ask::Turn(request), poll_timeout).await? {
+            Some(Grant::Turn(turn)) => Ok(Some(*turn)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Leases an activity; waits for one so long, if there is none.
+    pub async fn take_work(
+        &self,
+        request: WorkRequest,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<WorkItem>, ProviderError> {
+        let owner = request.session.as_ref().map(|session| session.owner.clone());
+        let line = Line::Work { tags: request.tags.clone(), owner };
+        match self.take(line, Ask::Work(request), poll_timeout).await? {
+            Some(Grant::Work(work)) => Ok(Some(*work)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Commits a turn. The requests in it are filled in here.
+    pub async fn commit_turn(&self, commit: TurnCommit) -> Result<TurnOutcome, ProviderError> {
+        self.to_the_end("ack", turn::commit(Arc::clone(&self.inner), commit)).await
+    }
+
+    /// Sends a message to an instance.
+    pub async fn send(&self, envelope: Envelope) -> Result<EnqueueOutcome, ProviderError> {
+        let inner = Arc::clone(&self.inner);
+        let write = async move {
+            let due_now = matches!(envelope.visible, Visible::Now);
+            let turns = inner.reserve_turns(usize::from(due_now));
+            let requests = turns.requests.clone();
+            let reply = match inner.store.enqueue(vec![envelope], requests).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    let held = !turns.requests.is_empty();
+                    drop(turns);
+                    if held {
+                        inner.hub.everything();
+                    }
+                    return Err(failed("enqueue", error));
+                }
+            };
+            turns.serve(reply.turns, turn_grant);
+            inner.hint(reply.changes);
+            Ok(reply.outcomes.first().copied().unwrap_or(EnqueueOutcome::Queued))
+        };
+        self.to_the_end("enqueue", write).await
+    }
+
+    /// Puts an activity into the queue of work, outside of a turn.
+    pub async fn schedule(&self, work: NewWork) -> Result<(), ProviderError> {
+        let changes = self.inner.store.enqueue_work(work).await;
+        self.inner.hint(changes.map_err(|error| failed("enqueue work", error))?);
+        Ok(())
+    }
+
+    /// Removes a leased activity and tells its instance.
+    pub async fn complete(&self, completion: Completion) -> Result<WorkOutcome, ProviderError> {
+        let inner = Arc::clone(&self.inner);
+        let write = async move {
+            let turns = inner.reserve_turns(usize::from(completion.message.is_some()));
+            let requests = turns.requests.clone();
+            let reply = match inner.store.complete_work(completion, requests).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    let held = !turns.requests.is_empty();
+                    drop(turns);
+                    if held {
+                        inner.hub.everything();
+                    }
+                    return Err(failed("complete", error));
+                }
+            };
+            turns.serve(reply.turns, turn_grant);
+            inner.hint(reply.changes);
+            Ok(reply.outcome)
+        };
+        self.to_the_end("complete", write).await
+    }
+
+    /// Gives a turn or an activity back.
+    pub async fn give_back(
+        &self,
+        token: FlowToken,
+        delay: Duration,
+        uncounted: bool,
+    ) -> Result<(), ProviderError> {
+        let given = self.inner.store.abandon(token, delay, uncounted).await;
+        let (outcome, changes) = given.map_err(|error| failed("abandon", error))?;
+        self.inner.hint(changes);
+        match outcome {
+            AbandonOutcome::Abandoned => Ok(()),
+            AbandonOutcome::Stale => Err(ProviderError::LockLost),
+        }
+    }
+
+    /// Holds a turn or an activity for so long from now on.
+    pub async fn hold(
+        &self,
+        token: FlowToken,
+        span: Duration,
+    ) -> Result<Option<InstanceState>, ProviderError> {
+        let outcomes = self.inner.store.renew(vec![token], span).await;
+        let outcomes = outcomes.map_err(|error| failed("renew", error))?;
+        match outcomes.first() {
+            Some(RenewOutcome::Renewed(state)) => Ok(*state),
+            _ => Err(ProviderError::LockLost),
+        }
+    }
+}

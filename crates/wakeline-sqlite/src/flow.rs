@@ -3,6 +3,7 @@
 mod admin;
 mod commit;
 mod delete;
+mod found;
 mod instance;
 mod kv;
 mod lane;
@@ -54,7 +55,8 @@ impl FlowStore for SqliteStore {
         let lines = Arc::new(lines);
         let same = Arc::clone(&lines);
         let work = Work::new("claim_turns", move |s| turn::claim(s, &lines));
-        self.write(work.peeking(move |s| turn::peek(s, &same))).await
+        let found = self.write(work.peeking(move |s| turn::peek(s, &same))).await?;
+        found.answer("claim_turns")
     }
 
     async fn commit_turn(&self, commit: TurnCommit) -> Result<TurnReply, StoreError> {
@@ -72,7 +74,8 @@ impl FlowStore for SqliteStore {
         let lines = Arc::new(lines);
         let same = Arc::clone(&lines);
         let work = Work::new("claim_work", move |s| work::claim(s, &lines));
-        self.write(work.peeking(move |s| work::peek(s, &same))).await
+        let found = self.write(work.peeking(move |s| work::peek(s, &same))).await?;
+        found.answer("claim_work")
     }
 
     async fn complete_work(

@@ -173,6 +173,17 @@ impl<'c> Session<'c> {
         }
     }
 
+    /// Runs a part of an operation that leaves nothing behind if it fails.
+    pub(crate) fn attempt<T>(&mut self, part: impl FnOnce(&mut Self) -> Res<T>) -> Res<T> {
+        self.conn.prepare_cached("SAVEPOINT part")?.execute([])?;
+        let done = part(self);
+        if done.is_err() {
+            self.conn.prepare_cached("ROLLBACK TO part")?.execute([])?;
+        }
+        self.conn.prepare_cached("RELEASE part")?.execute([])?;
+        done
+    }
+
     /// A queue by its name.
     pub(crate) fn queue(&mut self, name: &QueueName) -> Res<Option<Arc<Queue>>> {
         if let Some(queue) = self.cache.queues.get(name) {

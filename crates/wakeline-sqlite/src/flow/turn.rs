@@ -1,4 +1,8 @@
 //! Leases turns to dispatchers, by claims and in the commit that made them available.
+//!
+//! # Invariants
+//! * A lane with something that cannot be read is left alone for a while, as it is, so that it
+//!   holds up no other. It is an error for whoever's claim found nothing else (trap 46).
 
 use std::collections::BTreeSet;
 
@@ -6,35 +10,33 @@ use uuid::Uuid;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, Timestamp};
 use wakeline_store::flow::{InlineHistory, TurnClaim, TurnClaimed, TurnItem, TurnRequest};
 
+use super::found::{Found, SET_ASIDE};
 use super::instance::{self, Instance};
 use super::kv;
 use super::lane::{Lane, LaneLease, Opened};
 use super::message;
 use super::names;
-use crate::error::Res;
+use crate::error::{Fault, Res};
 use crate::session::Session;
 
 /// A longer history is not brought along by a claim.
 const HISTORY_BYTES_MAX: u64 = 32 * 1024;
 
 /// Leases turns for the requests of some lines.
-pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Vec<TurnClaimed>> {
-    let mut served = BTreeSet::new();
+pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Found<TurnClaimed>> {
+    let mut books = Books::default();
     let mut outcomes = Vec::with_capacity(lines.len());
     for TurnClaim { capabilities, requests } in lines {
         let known = names::capabilities(s, capabilities)?;
+        let mut offered = Offered { known: &known, ids: Vec::new() };
         let mut turns = Vec::with_capacity(requests.len());
-        for request in requests {
-            turns.push(held(s, &known, request.key)?);
-        }
-        let wanted: Vec<_> = (0..requests.len()).filter(|n| turns[*n].is_none()).collect();
-        let mut found = Candidates { known: &known, served: &mut served }.take(s, wanted.len())?;
-        found.reverse();
-        for n in wanted {
-            while turns[n].is_none() {
-                let Some(lane) = found.pop() else { break };
-                turns[n] = lease(s, lane, &requests[n])?;
+        for (n, request) in requests.iter().enumerate() {
+            let mut turn = held(s, &known, request.key)?;
+            while turn.is_none() {
+                let Some(id) = offered.next(s, &mut books, requests.len() - n)? else { break };
+                turn = books.take(s, id, request)?;
             }
+            turns.push(turn);
         }
         let next_due = match turns.iter().any(Option::is_none) {
             true => next_due(s, &known)?.map(|due| s.now.until(Timestamp(due))),
@@ -42,11 +44,12 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Vec<TurnCla
         };
         outcomes.push(TurnClaimed { turns, next_due });
     }
-    Ok(outcomes)
+    let any = outcomes.iter().flat_map(|outcome| &outcome.turns).any(Option::is_some);
+    Ok(Found::new(outcomes, any, books.spoilt))
 }
 
 /// Answers a claim from a snapshot, if there is nothing in it to lease.
-pub(super) fn peek(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Option<Vec<TurnClaimed>>> {
+pub(super) fn peek(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Option<Found<TurnClaimed>>> {
     let mut outcomes = Vec::with_capacity(lines.len());
     for TurnClaim { capabilities, requests } in lines {
         let known = names::capabilities(s, capabilities)?;
@@ -62,7 +65,7 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Option<Vec<T
         let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
         outcomes.push(TurnClaimed { turns, next_due });
     }
-    Ok(Some(outcomes))
+    Ok(Some(Found::new(outcomes, true, None)))
 }
 
 /// The time at which the next of these can be claimed; it may have passed.
@@ -85,26 +88,59 @@ pub(super) fn line_due(s: &mut Session<'_>, capabilities: &Capabilities) -> Res<
     next_due(s, &known)
 }
 
-/// Lanes that can be claimed, each for one request of a call only.
-struct Candidates<'c> {
-    known: &'c [i64],
-    served: &'c mut BTreeSet<i64>,
+/// What a call has dealt with.
+#[derive(Default)]
+struct Books {
+    /// Lanes that went to a request, or could not be read: each is looked at once.
+    seen: BTreeSet<i64>,
+    spoilt: Option<Fault>,
 }
 
-impl Candidates<'_> {
-    /// The first lanes in the order in which they became due.
-    fn take(self, s: &Session<'_>, len: usize) -> Res<Vec<Lane>> {
-        let mut lanes = Vec::with_capacity(len);
-        // A lease that ends at once leaves its lane due.
-        for (_, id) in first(s, self.known, len + self.served.len())? {
-            if lanes.len() == len {
-                break;
+impl Books {
+    /// Leases a lane. One that cannot be read is left alone for a while.
+    fn take(
+        &mut self,
+        s: &mut Session<'_>,
+        id: i64,
+        request: &TurnRequest,
+    ) -> Res<Option<TurnItem>> {
+        match lease_whole(s, id, request) {
+            Err(fault @ Fault::Corrupt { .. }) => {
+                tracing::error!(
+                    error = &fault as &dyn std::error::Error,
+                    lane = id,
+                    "a claim met what it cannot read"
+                );
+                let sql = include_str!("../../sql/queries/flow_lane_set_aside.sql");
+                s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;
+                self.spoilt.get_or_insert(fault);
+                Ok(None)
             }
-            if self.served.insert(id) {
-                lanes.extend(Lane::read(s, id)?);
-            }
+            taken => taken,
         }
-        Ok(lanes)
+    }
+}
+
+/// Lanes that can be claimed, in the order in which they became due.
+struct Offered<'o> {
+    known: &'o [i64],
+    /// Those that were looked up already, the next one last.
+    ids: Vec<i64>,
+}
+
+impl Offered<'_> {
+    /// The next lane, each for one request of a call only.
+    fn next(&mut self, s: &Session<'_>, books: &mut Books, wanted: usize) -> Res<Option<i64>> {
+        if self.ids.is_empty() {
+            // A lease that ends at once leaves its lane due.
+            let found = first(s, self.known, wanted + books.seen.len())?;
+            let fresh = found.into_iter().map(|(_, id)| id).filter(|id| !books.seen.contains(id));
+            self.ids = fresh.take(wanted).collect();
+            self.ids.reverse();
+        }
+        let next = self.ids.pop();
+        books.seen.extend(next);
+        Ok(next)
     }
 }
 
@@ -127,7 +163,15 @@ fn first(s: &Session<'_>, capabilities: &[i64], len: usize) -> Res<Vec<(i64, i64
     Ok(found)
 }
 
-/// Leases a lane that is due.
+/// Leases a lane that is due. Where that fails, nothing was written.
+fn lease_whole(s: &mut Session<'_>, id: i64, request: &TurnRequest) -> Res<Option<TurnItem>> {
+    match Lane::read(s, id)? {
+        None => Ok(None),
+        Some(lane) if lane.lease.is_none() => lease(s, lane, request),
+        Some(lane) => s.attempt(|s| lease(s, lane, request)),
+    }
+}
+
 fn lease(s: &mut Session<'_>, mut lane: Lane, request: &TurnRequest) -> Res<Option<TurnItem>> {
     lane.end_lease(s, true)?;
     if lane.due_at.is_none_or(|due_at| due_at > s.now.0) {
@@ -219,12 +263,13 @@ pub(super) fn born(
             break;
         }
         let known = names::capabilities(s, &request.capabilities)?;
-        if let Some(place) = first_open(s, &known, &open)?
-            && let Some(lane) = Lane::read(s, open[place])?
-            && let Some(item) = lease(s, lane, request)?
-        {
-            leased.insert(open.remove(place));
-            turns.push((n, item));
+        let Some(place) = first_open(s, &known, &open)? else { continue };
+        match lease_whole(s, open[place], request) {
+            Ok(None) | Err(Fault::Corrupt { .. }) => {}
+            item => {
+                turns.extend(item?.map(|item| (n, item)));
+                leased.insert(open.remove(place));
+            }
         }
     }
     let told = opened.told.into_iter().filter(|(lane, _)| !leased.contains(lane));

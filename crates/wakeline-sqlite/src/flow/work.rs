@@ -13,12 +13,13 @@ use wakeline_store::flow::{
     WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
 };
 
+use super::found::{Found, SET_ASIDE};
 use super::lane::{Lanes, Opened, count, decode_state, number};
 use super::message;
 use super::names;
 use super::session;
 use super::turn;
-use crate::error::{Res, corrupt};
+use crate::error::{Fault, Res, corrupt};
 use crate::session::Session;
 
 /// An activity as it stands, without what the runtime put in.
@@ -208,6 +209,30 @@ impl<'l> Line<'l> {
         Ok(None)
     }
 
+    /// Leases an activity that can be taken. One that cannot be read is left alone for a while.
+    fn take(
+        &self,
+        s: &mut Session<'_>,
+        id: i64,
+        request: &WorkRequest,
+        spoilt: &mut Option<Fault>,
+    ) -> Res<Option<WorkItem>> {
+        match self.lease(s, id, request) {
+            Err(fault @ Fault::Corrupt { .. }) => {
+                tracing::error!(
+                    error = &fault as &dyn std::error::Error,
+                    work = id,
+                    "a claim met what it cannot read"
+                );
+                let sql = include_str!("../../sql/queries/flow_work_set_aside.sql");
+                s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;
+                spoilt.get_or_insert(fault);
+                Ok(None)
+            }
+            taken => taken.map(Some),
+        }
+    }
+
     /// Leases an activity that can be taken.
     fn lease(&self, s: &mut Session<'_>, id: i64, request: &WorkRequest) -> Res<WorkItem> {
         let mut row = WorkRow::read(s, id)?.expect("the index speaks of rows that are there");
@@ -215,11 +240,11 @@ impl<'l> Line<'l> {
         row.due_at = Some(until);
         row.lease = Some((request.key, until));
         row.attempts = row.attempts.saturating_add(1);
+        let item = item(s, row.clone())?;
         row.write(s)?;
         if let (Some(session), Some(claim)) = (&row.session, self.session) {
             session::claim(s, session, claim)?;
         }
-        let item = item(s, row)?;
         let what = FlowWhat::Work(item.tag.clone());
         s.hint_flow_lease_end(FlowChange { what, due_in: item.lease_for });
         Ok(item)
@@ -263,7 +288,8 @@ fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
 }
 
 /// Leases activities for the requests of some lines.
-pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Vec<WorkClaimed>> {
+pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkClaimed>> {
+    let mut spoilt = None;
     let mut outcomes = Vec::with_capacity(lines.len());
     for WorkClaim { tags, session, requests } in lines {
         let line = Line::new(s, tags, session.as_ref())?;
@@ -271,10 +297,9 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Vec<WorkCla
         let mut work = Vec::with_capacity(requests.len());
         for request in requests {
             let mut taken = line.held(s, request.key)?;
-            if taken.is_none()
-                && let Some(id) = line.first(s)?
-            {
-                taken = Some(line.lease(s, id, request)?);
+            while taken.is_none() {
+                let Some(id) = line.first(s)? else { break };
+                taken = line.take(s, id, request, &mut spoilt)?;
             }
             work.push(taken);
         }
@@ -284,11 +309,12 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Vec<WorkCla
         };
         outcomes.push(WorkClaimed { work, next_due });
     }
-    Ok(outcomes)
+    let any = outcomes.iter().flat_map(|outcome| &outcome.work).any(Option::is_some);
+    Ok(Found::new(outcomes, any, spoilt))
 }
 
 /// Answers a claim from a snapshot, if there is nothing in it to lease.
-pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Vec<WorkClaimed>>> {
+pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Found<WorkClaimed>>> {
     let mut outcomes = Vec::with_capacity(lines.len());
     for WorkClaim { tags, session, requests } in lines {
         let line = Line::new(s, tags, session.as_ref())?;
@@ -304,7 +330,7 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Vec<W
         let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
         outcomes.push(WorkClaimed { work, next_due });
     }
-    Ok(Some(outcomes))
+    Ok(Some(Found::new(outcomes, true, None)))
 }
 
 /// When a line of workers has something; it may have passed.
@@ -340,9 +366,10 @@ pub(super) fn born(
         line.awake(s)?;
         if let Some(id) = line.first(s)?
             && open.remove(&id)
+            && let Some(item) = line.take(s, id, request, &mut None)?
         {
             leased.insert(id);
-            work.push((n, line.lease(s, id, request)?));
+            work.push((n, item));
         }
     }
     let told = inserted.into_iter().filter(|(id, _)| !leased.contains(id));

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use wakeline_core::Capabilities;
+use wakeline_store::flow::{Envelope, FlowStore as _, TurnClaim, Visible};
 use wakeline_store::{QueueStore as _, StoreError};
 use wakeline_testkit::conformance::item;
 
 use crate::fixture::{Fixture, claim, completions, queue, take};
+use crate::flow::{event, first_turn, request, start, turn, work};
 
 /// How long claims keep away from what they cannot read.
 const SET_ASIDE: Duration = Duration::from_secs(300);
@@ -77,4 +80,49 @@ async fn a_missing_message_is_an_error_and_not_skipped() {
     fixture.raw().execute("DELETE FROM messages", []).expect("spoilt");
     let error = fixture.store.claim(claim("q", 1)).await.expect_err("its retry is parked");
     assert_eq!(id_of(error, "message"), "1/0");
+}
+
+#[tokio::test]
+async fn a_spoilt_instance_is_an_error_with_its_id_and_holds_up_no_other() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    store.enqueue(vec![start("bad")], Vec::new()).await.expect("stored");
+    let first = turn(store).await.expect("its first turn");
+    store.commit_turn(first_turn(first.token, "bad")).await.expect("answered");
+    store.enqueue(vec![event("bad")], Vec::new()).await.expect("stored");
+    fixture.raw().execute("UPDATE executions SET state = 'odd'", []).expect("spoilt");
+    let line = TurnClaim { capabilities: Capabilities::Any, requests: vec![request()] };
+    let error = store.claim_turns(vec![line]).await.expect_err("it is not skipped");
+    assert_eq!(id_of(error, "execution"), first.token.lane.to_string());
+    assert!(turn(store).await.is_none(), "it is left alone for a while");
+    let visible = Visible::After(SET_ASIDE + Duration::from_secs(1));
+    let good = Envelope { visible, ..start("good") };
+    store.enqueue(vec![good], Vec::new()).await.expect("stored");
+    fixture.clock.advance(SET_ASIDE + Duration::from_secs(1));
+    assert_eq!(turn(store).await.expect("by the same claim").instance.as_str(), "good");
+    fixture.clock.advance(SET_ASIDE);
+    fixture.raw().execute("UPDATE executions SET state = 'running'", []).expect("mended");
+    let again = turn(store).await.expect("nothing was lost");
+    assert_eq!((again.instance.as_str(), again.attempt), ("good", 2), "its lease expired");
+    let again = turn(store).await.expect("nothing was lost");
+    assert_eq!((again.instance.as_str(), again.attempt), ("bad", 1), "and nothing counted");
+}
+
+#[tokio::test]
+async fn a_spoilt_activity_is_an_error_and_holds_up_no_other() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    for name in ["bad", "good"] {
+        store.enqueue(vec![start(name)], Vec::new()).await.expect("stored");
+        let first = turn(store).await.expect("its first turn");
+        store.commit_turn(first_turn(first.token, name)).await.expect("answered");
+    }
+    let spoil =
+        "UPDATE executions SET state = 'odd' WHERE lane_id = (SELECT min(lane_id) FROM lanes)";
+    fixture.raw().execute(spoil, []).expect("spoilt");
+    assert_eq!(work(store).await.expect("by the same claim").instance.as_str(), "good");
+    fixture.raw().execute("UPDATE executions SET state = 'running'", []).expect("mended");
+    assert!(work(store).await.is_none(), "it is left alone for a while");
+    fixture.clock.advance(SET_ASIDE);
+    assert_eq!(work(store).await.expect("nothing was lost").instance.as_str(), "bad");
 }

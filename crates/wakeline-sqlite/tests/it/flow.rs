@@ -57,7 +57,7 @@ fn work_request() -> WorkRequest {
     WorkRequest { key: Uuid::now_v7(), lease: LEASE, tags: TagFilter::Any, session: None }
 }
 
-async fn work(store: &SqliteStore) -> Option<WorkItem> {
+pub(crate) async fn work(store: &SqliteStore) -> Option<WorkItem> {
     let requests = vec![work_request()];
     let line = WorkClaim { tags: TagFilter::Any, session: None, requests };
     let claimed = store.claim_work(vec![line]).await.expect("answered").remove(0);

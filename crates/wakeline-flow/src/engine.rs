@@ -226,9 +226,7 @@ impl Execution {
     /// Whether the code was found to wait for something that is not durable. May become true
     /// between turns, when a foreign source wakes the code.
     pub fn foreign(&self) -> Option<Foreign> {
-        if self.code.is_none() {
-            return None;
-        }
+        self.code.as_ref()?;
         let woken = self.shared.root.was_foreign().then_some(Foreign::Wake);
         woken.or_else(|| self.shared.lock().foreign.clone())
     }

@@ -144,6 +144,14 @@ impl Registry {
         }
     }
 
+    /// The code for what an instance needs, as [`Self::capabilities`] spells it.
+    pub fn able(&self, capability: &Capability) -> Option<Arc<OrchestrationCode>> {
+        let text = capability.as_str();
+        // A name may contain the sign that stands before a version.
+        let exact = text.rsplit_once('@').and_then(|(name, version)| self.exact(name, version));
+        exact.or_else(|| self.newest(text))
+    }
+
     /// An activity.
     pub fn activity(&self, name: &str) -> Option<Arc<ActivityCode>> {
         self.activities.get(name).cloned()

@@ -24,7 +24,7 @@ impl State {
         match message {
             WorkItem::ActivityDone { execution, event, result, .. } if ours(execution) => {
                 let open = matches!(self.open_slot(event), Some(SlotKind::Activity));
-                open.then(|| match result {
+                open.then_some(match result {
                     Ok(result) => EventKind::ActivityCompleted { of: event, result },
                     Err(error) => EventKind::ActivityFailed { of: event, error },
                 })
@@ -35,7 +35,7 @@ impl State {
             }
             WorkItem::ChildDone { execution, event, result, .. } if ours(execution) => {
                 let open = matches!(self.open_slot(event), Some(SlotKind::Child { .. }));
-                open.then(|| match result {
+                open.then_some(match result {
                     Ok(result) => EventKind::ChildCompleted { of: event, result },
                     Err(error) => EventKind::ChildFailed { of: event, error },
                 })
@@ -53,6 +53,9 @@ impl State {
         let broken = |what| Err(ReplayError::Broken { event: event.id, what });
         if event.id != self.number() {
             return broken("its number does not follow the one before");
+        }
+        if self.over {
+            return broken("the execution had ended");
         }
         let slot = |of: &u64| self.open_slot(*of);
         let fits = match &event.kind {

@@ -1,5 +1,14 @@
 //! Orchestrations in one binary.
 
 mod basics;
-mod runtime;
+mod cancelling;
+mod choosing;
+mod crowds;
+mod deciding;
+mod foreign;
+mod logging;
+mod mailboxes;
+mod mismatching;
+mod random_programs;
+mod registering;
 mod script;

@@ -1,0 +1,216 @@
+//! The other decisions: children, status, values, messages; random numbers; panics; codecs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_core::KvKey;
+use wakeline_flow::{
+    ActivityPolicy, Backoff, End, Execution, FailureKind, FlowError, KvWrite, Orchestration,
+    OrchestrationContext, Parent, QueueSend, Setting, Start, WorkItem,
+};
+
+use crate::script::{Script, child_done, completed, done, id, json, raised, registry};
+
+const SHIP: Orchestration<u32, String> = Orchestration::named("ship");
+
+#[test]
+fn children_report_back_and_detached_ones_do_not() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let parcel = ctx.child(SHIP, 4).version("1.2.0").start();
+        assert_eq!(parcel.instance().map(|i| i.as_str()), Some("i::3"));
+        let audit = ctx.child::<_, ()>("audit", ()).id("audit-1").detached()?;
+        Ok::<_, FlowError>((parcel.await?, audit.to_string()))
+    };
+    let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+    let turn = script.turn(vec![]);
+    let parent = Parent { instance: id("i"), execution: 1, event: 3 };
+    let [ship, audit] = &turn.effects.starts[..] else { panic!("two") };
+    let WorkItem::StartOrchestration { version, parent: Some(known), .. } = ship else {
+        panic!("attached")
+    };
+    assert_eq!((version.as_deref(), known), (Some("1.2.0"), &parent));
+    assert!(matches!(audit, WorkItem::StartOrchestration { parent: None, .. }));
+    assert!(script.turn(vec![child_done(4, "nobody waits")]).events.is_empty());
+    assert_eq!(script.turn(vec![child_done(3, "parcel")]).end, completed(("parcel", "audit-1")));
+}
+
+#[test]
+fn dropped_child_is_cancelled_by_its_instance() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let child = ctx.child::<_, ()>("slow", ()).start();
+        ctx.event::<()>("go").await?;
+        drop(child);
+        ctx.event::<()>("end").await
+    };
+    let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+    script.forgetful = true;
+    script.turn(vec![]);
+    assert_eq!(script.turn(vec![raised("go", ())]).effects.cancelled_children, [id("i::3")]);
+}
+
+#[test]
+fn children_of_long_instances_get_short_ids_that_stay_the_same() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let child = ctx.child::<_, ()>("c", ()).detached()?;
+        ctx.event::<()>("end").await?;
+        Ok::<_, FlowError>(child.to_string())
+    };
+    let registry = registry(|r| r.orchestration("flow", flow));
+    let code = registry.newest("flow").expect("registered");
+    let instance = id(&"x".repeat(255));
+    let setting = Setting { instance, execution: 1, kv: BTreeMap::new() };
+    let start = Start { input: json(()), parent: None, seed: 0, carried: Vec::new() };
+    let mut execution = Execution::start(&code, setting.clone(), start);
+    let turn = execution.deliver(Vec::new(), 1).expect("runs");
+    let child = turn.effects.starts[0].instance().clone();
+    assert_eq!(child.as_str().len(), 64);
+    assert!(Execution::replay(&code, setting, turn.events).is_ok());
+}
+
+#[test]
+fn values_are_those_of_the_start_with_the_own_changes() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let before = ctx.kv_get::<u32>("count")?;
+        ctx.kv_set("count", before.unwrap_or(0) + 1)?;
+        ctx.event::<()>("go").await?;
+        let after = ctx.kv_get::<u32>("count")?;
+        ctx.kv_clear("old")?;
+        let keys = ctx.kv_keys();
+        ctx.kv_clear_all();
+        assert!(ctx.kv_get::<u32>("count")?.is_none() && ctx.kv_keys().is_empty());
+        Ok::<_, FlowError>((before, after, keys))
+    };
+    let key = |text: &str| KvKey::new(text).expect("valid");
+    for forgetful in [false, true] {
+        let registry = registry(|r| r.orchestration("flow", flow));
+        let mut script = Script::new(&registry, ());
+        script.setting.kv = [("count", 1), ("old", 2)].map(|(k, v)| (key(k), json(v))).into();
+        let start = Start { input: json(()), parent: None, seed: 7, carried: Vec::new() };
+        script.execution = Execution::start(&script.code, script.setting.clone(), start);
+        script.forgetful = forgetful;
+        assert_eq!(script.turn(vec![]).effects.kv, [KvWrite::Set(key("count"), json(2))]);
+        let turn = script.turn(vec![raised("go", ())]);
+        assert_eq!(turn.end, completed((Some(1), Some(2), ["count"])));
+        assert_eq!(turn.effects.kv, [KvWrite::Clear(key("old")), KvWrite::ClearAll]);
+    }
+}
+
+#[test]
+fn status_messages_and_signals_leave_in_order() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        ctx.set_status("one");
+        ctx.clear_status();
+        ctx.push("mail", "hello")?;
+        ctx.push(QueueSend::to("mail").partition("p"), 2)?;
+        ctx.signal("j", "wake", true)?;
+        assert!(ctx.push("", 0).is_err() && ctx.signal("", "x", 0).is_err());
+        Ok::<_, FlowError>(())
+    };
+    let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+    let effects = script.turn(vec![]).effects;
+    assert_eq!(effects.status, [Some("one".to_owned()), None]);
+    let pushes: Vec<_> = effects.pushes.iter().map(|p| (p.event, p.partition.clone())).collect();
+    assert_eq!(pushes, [(5, None), (6, Some("p".to_owned()))]);
+    assert_eq!(effects.signals.len(), 1);
+    assert!(script.replayed().is_ok());
+}
+
+#[test]
+fn activities_say_who_runs_them_and_how_often() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let call = ctx.activity::<_, ()>("render", ()).tag("gpu").session("s-1").attempts(5);
+        let backoff = Backoff::Fixed { delay_ms: 10 };
+        call.backoff(backoff).attempt_timeout(Duration::from_secs(2)).await
+    };
+    let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+    let turn = script.turn(vec![]);
+    let task = &turn.effects.activities[0];
+    assert_eq!(task.tag.as_ref().map(|t| t.as_str()), Some("gpu"));
+    assert_eq!(task.session.as_ref().map(|s| s.as_str()), Some("s-1"));
+    let policy = ActivityPolicy {
+        attempts_max: 5,
+        backoff: Backoff::Fixed { delay_ms: 10 },
+        attempt_timeout_ms: Some(2_000),
+    };
+    assert_eq!(task.policy, policy);
+}
+
+#[test]
+fn names_that_are_none_are_errors_of_the_call() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let tag = ctx.activity::<_, ()>("a", ()).tag("").await;
+        let child = ctx.child::<_, ()>("", ()).await;
+        let id = ctx.child::<_, ()>("c", ()).id("\n").detached();
+        Ok::<_, FlowError>([tag.is_err(), child.is_err(), id.is_err(), ctx.kv_set("", 1).is_err()])
+    };
+    let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+    assert_eq!(script.turn(vec![]).end, completed([true; 4]));
+}
+
+#[test]
+fn random_numbers_and_ids_are_the_same_on_replay_and_differ_otherwise() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let ids = [ctx.uuid(), ctx.uuid()];
+        ctx.event::<()>("go").await?;
+        let number = ctx.random_u64();
+        assert!(ctx.random_below(6) < 6 && (0.0..1.0).contains(&ctx.random_f64()));
+        Ok::<_, FlowError>((ids, number))
+    };
+    let registry = registry(|r| r.orchestration("flow", flow));
+    let mut ends = Vec::new();
+    for (seed, forgetful) in [(7, false), (7, true), (8, false)] {
+        let start = Start { input: json(()), parent: None, seed, carried: Vec::new() };
+        let mut script = Script::with(registry.newest("flow").expect("registered"), start);
+        script.forgetful = forgetful;
+        script.turn(vec![]);
+        ends.push(script.turn(vec![raised("go", ())]).end);
+    }
+    assert_eq!(ends[0], ends[1]);
+    assert_ne!(ends[0], ends[2]);
+    let End::Completed(output) = &ends[0] else { panic!("completed") };
+    let (ids, _): ([uuid::Uuid; 2], u64) = output.to().expect("decodes");
+    assert!(ids[0] != ids[1] && ids[0].get_version_num() == 4);
+}
+
+#[test]
+fn panic_of_the_code_is_its_failure_and_gives_up_what_was_open() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let _open = ctx.activity::<_, ()>("open", ()).start();
+        ctx.event::<()>("go").await?;
+        if ctx.execution() == 1 {
+            panic!("lost my way");
+        }
+        Ok::<_, FlowError>(())
+    };
+    let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+    script.turn(vec![]);
+    let turn = script.turn(vec![raised("go", ())]);
+    assert_eq!(turn.end, End::Failed(FlowError::new(FailureKind::Panic, "lost my way")));
+    assert_eq!(turn.effects.cancelled_activities, [3]);
+    assert!(script.replayed().expect("replays").has_ended());
+}
+
+#[test]
+fn values_that_do_not_decode_fail_as_codec() {
+    let flow =
+        |ctx: OrchestrationContext, n: u32| async move { ctx.activity::<_, u32>("a", n).await };
+    let registry = registry(|r| r.orchestration("flow", flow));
+    let kind = |end| match end {
+        End::Failed(error) => error.kind,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(kind(Script::new(&registry, "text").turn(vec![]).end), FailureKind::Codec);
+    let mut script = Script::new(&registry, 1);
+    script.turn(vec![]);
+    assert_eq!(kind(script.turn(vec![done(3, "text")]).end), FailureKind::Codec);
+}
+
+#[test]
+fn executions_can_be_kept_by_any_thread() {
+    fn sent<T: Send>() {}
+    fn shared<T: Send + Sync>() {}
+    sent::<Execution>();
+    shared::<OrchestrationContext>();
+    shared::<Arc<wakeline_flow::Registry>>();
+}

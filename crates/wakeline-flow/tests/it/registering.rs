@@ -1,0 +1,145 @@
+//! Which code is found, and what activities know of themselves.
+
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{Capability, OrchestrationName};
+use wakeline_flow::{
+    ActivityContext, ActivityPolicy, ActivityTask, FailureKind, FlowError, IntoFlowError, Json,
+    OrchestrationContext, Registry, RegistryError, capability,
+};
+
+use crate::script::{id, json, registry};
+
+async fn nothing(_: OrchestrationContext, (): ()) -> Result<(), FlowError> {
+    Ok(())
+}
+
+async fn echo(ctx: ActivityContext, text: String) -> Result<String, String> {
+    match text.as_str() {
+        "fail" => Err("as asked".to_owned()),
+        "panic" => panic!("as asked too"),
+        _ => Ok(format!("{text} {} {}", ctx.idempotency_key(), ctx.attempt())),
+    }
+}
+
+#[test]
+fn newest_version_is_that_of_starts_and_exact_ones_that_of_instances() {
+    let registry = registry(|r| {
+        r.orchestration("flow", nothing)
+            .orchestration_versioned("flow", "1.10.0", nothing)
+            .orchestration_versioned("flow", "1.9.0", nothing)
+            .orchestration_versioned("flow", "2.0.0-beta.1", nothing)
+            .orchestration_versioned("mail@home", "0.1.0", nothing)
+    });
+    let version = |code: Option<std::sync::Arc<wakeline_flow::OrchestrationCode>>| {
+        code.map(|code| code.version().to_string())
+    };
+    assert_eq!(version(registry.newest("flow")).as_deref(), Some("1.10.0"));
+    assert_eq!(version(registry.exact("flow", "1.0.0")).as_deref(), Some("1.0.0"));
+    assert_eq!(version(registry.find("flow", Some("1.9.0"))).as_deref(), Some("1.9.0"));
+    assert_eq!(version(registry.find("flow", None)).as_deref(), Some("1.10.0"));
+    assert!(registry.exact("flow", "3.0.0").is_none() && registry.newest("other").is_none());
+    let able = |text: &str| {
+        version(registry.able(&Capability::new(text).expect("valid"))).unwrap_or_default()
+    };
+    assert_eq!(able("flow"), "1.10.0");
+    assert_eq!(able("flow@2.0.0-beta.1"), "2.0.0-beta.1");
+    assert_eq!(able("mail@home"), "0.1.0");
+    assert_eq!(able("mail@home@0.1.0"), "0.1.0");
+    assert_eq!(able("mail@home@9.0.0"), "");
+}
+
+#[test]
+fn capabilities_name_every_version_and_the_name_alone() {
+    let registry =
+        registry(|r| r.orchestration("a", nothing).orchestration_versioned("a", "2.0.0", nothing));
+    let known: Vec<String> = registry.capabilities().into_iter().map(String::from).collect();
+    assert_eq!(known, ["a", "a@1.0.0", "a@2.0.0"]);
+    let name = OrchestrationName::new("a").expect("valid");
+    let spelled = capability(&name, Some("2.0.0")).expect("valid");
+    assert_eq!(spelled.as_str(), "a@2.0.0");
+}
+
+#[test]
+fn what_is_registered_twice_or_wrongly_is_refused() {
+    let twice = Registry::builder().orchestration("a", nothing).orchestration("a", nothing);
+    let what = "a@1.0.0".to_owned();
+    assert_eq!(twice.build().err(), Some(RegistryError::Duplicate { what }));
+    let twice = Registry::builder().activity_fn(echo).activity("echo", echo);
+    assert!(matches!(twice.build(), Err(RegistryError::Duplicate { .. })));
+    let version = Registry::builder().orchestration_versioned("a", "one", nothing);
+    assert!(matches!(version.build(), Err(RegistryError::Version { .. })));
+    let name = Registry::builder().orchestration("", nothing);
+    assert!(matches!(name.build(), Err(RegistryError::Name { .. })));
+    let closure = Registry::builder()
+        .activity_fn(|_: ActivityContext, n: u32| async move { Ok::<_, FlowError>(n) });
+    assert_eq!(closure.build().err(), Some(RegistryError::Closure));
+}
+
+async fn tried(input: Json, attempt: u32) -> Result<Json, FlowError> {
+    let registry = registry(|r| r.activity_fn(echo));
+    let task = ActivityTask {
+        instance: id("i"),
+        execution: 2,
+        event: 7,
+        orchestration: OrchestrationName::new("flow").expect("valid"),
+        name: "echo".to_owned(),
+        input: input.clone(),
+        tag: None,
+        session: None,
+        policy: ActivityPolicy::default(),
+    };
+    let context = ActivityContext::new(&task, attempt, CancellationToken::new());
+    registry.activity("echo").expect("registered").run(context, input).await
+}
+
+#[tokio::test]
+async fn activity_gets_the_same_key_at_every_try() {
+    for attempt in [1, 2] {
+        let output = tried(json("hi"), attempt).await.expect("runs");
+        assert_eq!(output, json(format!("hi i:2:7 {attempt}")));
+    }
+}
+
+#[tokio::test]
+async fn failures_and_panics_of_activities_are_told_apart() {
+    let kind = async |input: Json| tried(input, 1).await.expect_err("fails").kind;
+    assert_eq!(kind(json("fail")).await, FailureKind::Application);
+    assert_eq!(kind(json("panic")).await, FailureKind::Panic);
+    assert_eq!(kind(json(5)).await, FailureKind::Codec);
+}
+
+#[tokio::test]
+async fn activity_hears_of_its_cancellation() {
+    let token = CancellationToken::new();
+    let flow = |ctx: ActivityContext, (): ()| async move {
+        ctx.cancelled().await;
+        Ok::<_, FlowError>(ctx.is_cancelled())
+    };
+    let registry = registry(|r| r.activity("wait", flow));
+    let task = ActivityTask {
+        instance: id("i"),
+        execution: 1,
+        event: 3,
+        orchestration: OrchestrationName::new("flow").expect("valid"),
+        name: "wait".to_owned(),
+        input: Json::null(),
+        tag: None,
+        session: None,
+        policy: ActivityPolicy::default(),
+    };
+    let context = ActivityContext::new(&task, 1, token.clone());
+    let code = registry.activity("wait").expect("registered");
+    let (output, ()) = tokio::join!(code.run(context, Json::null()), async { token.cancel() });
+    assert_eq!(output.expect("runs"), json(true));
+}
+
+#[test]
+fn errors_keep_their_kind_where_they_are_flow_errors() {
+    let permanent = FlowError::permanent("no");
+    assert_eq!(permanent.clone().into_flow_error(), permanent);
+    let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(permanent.clone());
+    assert_eq!(boxed.into_flow_error(), permanent);
+    let other: Box<dyn std::error::Error + Send + Sync> = "plain".into();
+    assert_eq!(other.into_flow_error(), FlowError::application("plain"));
+    assert_eq!("text".into_flow_error(), FlowError::application("text"));
+}

@@ -11,4 +11,5 @@ mod mailboxes;
 mod mismatching;
 mod random_programs;
 mod registering;
+mod runtime;
 mod script;

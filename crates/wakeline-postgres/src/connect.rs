@@ -13,16 +13,21 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockWriteGuard};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
+use uuid::Uuid;
 use wakeline_store::StoreError;
 
 use crate::connector::Connector;
@@ -51,6 +56,27 @@ impl Sql {
 /// Puts a schema's names into a template.
 pub(crate) fn fill(schema: &Schema, template: &str) -> String {
     template.replace("@schema@", &schema.quoted()).replace("@channel@", &schema.channel())
+}
+
+/// A statement that is sent right behind another. See [`Link::query_then`].
+pub(crate) struct Follower {
+    pub(crate) sql: Sql,
+    pub(crate) text: String,
+    pub(crate) id: Uuid,
+}
+
+/// What becomes of a follower: how many rows it returned.
+pub(crate) type Followed = BoxFuture<'static, Result<usize, tokio_postgres::Error>>;
+
+impl Follower {
+    async fn run(
+        self,
+        session: Arc<Session>,
+        statement: Statement,
+    ) -> Result<usize, tokio_postgres::Error> {
+        let rows = session.client.query(&statement, &[&self.text, &self.id]).await?;
+        Ok(rows.len())
+    }
 }
 
 /// One open connection.
@@ -98,12 +124,16 @@ impl Session {
     }
 
     async fn prepare(&self, sql: &Sql) -> Result<Statement, tokio_postgres::Error> {
-        if let Some(statement) = self.statements.lock().get(&sql.id) {
-            return Ok(statement.clone());
+        if let Some(statement) = self.prepared(sql) {
+            return Ok(statement);
         }
         let statement = self.client.prepare(&sql.text).await?;
         self.statements.lock().insert(sql.id, statement.clone());
         Ok(statement)
+    }
+
+    fn prepared(&self, sql: &Sql) -> Option<Statement> {
+        self.statements.lock().get(&sql.id).cloned()
     }
 
     async fn query(
@@ -169,6 +199,49 @@ impl Link {
         let _turn = self.turn.read().await;
         let session = self.session(operation).await?;
         self.run(operation, &session, sql, params).await
+    }
+
+    /// Runs one statement, and has another follow it on the wire: the database begins with it as
+    /// soon as it has committed the first, while the answer to that is still on its way. The
+    /// follower is a transaction of its own; what becomes of it is told by the future that is
+    /// returned with the answer. There is none if the follower was not sent, or if it may have
+    /// come before the commit, because the first statement had to be repeated.
+    pub(crate) async fn query_then(
+        &self,
+        operation: &'static str,
+        (sql, params): (&Sql, Params<'_>),
+        follower: Follower,
+    ) -> (Result<Vec<Row>, StoreError>, Option<Followed>) {
+        let _turn = self.turn.read().await;
+        let session = match self.session(operation).await {
+            Ok(session) => session,
+            Err(error) => return (Err(error), None),
+        };
+        let (Some(first), Some(second)) = (session.prepared(sql), session.prepared(&follower.sql))
+        else {
+            return (self.run(operation, &session, sql, params).await, None);
+        };
+        // The first poll of a query puts it on the wire, so these two go in this order.
+        let mut call = pin!(session.client.query(&first, params));
+        let called = futures_util::poll!(&mut call);
+        let mut followed = follower.run(session.clone(), second).boxed();
+        let mut followed = futures_util::poll!(&mut followed).is_pending().then_some(followed);
+        let answer = self.within(operation, &session, async {
+            let answer = match called {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => call.await,
+            };
+            match answer {
+                Err(error) if error::kind(&error) == Kind::StalePlan => {
+                    followed = None;
+                    session.forget(sql);
+                    session.query(sql, params).await
+                }
+                other => other,
+            }
+        });
+        let answer = answer.await;
+        (answer, followed)
     }
 
     /// Begins a transaction; nobody else uses the connection until it ends.

@@ -79,15 +79,15 @@ impl Links {
     }
 
     /// Opens the hot connections, with their statements prepared, all at once.
-    async fn warm(&self, statements: &queue::Statements) -> Result<(), StoreError> {
+    async fn warm(&self, statements: &queue::Statements, lead: Sql) -> Result<(), StoreError> {
         let kinds = [
-            (&self.push, &statements.push),
-            (&self.claim, &statements.claim),
-            (&self.settle, &statements.settle),
+            (&self.push, vec![statements.push.clone(), lead]),
+            (&self.claim, vec![statements.claim.clone()]),
+            (&self.settle, vec![statements.settle.clone()]),
         ];
         let opening = kinds.into_iter().flat_map(|(links, sql)| {
-            links.iter().map(|link| {
-                link.warm_with(vec![sql.clone()]);
+            links.iter().map(move |link| {
+                link.warm_with(sql.clone());
                 link.open("connect")
             })
         });
@@ -171,7 +171,8 @@ impl PostgresStore {
         let queue = Arc::new(queue::Queue::start(&shared));
         let store = Self { shared, queue };
         store.install_triggers().await?;
-        store.shared.links.warm(&store.queue.core.sql).await?;
+        let lead = store.shared.notifier.lead_sql();
+        store.shared.links.warm(&store.queue.core.sql, lead).await?;
         Ok(store)
     }
 

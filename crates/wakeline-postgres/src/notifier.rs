@@ -6,7 +6,9 @@
 //! # Invariants
 //! * Nobody waits for a hint to be sent, and no write fails because one could not be.
 //! * At once when it was quiet, together with what follows within a few milliseconds when it is
-//!   busy (leading and trailing edge).
+//!   busy (leading and trailing edge). A push that comes when it is quiet takes its hint along: on
+//!   its own connection, right behind its commit (see [`Link::query_then`]). While pushes follow
+//!   each other, none does, so that hints stay off the write path.
 //! * A node that has joined is never missed. While the listener is up and knows of no other node,
 //!   nothing is sent, but it is remembered that something was not; the first hello is then
 //!   answered with "everything". In every other case the sending statement itself looks for other
@@ -28,7 +30,7 @@ use uuid::Uuid;
 use wakeline_core::{Change, NodeId};
 use wakeline_store::StoreError;
 
-use crate::connect::{Link, Sql};
+use crate::connect::{Followed, Follower, Link, Sql};
 use crate::options::{NotifyMode, Schema, Timings};
 use crate::payload::Payload;
 
@@ -60,6 +62,7 @@ impl Notifier {
     pub(crate) fn start(parts: NotifierParts, schema: &Schema) -> Self {
         let board = Arc::new(Board {
             send: Sql::new(schema, include_str!("../sql/queries/notify_send.sql")),
+            lead: Sql::new(schema, include_str!("../sql/queries/notify_lead.sql")),
             echo: Sql::new(schema, include_str!("../sql/queries/notify_echo.sql")),
             reap: Sql::new(schema, include_str!("../sql/queries/node_reap.sql")),
             parts,
@@ -81,6 +84,32 @@ impl Notifier {
         if self.board.parts.mode == NotifyMode::AfterCommit && !changes.is_empty() {
             self.board.add(changes.iter().cloned());
         }
+    }
+
+    /// The statement that goes right behind a push, to be prepared on its connections.
+    pub(crate) fn lead_sql(&self) -> Sql {
+        self.board.lead.clone()
+    }
+
+    /// What goes right behind a push that will make this change, if it is quiet and others listen.
+    pub(crate) fn lead(&self, change: &Change) -> Option<Follower> {
+        if self.board.parts.mode != NotifyMode::AfterCommit || !self.board.take_lead() {
+            return None;
+        }
+        let node = self.board.parts.node;
+        let text = Payload::of_changes(node, vec![change.clone()]);
+        Some(Follower { sql: self.board.lead.clone(), text, id: node.0 })
+    }
+
+    /// The push went well and its hint is under way. Should that fail, it is told once more.
+    pub(crate) fn led(&self, followed: Followed, change: Change) {
+        let board = self.board.clone();
+        self.tasks.spawn(async move {
+            match followed.await {
+                Ok(rows) => board.count_sent(rows),
+                Err(_) => board.add(std::iter::once(change)),
+            }
+        });
     }
 
     /// Leases were granted; `due_in` is their end. Without it the death of this node would be
@@ -178,6 +207,7 @@ struct Board {
     bell: Notify,
     sent: AtomicU64,
     send: Sql,
+    lead: Sql,
     echo: Sql,
     reap: Sql,
 }
@@ -192,6 +222,10 @@ struct State {
     /// Something was not sent because nobody listened.
     skipped: bool,
     leases: LeaseHints,
+    /// When something was told last.
+    told: Option<Instant>,
+    /// Until when what is told waits for more.
+    paused_until: Option<Instant>,
     reaped: Option<Instant>,
     wants_reap: bool,
 }
@@ -203,8 +237,28 @@ impl State {
 }
 
 impl Board {
+    /// Whether a push may take its hint along: others listen, and it was quiet for a while.
+    fn take_lead(&self) -> bool {
+        let mut state = self.state.lock();
+        let now = Instant::now();
+        let heard = state.roster.as_ref().is_some_and(|roster| !roster.is_empty());
+        let quiet = |told: Instant| now.duration_since(told) >= self.parts.timings.coalesce;
+        if !heard || !state.is_quiet() || !state.told.is_none_or(quiet) {
+            return false;
+        }
+        state.told = Some(now);
+        state.paused_until = Some(now + self.parts.timings.coalesce);
+        true
+    }
+
+    fn count_sent(&self, rows: usize) {
+        self.sent.fetch_add(rows as u64, Ordering::Relaxed);
+        metrics::counter!("wakeline_notifies_sent_total").increment(rows as u64);
+    }
+
     fn add(&self, changes: impl Iterator<Item = Change>) {
         let mut state = self.state.lock();
+        state.told = Some(Instant::now());
         if state.roster.as_ref().is_some_and(HashSet::is_empty) {
             state.skipped = true;
             return;
@@ -236,11 +290,12 @@ impl Board {
     }
 
     async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let mut backoff = self.parts.timings.reconnect_min;
+        let timings = &self.parts.timings;
+        let mut backoff = timings.reconnect_min;
         loop {
             let stopping = tokio::select! {
                 biased;
-                () = self.bell.notified() => false,
+                () = self.bell.notified() => self.pause(&stop).await,
                 () = stop.cancelled() => true,
             };
             if std::mem::take(&mut self.state.lock().wants_reap) {
@@ -253,22 +308,28 @@ impl Board {
             let pause = match sent {
                 Ok(false) => continue,
                 Ok(true) => {
-                    backoff = self.parts.timings.reconnect_min;
-                    self.parts.timings.coalesce
+                    backoff = timings.reconnect_min;
+                    timings.coalesce
                 }
                 Err(error) => {
                     metrics::counter!("wakeline_notify_failures_total").increment(1);
                     tracing::debug!(error = &error as &dyn std::error::Error, "notify failed");
                     self.bell.notify_one();
                     let pause = backoff;
-                    backoff = (backoff * 2).min(self.parts.timings.reconnect_max);
+                    backoff = (backoff * 2).min(timings.reconnect_max);
                     pause
                 }
             };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = stop.cancelled() => {}
-            }
+            self.state.lock().paused_until = Some(Instant::now() + pause);
+        }
+    }
+
+    /// Waits until what was told may be sent. True if the store is closed meanwhile.
+    async fn pause(&self, stop: &CancellationToken) -> bool {
+        let Some(until) = self.state.lock().paused_until else { return false };
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => false,
+            () = stop.cancelled() => true,
         }
     }
 
@@ -293,8 +354,7 @@ impl Board {
         };
         match self.parts.link.query("notify", &self.send, &[&text, &self.parts.node.0]).await {
             Ok(rows) => {
-                self.sent.fetch_add(rows.len() as u64, Ordering::Relaxed);
-                metrics::counter!("wakeline_notifies_sent_total").increment(rows.len() as u64);
+                self.count_sent(rows.len());
                 Ok(true)
             }
             Err(error) => {

@@ -10,9 +10,9 @@ use wakeline_core::{
     Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription, Timestamp,
 };
 use wakeline_store::{
-    ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, LinkState, PushItem,
-    PushOutcome, QueueDetail, SettleItem, SettleOutcome, Store, StoreError, TransactCommand,
-    TransactOutcome,
+    Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, LinkState,
+    PushItem, PushOutcome, QueueDetail, SettleItem, SettleOutcome, Store, StoreError,
+    TransactCommand, TransactOutcome,
 };
 use wakeline_wake::{
     HintSource, Hub, HubOptions, Link, LongPollConfig, Patience, Snapshot, TakeError, Taken,
@@ -218,26 +218,23 @@ impl QueueService {
         }
     }
 
-    /// Runs a store call and gives its hints, in a task of its own: a caller that goes away must
-    /// not take the hints of a commit with it.
+    /// Runs a store call and gives its hints, to the end: a caller that goes away must not take
+    /// the hints of a commit with it.
     async fn to_the_end<T, Call>(&self, call: Call) -> Result<T, QueueError>
     where
         T: Send + 'static,
         Call: Future<Output = Result<(T, Vec<Change>), StoreError>> + Send + 'static,
     {
         let hub = self.hub.clone();
-        let task = tokio::spawn(async move {
+        Carried::new(async move {
             let (value, changes) = call.await?;
-            hub.hint(&changes, HintSource::InProcess);
+            if hub.hint(&changes, HintSource::InProcess) {
+                // Those who wait for it go first; the answer to this caller is not urgent.
+                tokio::task::yield_now().await;
+            }
             Ok(value)
-        });
-        match task.await {
-            Ok(result) => result,
-            Err(failed) => Err(QueueError::from(StoreError::Transient {
-                operation: "store call",
-                source: failed.into(),
-            })),
-        }
+        })
+        .await
     }
 }
 

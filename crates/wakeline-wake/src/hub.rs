@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::calls::{claim, sweep};
 use crate::config::LongPollConfig;
 use crate::core::{Action, CallId, Core, End, IntentionId, LineId, Moment, Parked};
 use crate::face::{Claim, Face};
@@ -121,11 +122,15 @@ impl<F: Face> Hub<F> {
         }
     }
 
-    /// These may have become available. Never blocks; the whole slice is one wake.
-    pub fn hint(&self, hints: &[F::Hint], source: HintSource) {
-        if !hints.is_empty() {
-            self.inner.step(|state| state.core.hint(hints, source));
+    /// These may have become available. Never blocks; the whole slice is one wake. True if claims
+    /// are on their way for it: they are tasks, which go before the caller's next steps if the
+    /// caller yields.
+    pub fn hint(&self, hints: &[F::Hint], source: HintSource) -> bool {
+        if hints.is_empty() {
+            return false;
         }
+        let (begun, ()) = self.inner.step_counting(|state| state.core.hint(hints, source));
+        begun > 0
     }
 
     /// Sets up to `max` parked polls aside that may be able to take what the hint speaks of, so
@@ -208,9 +213,9 @@ impl<F: Face> Drop for Seat<'_, F> {
 }
 
 pub(crate) struct Inner<F: Face> {
-    face: Arc<F>,
-    label: &'static str,
-    mode: WakeMode,
+    pub(crate) face: Arc<F>,
+    pub(crate) label: &'static str,
+    pub(crate) mode: WakeMode,
     state: Mutex<State<F>>,
     meters: Meters,
     runtime: Handle,
@@ -229,7 +234,8 @@ pub(crate) struct State<F: Face> {
     planned: Option<Moment>,
 }
 
-type Claims<F> = Vec<Claim<<F as Face>::Line, <F as Face>::Ask>>;
+/// What one claim asks for.
+pub(crate) type Claims<F> = Vec<Claim<<F as Face>::Line, <F as Face>::Ask>>;
 
 /// What is done after the lock is let go.
 struct Errands<F: Face> {
@@ -242,6 +248,11 @@ struct Errands<F: Face> {
 impl<F: Face> Inner<F> {
     /// Brings the core up to the present, tells it something, and carries out what it asks for.
     pub(crate) fn step<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State<F>) -> R) -> R {
+        self.step_counting(tell).1
+    }
+
+    /// As [`Inner::step`]; counts the claims that were begun.
+    fn step_counting<R>(self: &Arc<Self>, tell: impl FnOnce(&mut State<F>) -> R) -> (usize, R) {
         let (told, errands) = {
             let mut state = self.state.lock();
             let state = &mut *state;
@@ -257,8 +268,9 @@ impl<F: Face> Inner<F> {
             }
             (told, errands)
         };
+        let begun = errands.claims.len();
         self.run(errands);
-        told
+        (begun, told)
     }
 
     fn errands(&self, state: &mut State<F>) -> Errands<F> {
@@ -354,50 +366,5 @@ struct Driver<F: Face>(Arc<Inner<F>>);
 impl<F: Face> Drop for Driver<F> {
     fn drop(&mut self) {
         self.0.step(|state| state.core.drain());
-    }
-}
-
-async fn claim<F: Face>(inner: Arc<Inner<F>>, call: CallId, claims: Claims<F>) {
-    let lost = Lost { inner, tell: Some(move |core: &mut Core<F>| core.claim_failed(call, None)) };
-    let outcome = lost.inner.face.claim(claims).await;
-    let inner = lost.arrived();
-    if let Err(error) = &outcome
-        && !inner.mode.uses_hints()
-    {
-        tracing::warn!(face = inner.label, %error, "a claim failed");
-    }
-    inner.step(|state| match outcome {
-        Ok(claimed) => state.core.claimed(call, claimed),
-        Err(error) => state.core.claim_failed(call, Some(error)),
-    });
-}
-
-async fn sweep<F: Face>(inner: Arc<Inner<F>>, lines: Vec<F::Line>) {
-    let lost = Lost { inner, tell: Some(|core: &mut Core<F>| core.sweep_failed(None)) };
-    let outcome = lost.inner.face.sweep(lines).await;
-    lost.arrived().step(|state| match outcome {
-        Ok(due) => state.core.swept(due),
-        Err(error) => state.core.sweep_failed(Some(&error)),
-    });
-}
-
-/// Tells the core if a store call never comes to an end, because it panics or its runtime ends.
-struct Lost<F: Face, T: FnOnce(&mut Core<F>)> {
-    inner: Arc<Inner<F>>,
-    tell: Option<T>,
-}
-
-impl<F: Face, T: FnOnce(&mut Core<F>)> Lost<F, T> {
-    fn arrived(mut self) -> Arc<Inner<F>> {
-        self.tell = None;
-        Arc::clone(&self.inner)
-    }
-}
-
-impl<F: Face, T: FnOnce(&mut Core<F>)> Drop for Lost<F, T> {
-    fn drop(&mut self) {
-        if let Some(tell) = self.tell.take() {
-            self.inner.step(|state| tell(&mut state.core));
-        }
     }
 }

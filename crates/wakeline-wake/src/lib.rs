@@ -11,6 +11,7 @@
 //! * A waiter is served, told that there is nothing, or gone; what was claimed for one that has
 //!   gone is released.
 
+mod calls;
 mod config;
 mod core;
 mod face;

@@ -38,6 +38,7 @@ DECLARE
     c_name text[];
     c_start bigint[];
     c_end bigint[];
+    v_until bigint;
 BEGIN
     IF cardinality(p_kinds) = 1 AND p_kinds[1] = 0 AND NOT p_patient AND NOT true = ANY (p_agains)
         AND NOT true = ANY (p_auto_acks) AND 1 = ALL (p_partition_maxes) AND 0 < ALL (p_batches)
@@ -71,7 +72,39 @@ BEGIN
             p_auto_acks, p_agains, p_patient);
         RETURN;
     END IF;
-    IF c_partition IS NOT NULL THEN
+    IF cardinality(c_partition) = 1 THEN
+        v_until := least(c_end[1], c_start[1] + p_batches[1]);
+        RETURN QUERY
+        WITH leased AS (
+            UPDATE @schema@.cursors k SET lease_token = p_tokens[1],
+                lease_until = v_now + make_interval(secs => s.lease_secs),
+                due_at = v_now + make_interval(secs => s.lease_secs),
+                lease_start = c_start[1], next_offset = v_until,
+                lease_set = int8multirange(int8range(c_start[1], v_until))
+            WHERE k.partition_id = c_partition[1] AND k.group_id = s.group_id
+        )
+        SELECT 1, 1, NULL::smallint, NULL::bigint, NULL::timestamptz,
+            1::bigint, c_partition[1], s.group_id, p_queues[1], c_name[1], s.namespace, s.task,
+            s.lease_secs * 1000000, NULL::bigint[], NULL::integer[],
+            g.first_offset + g.first - 1, g.created_at, g.ids[g.first:g.last],
+            g.txn_ids[g.first:g.last], g.trace_ids[g.first:g.last], g.producers[g.first:g.last],
+            g.body_start, g.ends[g.first:g.last],
+            -- NULL for a spoilt row, which the caller names, instead of an error for everybody.
+            CASE WHEN g.body_start >= 0 AND g.ends[g.last] > g.body_start
+                THEN substring(g.body FROM g.body_start + 1 FOR g.ends[g.last] - g.body_start) END
+        FROM (
+            SELECT y.*, greatest(c_start[1] - y.first_offset, 0)::integer + 1 AS first,
+                least(v_until - y.first_offset, y.len)::integer AS last,
+                CASE WHEN c_start[1] > y.first_offset
+                    THEN y.ends[(c_start[1] - y.first_offset)::integer] ELSE 0 END AS body_start
+            FROM @schema@.segments y
+            WHERE y.partition_id = c_partition[1] AND y.first_offset < v_until
+                AND y.first_offset >= coalesce((
+                    SELECT z.first_offset FROM @schema@.segments z
+                    WHERE z.partition_id = c_partition[1] AND z.first_offset <= c_start[1]
+                    ORDER BY z.first_offset DESC LIMIT 1), 0)
+        ) g;
+    ELSIF c_partition IS NOT NULL THEN
         RETURN QUERY
         WITH h AS MATERIALIZED (
             SELECT x.ord, x.partition_id, x.name, x.start,

@@ -62,17 +62,12 @@ BEGIN
                 PERFORM @schema@.cursor_wake(
                     p_partitions, ARRAY[r.queue_id], ARRAY[r.wait], ARRAY[r.strict_order]);
             ELSIF r.idle THEN
-                -- As cursor_wake, which says why it is a statement of its own.
+                -- As cursor_wake, which says why it is a statement of its own. The rows of one
+                -- partition are found, and so locked, in the order of the primary key.
                 UPDATE @schema@.cursors c SET due_at = v_now
-                FROM (
-                    SELECT k.group_id FROM @schema@.cursors k
-                    WHERE k.partition_id = v_partition AND (k.due_at IS NULL
-                        OR (k.lease_token IS NULL AND k.due_at > v_now
-                            AND NOT (r.strict_order AND k.parked > 0)))
-                    ORDER BY k.group_id
-                    FOR NO KEY UPDATE
-                ) l
-                WHERE c.partition_id = v_partition AND c.group_id = l.group_id;
+                WHERE c.partition_id = v_partition AND (c.due_at IS NULL
+                    OR (c.lease_token IS NULL AND c.due_at > v_now
+                        AND NOT (r.strict_order AND c.parked > 0)));
             END IF;
             slot := 1; state := 0; first_offset := r.next_offset; created_at := v_at;
             window_secs := r.dedup_window_secs; wait_secs := r.wait;

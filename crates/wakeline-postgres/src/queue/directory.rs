@@ -1,16 +1,17 @@
-//! Which partition has which number; makes those that are missing.
+//! Which partition has which number, and what a push to it changes; makes those that are missing.
 //!
 //! # Where it sits
 //! Pushes and transactions look up their partitions here before they lock anything.
 //!
 //! # Invariants
 //! * A number is never used twice, so a stale entry is refused by the database, then forgotten.
+//! * What a push will change is a guess after the last one, checked against what it did change.
 //! * Missing queues and partitions are made in a commit of their own, in order.
 
 use std::collections::{BTreeMap, HashMap};
 
 use parking_lot::RwLock;
-use wakeline_core::{Namespace, PartitionName, QueueName, TaskName};
+use wakeline_core::{Change, Namespace, PartitionName, QueueName, TaskName};
 use wakeline_store::StoreError;
 
 use super::Core;
@@ -19,6 +20,9 @@ use crate::rows::Columns;
 /// Most partitions that are remembered.
 const LEN_MAX: usize = 200_000;
 
+/// Most queues whose changes are remembered.
+const QUEUES_MAX: usize = 10_000;
+
 /// Names a partition.
 pub(crate) type PartitionKey = (QueueName, PartitionName);
 
@@ -26,12 +30,33 @@ pub(crate) type PartitionKey = (QueueName, PartitionName);
 #[derive(Default)]
 pub(crate) struct Directory {
     ids: RwLock<HashMap<PartitionKey, i64>>,
+    /// By queue, what the last push changed, without the partition.
+    changes: RwLock<HashMap<QueueName, Change>>,
 }
 
 impl Directory {
     /// The number of a partition, if it is known here.
     pub(crate) fn get(&self, key: &PartitionKey) -> Option<i64> {
         self.ids.read().get(key).copied()
+    }
+
+    /// What a push to a partition will make available at once, as far as is known here.
+    pub(crate) fn foresee(&self, key: &PartitionKey) -> Option<Change> {
+        let change = self.changes.read().get(&key.0)?.clone();
+        change.due_in.is_zero().then(|| Change { partition: Some(key.1.clone()), ..change })
+    }
+
+    /// Remembers what a push has changed.
+    pub(crate) fn learn(&self, change: &Change) {
+        let known = Change { partition: None, ..change.clone() };
+        if self.changes.read().get(&known.queue) == Some(&known) {
+            return;
+        }
+        let mut changes = self.changes.write();
+        if changes.len() > QUEUES_MAX {
+            changes.clear();
+        }
+        changes.insert(known.queue.clone(), known);
     }
 
     /// Forgets a partition that is no more.

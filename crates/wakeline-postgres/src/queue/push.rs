@@ -19,7 +19,7 @@ use wakeline_store::{PushItem, PushOutcome, PushReply, StoreError};
 
 use super::push_plan::{Planned, PushCall, PushPlan, SlotState};
 use super::{Core, same_error};
-use crate::connect::Link;
+use crate::connect::{Followed, Follower, Link};
 use crate::dedup::{Known, SegmentIds};
 use crate::error;
 use crate::rows::{Columns, timestamp};
@@ -44,6 +44,12 @@ pub(crate) struct PushPart {
     repeated: bool,
 }
 
+/// A hint that goes right behind a push.
+struct Lead {
+    follower: Follower,
+    change: Change,
+}
+
 impl Core {
     /// Makes one call for many requests.
     pub(super) async fn flush_push(
@@ -54,8 +60,8 @@ impl Core {
         let link = &self.shared.links.push[lane];
         let lens: Vec<usize> = commands.iter().map(Vec::len).collect();
         let mut call = PushCall::new(commands.into_iter().flatten().collect());
-        let failure = self.run_push(Some(link), &mut call).await.err();
-        self.tell_push(&call);
+        let lead = self.lead(&call);
+        let failure = self.run_push(Some((link, lead)), &mut call).await.err();
         let alone = lens.len() > 1 && failure.as_ref().is_some_and(error::blames_values);
         let answer = |part: PushPart| match &failure {
             // One request is at fault: each is pushed once more, by itself (trap 70).
@@ -79,7 +85,6 @@ impl Core {
             let mut call = PushCall::new(items);
             call.repeated = failed || repeated;
             self.run_push(None, &mut call).await?;
-            self.tell_push(&call);
             Ok::<_, StoreError>((indexes, call))
         });
         for done in join_all(calls).await {
@@ -93,14 +98,40 @@ impl Core {
         Ok(PushReply { outcomes, changes })
     }
 
-    fn tell_push(&self, call: &PushCall) {
-        let changes: Vec<Change> = call.changes.iter().flatten().cloned().collect();
-        self.shared.notifier.tell(&changes);
+    /// The hint that goes with a push to one partition, if it is quiet.
+    fn lead(&self, call: &PushCall) -> Option<Lead> {
+        let [slot] = call.slots.as_slice() else { return None };
+        let change = self.directory.foresee(&slot.key)?;
+        Some(Lead { follower: self.shared.notifier.lead(&change)?, change })
     }
 
-    /// Tries until every slot is stored or busy. Without a link of its own a call waits for busy
-    /// partitions.
-    async fn run_push(&self, link: Option<&Link>, call: &mut PushCall) -> Result<(), StoreError> {
+    /// Tries until every slot is stored or busy, and tells what was. Without a link of its own a
+    /// call waits for busy partitions.
+    async fn run_push(
+        &self,
+        link: Option<(&Link, Option<Lead>)>,
+        call: &mut PushCall,
+    ) -> Result<(), StoreError> {
+        let mut led = None;
+        let ended = self.try_push(link, call, &mut led).await;
+        let changes: Vec<Change> = call.changes.iter().flatten().cloned().collect();
+        match led {
+            Some((followed, change)) if changes == [change.clone()] => {
+                self.shared.notifier.led(followed, change);
+            }
+            _ => self.shared.notifier.tell(&changes),
+        }
+        ended
+    }
+
+    async fn try_push(
+        &self,
+        link: Option<(&Link, Option<Lead>)>,
+        call: &mut PushCall,
+        led: &mut Option<(Followed, Change)>,
+    ) -> Result<(), StoreError> {
+        let patient = link.is_none();
+        let (link, mut lead) = link.map_or((None, None), |(link, lead)| (Some(link), lead));
         for _ in 0..ROUNDS_MAX {
             let open = call.open();
             if open.is_empty() {
@@ -108,17 +139,28 @@ impl Core {
             }
             self.resolve_slots(call, &open).await?;
             let plan = PushPlan::new(call, &open, &mut self.dedup.lock());
-            let patient = link.is_none();
             let mut params = plan.params();
             params.push(&patient);
-            let result = match link {
-                Some(link) => self.on_link(link, OPERATION, (&self.sql.push, &params)).await,
-                None => self.general(OPERATION, &self.sql.push, &params).await,
+            let statement = (&self.sql.push, params.as_slice());
+            let result = match (link, lead.take()) {
+                (Some(link), Some(Lead { follower, change })) => {
+                    let (result, followed) = link.query_then(OPERATION, statement, follower).await;
+                    *led = followed.map(|followed| (followed, change));
+                    result
+                }
+                (Some(link), None) => self.on_link(link, OPERATION, statement).await,
+                (None, _) => self.general(OPERATION, &self.sql.push, &params).await,
             };
             match result {
                 Ok(rows) => self.apply_push(call, &plan, &rows).await?,
+                // What `on_link` does by itself.
+                Err(error) if error::was_rolled_back(&error) && led.take().is_some() => continue,
                 Err(StoreError::Transient { .. }) if !call.repeated => call.repeated = true,
                 Err(error) => return Err(error),
+            }
+            if !call.open().is_empty() {
+                // What is stored by another try was not there yet when the hint went out.
+                *led = None;
             }
         }
         Err(StoreError::Transient { operation: OPERATION, source: "no end of changes".into() })
@@ -208,6 +250,7 @@ impl Core {
                 group: None,
                 due_in: answer.wait,
             };
+            self.directory.learn(&change);
             call.changes[planned.slot] = Some(change);
         }
         let window = answer.window.as_micros().try_into().unwrap_or(i64::MAX);

@@ -27,7 +27,7 @@ use wakeline_wake::{LongPollConfig, WakeMode};
 use crate::event::Event;
 use crate::message::WorkItem;
 
-pub use admin::{ProviderAdmin, Seen};
+pub use admin::{EventPage, ProviderAdmin, Seen};
 pub use face::FlowFace;
 pub use item::{
     Enqueued, FetchedWork, ItemHistory, OrchestrationAck, OrchestrationItem, ProviderError,

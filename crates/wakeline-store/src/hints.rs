@@ -46,6 +46,27 @@ pub trait HintSink: Send + Sync {
     fn link(&self, state: LinkState);
 }
 
+/// Tells several sinks.
+pub struct FanOut(pub Vec<Arc<dyn HintSink>>);
+
+impl HintSink for FanOut {
+    fn changed(&self, changes: &[Change], origin: HintOrigin) {
+        self.0.iter().for_each(|sink| sink.changed(changes, origin));
+    }
+
+    fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
+        self.0.iter().for_each(|sink| sink.flow_changed(changes, origin));
+    }
+
+    fn everything(&self) {
+        self.0.iter().for_each(|sink| sink.everything());
+    }
+
+    fn link(&self, state: LinkState) {
+        self.0.iter().for_each(|sink| sink.link(state.clone()));
+    }
+}
+
 /// Feeds hints of other processes into a sink.
 #[async_trait]
 pub trait HintFeed: Send + Sync {

@@ -26,7 +26,7 @@ pub use admin::{
 };
 pub use carried::Carried;
 pub use error::{BoxError, StoreError};
-pub use hints::{HintFeed, HintOrigin, HintSink, LinkState};
+pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
 pub use queue::{
     ClaimRequest, Delivered, Extension, Grant, GrantedPartition, LineClaim, LineOutcome, PushItem,
     PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply, TransactCommand,
@@ -37,3 +37,8 @@ pub use queue::{
 pub trait Store: QueueStore + QueueAdmin + HintFeed + StoreAdmin {}
 
 impl<T: QueueStore + QueueAdmin + HintFeed + StoreAdmin> Store for T {}
+
+/// A store for all faces.
+pub trait WholeStore: Store + flow::FlowBackend {}
+
+impl<T: Store + flow::FlowBackend> WholeStore for T {}

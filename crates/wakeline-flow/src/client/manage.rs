@@ -13,6 +13,7 @@ use super::{Client, ClientError, Instance};
 use crate::error::{FailureKind, FlowError};
 use crate::event::Event;
 use crate::json::Json;
+use crate::provider::EventPage;
 
 impl Client {
     /// Holds an instance back: it takes no turns until it is resumed. False if it has ended, or is
@@ -52,6 +53,18 @@ impl Client {
         execution: Option<u64>,
     ) -> Result<Vec<Event>, ClientError> {
         Ok(self.provider.read(&InstanceId::new(instance)?, execution).await?)
+    }
+
+    /// A piece of a history, from an event on, about so many bytes long.
+    pub async fn history_page(
+        &self,
+        instance: &str,
+        execution: Option<u64>,
+        from_event: u64,
+        bytes_max: usize,
+    ) -> Result<EventPage, ClientError> {
+        let (admin, id) = (self.admin("page histories")?, InstanceId::new(instance)?);
+        Ok(admin.history_page(&id, execution, from_event, bytes_max).await?)
     }
 
     /// The executions of an instance, oldest first.

@@ -185,13 +185,13 @@ fn record(
         instance.kv_version += 1;
     }
     instance.updated_at = s.now;
-    if born {
-        instance.add(s)?
-    } else {
-        instance.write(s)?
-    }
     let ended = matches!(commit.end, ExecutionEnd::Ended { .. });
     let changed = born || ended || before != instance.state;
+    match changed {
+        true if born => instance.add(s)?,
+        true => instance.write(s)?,
+        false => instance.touch(s)?,
+    }
     let changed = changed || !commit.status.is_empty() || !commit.kv.is_empty();
     Ok(Recorded { state: Some(instance.state), changed })
 }

@@ -58,6 +58,20 @@ impl Instance {
         Ok(())
     }
 
+    /// Writes back what a turn changes that leaves the state as it was.
+    pub(super) fn touch(&self, s: &Session<'_>) -> Res<()> {
+        let sql = include_str!("../../sql/queries/flow_instance_touch.sql");
+        s.conn.prepare_cached(sql)?.execute((
+            self.lane,
+            number("execution", self.execution)?,
+            &self.status,
+            number("status", self.status_version)?,
+            number("kv", self.kv_version)?,
+            self.updated_at.0,
+        ))?;
+        Ok(())
+    }
+
     /// Writes it back.
     pub(super) fn write(&self, s: &Session<'_>) -> Res<()> {
         let sql = include_str!("../../sql/queries/flow_instance_write.sql");

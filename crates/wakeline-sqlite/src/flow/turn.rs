@@ -173,15 +173,18 @@ fn lease_whole(s: &mut Session<'_>, id: i64, request: &TurnRequest) -> Res<Optio
 }
 
 fn lease(s: &mut Session<'_>, mut lane: Lane, request: &TurnRequest) -> Res<Option<TurnItem>> {
-    lane.end_lease(s, true)?;
-    if lane.due_at.is_none_or(|due_at| due_at > s.now.0) {
-        lane.write(s)?;
-        return Ok(None);
+    if lane.lease.is_some() {
+        lane.end_lease(s, true)?;
     }
     let until = s.now.plus(request.lease).0;
     let mut lease = LaneLease { key: request.key, until, at: s.now.0, seq: i64::MAX };
     let item = item(s, &lane, lease)?;
-    lease.seq = item.messages.last().map_or(0, |message| message.seq);
+    let Some(last) = item.messages.last() else {
+        lane.due_at = lane.free_due(s)?;
+        lane.write(s)?;
+        return Ok(None);
+    };
+    lease.seq = last.seq;
     lane.lease = Some(lease);
     lane.due_at = Some(until);
     lane.write(s)?;

@@ -29,6 +29,7 @@ const HOT: &[(&str, &str)] = &[
     sql!("flow_instance_detail"),
     sql!("flow_instance_ended"),
     sql!("flow_instance_read"),
+    sql!("flow_instance_touch"),
     sql!("flow_instance_write"),
     sql!("flow_kv_change"),
     sql!("flow_kv_change_all"),

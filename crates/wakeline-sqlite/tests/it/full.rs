@@ -3,11 +3,13 @@
 use std::process::{Command, Stdio};
 
 use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
+use wakeline_store::flow::{Completion, EnqueueOutcome, FlowStore as _, TurnOutcome, WorkOutcome};
 use wakeline_store::{PushItem, QueueAdmin as _, QueueStore as _, SettleOutcome, StoreError};
 use wakeline_testkit::conformance::item;
 use wakeline_testkit::oracle::TEST_EPOCH;
 
 use crate::fixture::{completions, queue, take};
+use crate::flow::{event, first_turn, start, turn, work};
 
 const PAGES_MAX: u32 = 160;
 
@@ -57,6 +59,29 @@ async fn a_full_disk_refuses_pushes_and_can_still_be_emptied() {
     assert!(take(&store, "q", 1).await.is_none());
     assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
     store.push(vec![large(1)]).await.expect("there is room again");
+}
+
+#[tokio::test]
+async fn on_a_full_disk_turns_are_refused_and_activities_can_still_be_completed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(options(&folder, 64 * 4096)).await.expect("opens");
+    store.enqueue(vec![start("a"), start("b")], Vec::new()).await.expect("stored");
+    let (first, second) = (turn(&store).await.expect("one"), turn(&store).await.expect("two"));
+    store.commit_turn(first_turn(first.token, "a")).await.expect("answered");
+    fill(&store).await;
+    let full = |operation| move |error| matches!(error, StoreError::Full { operation: o } if o == operation);
+    let refused = store.enqueue(vec![start("c")], Vec::new()).await;
+    assert!(refused.is_err_and(full("enqueue")));
+    let refused = store.commit_turn(first_turn(second.token, "b")).await;
+    assert!(refused.is_err_and(full("commit_turn")));
+    let item = work(&store).await.expect("claiming works");
+    let completion = Completion { token: item.token, message: Some(event("a")) };
+    let reply = store.complete_work(completion, Vec::new()).await.expect("completing works");
+    assert!(matches!(reply.outcome, WorkOutcome::Completed(Some(EnqueueOutcome::Queued))));
+    assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
+    let reply =
+        store.commit_turn(first_turn(second.token, "b")).await.expect("there is room again");
+    assert!(matches!(reply.outcome, TurnOutcome::Committed { .. }), "the lease was still held");
 }
 
 /// A disk of twelve megabytes, if this test may mount one.

@@ -158,8 +158,11 @@ impl<F: Future> Crowd<F> {
             return Poll::Ready(None);
         }
         let _before = self.line.parent.lock().replace(context.waker().clone());
-        loop {
-            let Some(index) = self.line.ready.lock().pop_front() else { return Poll::Pending };
+        // Those that stand in line now: one that wakes itself over and over must not keep the
+        // engine from noticing.
+        let standing = self.line.ready.lock().len();
+        for _ in 0..standing {
+            let Some(index) = self.line.ready.lock().pop_front() else { break };
             let bell = &self.bells[index];
             bell.rung.store(false, Ordering::Relaxed);
             let Some(member) = &mut self.members[index] else { continue };
@@ -170,6 +173,10 @@ impl<F: Future> Crowd<F> {
                 return Poll::Ready(Some((index, output)));
             }
         }
+        if !self.line.ready.lock().is_empty() {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
 }
 

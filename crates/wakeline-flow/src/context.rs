@@ -24,6 +24,7 @@ mod values;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
 
@@ -43,8 +44,46 @@ const HISTORY_LONG: u64 = 10_000;
 
 /// What an orchestration is written with. Cheap to clone.
 ///
-/// It belongs to its orchestration: used from a spawned task or another thread it does nothing
-/// but suspend the instance.
+/// ```
+/// use std::time::Duration;
+/// use wakeline_flow::{ActivityContext, FlowError, OrchestrationContext, Registry};
+///
+/// async fn reserve(_: ActivityContext, item: String) -> Result<u32, FlowError> {
+///     Ok(item.len() as u32)
+/// }
+///
+/// async fn ship(_: ActivityContext, reservation: u32) -> Result<(), FlowError> {
+///     if reservation == 0 { Err(FlowError::permanent("nothing reserved")) } else { Ok(()) }
+/// }
+///
+/// async fn order(ctx: OrchestrationContext, item: String) -> Result<&'static str, FlowError> {
+///     let reservation = ctx.call(reserve, item).attempts(5).await?;
+///     let approval = ctx.event::<bool>("approved");
+///     match ctx.timeout(Duration::from_secs(3 * 24 * 3600), approval).await {
+///         Some(Ok(true)) => {
+///             ctx.call(ship, reservation).await?;
+///             Ok("shipped")
+///         }
+///         _ => Ok("given up"),
+///     }
+/// }
+///
+/// let registry = Registry::builder()
+///     .orchestration("order", order)
+///     .activity_fn(reserve)
+///     .activity_fn(ship)
+///     .build()?;
+/// # Ok::<(), wakeline_flow::RegistryError>(())
+/// ```
+///
+/// # What keeps it the same on replay
+/// * The time, ids and random numbers come from here, and everything that touches the world is an
+///   activity.
+/// * Wait with what is here, [`crate::join_all`] and [`crate::select2`]. Combinators of
+///   `futures-util` do as well, and `tokio::select!` if it says `biased`: without it, its order is
+///   a matter of chance.
+/// * The context belongs to its orchestration: used from a spawned task or another thread it does
+///   nothing but suspend the instance.
 #[derive(Clone)]
 pub struct OrchestrationContext {
     shared: Arc<Shared>,
@@ -83,6 +122,13 @@ impl OrchestrationContext {
     /// The time at which the current turn began, by the database's clock.
     pub fn now(&self) -> Timestamp {
         Timestamp(self.shared.lock().now)
+    }
+
+    /// The same as [`Self::now`], for calendars.
+    pub fn system_time(&self) -> SystemTime {
+        let micros = self.now().0;
+        let span = Duration::from_micros(micros.unsigned_abs());
+        if micros < 0 { SystemTime::UNIX_EPOCH - span } else { SystemTime::UNIX_EPOCH + span }
     }
 
     /// Whether the code only repeats what its history says. For diagnosis; deciding anything by it

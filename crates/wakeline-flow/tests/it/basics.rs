@@ -87,6 +87,8 @@ fn messages_that_do_not_fit_are_dropped_without_an_event() {
 fn time_of_a_turn_is_what_the_code_calls_now_also_on_replay() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let before = ctx.now();
+        let since = ctx.system_time().duration_since(std::time::UNIX_EPOCH).expect("later");
+        assert_eq!(i64::try_from(since.as_micros()), Ok(before.0));
         ctx.event::<()>("go").await?;
         Ok::<_, FlowError>((before.0, ctx.now().0))
     };

@@ -179,3 +179,26 @@ fn leaving_memory_records_nothing() {
     script.execution = script.replayed().expect("the first one left nothing behind");
     assert_eq!(script.turn(vec![done(3, 4), raised("end", ())]).end, completed(4));
 }
+
+#[test]
+fn select_of_tokio_works_where_it_is_biased() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let mut call = ctx.activity::<_, u32>("a", ()).start();
+        let mut ticks = 0;
+        loop {
+            tokio::select! {
+                biased;
+                value = &mut call => return value.map(|value| value + ticks),
+                () = ctx.sleep(Duration::from_secs(1)) => ticks += 1,
+            }
+        }
+    };
+    for forgetful in [false, true] {
+        let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+        script.forgetful = forgetful;
+        script.turn(vec![]);
+        let turn = script.turn(vec![fired(4)]);
+        assert_eq!(turn.effects.timers.len(), 1);
+        assert_eq!(script.turn(vec![done(3, 10)]).end, completed(11));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_flow::{FlowError, Foreign, OrchestrationContext, ReplayError, join};
+use wakeline_flow::{FlowError, Foreign, OrchestrationContext, ReplayError, join, join_all};
 
 use crate::script::{Script, completed, raised, registry};
 
@@ -58,6 +58,21 @@ fn polling_in_a_loop_is_found() {
     });
     assert_eq!(foreign, Foreign::Busy);
 }
+
+#[test]
+fn polling_in_a_loop_within_a_crowd_is_found() {
+    let foreign = found(|ctx, ()| async move {
+        let busy = std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            std::task::Poll::Pending
+        });
+        let wait: Wait = Box::pin(ctx.event::<()>("go").into_future());
+        join_all([wait, Box::pin(busy)]).await.into_iter().collect()
+    });
+    assert_eq!(foreign, Foreign::Busy);
+}
+
+type Wait = std::pin::Pin<Box<dyn Future<Output = Result<(), FlowError>> + Send>>;
 
 #[tokio::test(start_paused = true)]
 async fn tokio_timer_beside_a_durable_wait_is_found_when_it_wakes() {

@@ -7,9 +7,11 @@
 //! # Invariants
 //! * Time passes only by the store's test clock, which stands still until a test advances it.
 
+mod cases;
 pub mod conformance;
 pub mod differential;
 pub mod faults;
 pub mod flow_conformance;
+pub mod flow_differential;
 pub mod history;
 pub mod oracle;

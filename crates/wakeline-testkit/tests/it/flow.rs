@@ -13,3 +13,8 @@ impl FlowUnderTest for Oracle {
 }
 
 wakeline_testkit::flow_conformance_suite!(Oracle::default());
+
+#[test]
+fn random_sequences_of_orchestrations_agree_with_the_oracle() {
+    wakeline_testkit::flow_differential::run(async || Oracle::default());
+}

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeline_core::{
-    Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, Timestamp,
+    Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, TagFilter, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
@@ -27,7 +27,7 @@ use wakeline_store::flow::{
     Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
     InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
     PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
-    TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed,
+    TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkKey,
 };
 
 pub(super) use state::Flow;
@@ -63,6 +63,30 @@ impl MemoryStore {
     pub fn claim_turn_of(&self, instance: &InstanceId, request: &TurnRequest) -> Option<TurnItem> {
         let (mut state, now) = (self.state.lock(), self.now());
         state.flow.claim_turn_of(instance, request, now)
+    }
+
+    /// The row of an instance's lane, which its tokens carry.
+    pub(crate) fn lane_of(&self, instance: &InstanceId) -> Option<i64> {
+        self.state.lock().flow.names.get(instance).copied()
+    }
+
+    /// Whether an activity waits or runs.
+    pub(crate) fn has_work(&self, instance: &InstanceId, key: WorkKey) -> bool {
+        let state = self.state.lock();
+        let lane = state.flow.names.get(instance);
+        lane.is_some_and(|lane| {
+            state.flow.work.values().any(|work| work.lane == *lane && work.key == key)
+        })
+    }
+
+    /// The activity that a worker would get next.
+    pub(crate) fn first_work(
+        &self,
+        tags: &TagFilter,
+        owner: Option<&OwnerId>,
+    ) -> Option<(InstanceId, WorkKey)> {
+        let state = self.state.lock();
+        state.flow.first_work(Asker { tags, owner }, self.now())
     }
 
     fn flow<T>(&self, operation: &'static str, call: impl FnOnce(&mut State, Timestamp) -> T) -> T {

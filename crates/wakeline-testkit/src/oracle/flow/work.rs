@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, OwnerId, TagFilter, Timestamp};
+use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId, OwnerId, TagFilter, Timestamp};
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, InstanceState, NewWork, RenewOutcome,
-    SessionClaim, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkOutcome, WorkRequest,
+    SessionClaim, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
 };
 
 use super::state::{Flow, Lease, Session, Work, visible_at};
@@ -157,6 +157,17 @@ impl Flow {
         let takes = self.work.values().filter(|work| asker.may_take(work));
         let due_at = takes.map(|work| self.work_due_at(work, asker, now)).min();
         due_at.map(|due_at| now.until(due_at))
+    }
+
+    /// What an asker would get next.
+    pub(super) fn first_work(
+        &self,
+        asker: Asker<'_>,
+        now: Timestamp,
+    ) -> Option<(InstanceId, WorkKey)> {
+        let mut available = self.work.values().filter(|work| self.is_available(work, asker, now));
+        let first = available.next()?;
+        Some((self.lanes[&first.lane].name.clone(), first.key))
     }
 
     /// Leases fresh work to the requests that came along with it.

@@ -1,0 +1,41 @@
+//! Random sequences of orchestrations on the oracle and on a store, side by side.
+//!
+//! # Where it sits
+//! A store's tests call [`run`]. Every answer of the store is compared with the oracle's; what the
+//! rules leave open (which of two lanes that are due goes first, how early a next-due time may be)
+//! is checked against the rules instead.
+//!
+//! # Invariants
+//! * A failure prints the smallest sequence that shows it, and the seed that leads to it again.
+//! * All cases of a run share one store: each leaves it empty.
+
+mod claims;
+mod commits;
+mod compare;
+mod inspect;
+mod manage;
+mod op;
+mod side;
+mod world;
+
+use crate::cases::Cases;
+use crate::flow_conformance::FlowUnderTest;
+
+/// Runs `WAKELINE_CASES` random sequences (48 by default) from the seed `WAKELINE_SEED` (random
+/// by default) on the store and on the oracle.
+///
+/// # Panics
+/// If the store's answers differ from what the rules allow.
+pub fn run<S: FlowUnderTest + 'static>(make: impl AsyncFnOnce() -> S) {
+    let cases = Cases::from_env();
+    let fixture = cases.runtime.block_on(make());
+    let outcome =
+        cases.run(&op::sequences(), |ops| cases.runtime.block_on(world::replay(&fixture, &ops)));
+    cases.runtime.block_on(fixture.finish());
+    if let Err((how, ops)) = outcome {
+        panic!(
+            "{how}\nsmallest sequence:\n{}",
+            ops.iter().enumerate().map(|(n, op)| format!("{n:3} {op:?}\n")).collect::<String>()
+        );
+    }
+}

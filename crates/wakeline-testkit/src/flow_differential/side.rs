@@ -1,0 +1,223 @@
+//! The names and times that both sides share, and those that differ.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use wakeline_core::{
+    Capabilities, Capability, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, QueueName,
+    SessionId, Tag, TagFilter, Timestamp,
+};
+use wakeline_store::flow::{
+    Envelope, ExecutionDetail, InstanceDetail, KvEntry, NewWork, SessionClaim, TurnItem, Visible,
+    Watched, WorkItem, WorkKey,
+};
+
+use super::op::{Asks, CAPABILITIES, INSTANCES, Line, Mail, Tags, Task, When};
+
+/// What a sequence calls its things.
+pub(super) struct Names {
+    unique: String,
+}
+
+impl Names {
+    /// Names that no other case uses.
+    pub(super) fn fresh() -> Self {
+        Self { unique: uuid::Uuid::new_v4().simple().to_string() }
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.unique
+    }
+
+    pub(super) fn instance(&self, n: usize) -> InstanceId {
+        InstanceId::new(format!("{}-i{n}", self.unique)).expect("a short name")
+    }
+
+    pub(super) fn instances(&self) -> Vec<InstanceId> {
+        (0..INSTANCES).map(|n| self.instance(n)).collect()
+    }
+
+    pub(super) fn capability(&self, n: usize) -> Capability {
+        Capability::new(format!("c{n}")).expect("a short name")
+    }
+
+    pub(super) fn queue(&self) -> QueueName {
+        QueueName::new(format!("{}-q", self.unique)).expect("a short name")
+    }
+
+    pub(super) fn session(&self, n: usize) -> SessionId {
+        SessionId::new(format!("{}-s{n}", self.unique)).expect("a short name")
+    }
+
+    pub(super) fn capabilities(&self, line: Line) -> Capabilities {
+        match line {
+            Line::Any => Capabilities::Any,
+            Line::Only(n) => Capabilities::Of([self.capability(n)].into()),
+            Line::Both => Capabilities::Of((0..CAPABILITIES).map(|n| self.capability(n)).collect()),
+        }
+    }
+
+    /// Every line that is looked at after each step.
+    pub(super) fn lines(&self) -> Vec<FlowLine> {
+        let turns = [Line::Any, Line::Only(0), Line::Only(1), Line::Both].into_iter();
+        let tags = [Tags::Any, Tags::Untagged, Tags::Tag, Tags::Both].into_iter();
+        let work = tags.flat_map(|tags| {
+            [None, Some(0), Some(1)].into_iter().map(move |owner| Asks { tags, owner })
+        });
+        (turns.map(|line| FlowLine::Turns(self.capabilities(line))))
+            .chain(work.map(work_line))
+            .chain(self.instances().into_iter().map(FlowLine::Outcome))
+            .collect()
+    }
+
+    pub(super) fn work(&self, to: usize, execution: u64, task: Task, visible: Visible) -> NewWork {
+        NewWork {
+            instance: self.instance(to),
+            key: WorkKey { execution, activity: task.activity },
+            tag: task.tagged.then(tag),
+            session: task.session.map(|n| self.session(n)),
+            visible,
+            payload: Bytes::from(format!("{task:?}")),
+        }
+    }
+
+    pub(super) fn envelope(&self, mail: &Mail, visible: Visible) -> Envelope {
+        let (starts, unique) = mail.starts.map_or((None, false), |(n, unique)| (Some(n), unique));
+        Envelope {
+            instance: self.instance(mail.to),
+            visible,
+            payload: Bytes::from(format!("{mail:?}")),
+            starts: starts.map(|n| self.capability(n)),
+            unique,
+            even_if_ended: mail.even_if_ended,
+            key: mail.key.map(|n| (1, n)),
+        }
+    }
+}
+
+pub(super) fn kv_key(n: usize) -> KvKey {
+    KvKey::new(format!("k{n}")).expect("a short name")
+}
+
+pub(super) fn owner(n: usize) -> OwnerId {
+    OwnerId::new(format!("o{n}")).expect("a short name")
+}
+
+fn tag() -> Tag {
+    Tag::new("gpu").expect("a short name")
+}
+
+pub(super) fn tags(tags: Tags) -> TagFilter {
+    match tags {
+        Tags::Any => TagFilter::Any,
+        Tags::Untagged => TagFilter::untagged(),
+        Tags::Tag => TagFilter::Of { untagged: false, tags: [tag()].into() },
+        Tags::Both => TagFilter::Of { untagged: true, tags: [tag()].into() },
+    }
+}
+
+pub(super) fn session_claim(asks: Asks) -> Option<SessionClaim> {
+    asks.owner.map(|n| SessionClaim { owner: owner(n), lease: Duration::from_secs(12) })
+}
+
+pub(super) fn work_line(asks: Asks) -> FlowLine {
+    FlowLine::Work { tags: tags(asks.tags), owner: asks.owner.map(owner) }
+}
+
+/// How far the store's clock is ahead of the oracle's, in microseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Skew(pub(super) i64);
+
+impl Skew {
+    /// A moment as each side has it: the oracle's, and the store's.
+    pub(super) fn visible(self, when: When, now: Timestamp) -> (Visible, Visible) {
+        match when {
+            When::Now => (Visible::Now, Visible::Now),
+            When::AfterMs(ms) => {
+                let after = Visible::After(Duration::from_millis(ms));
+                (after, after)
+            }
+            When::AtMs(ms) => {
+                let at = Timestamp(now.0 + ms * 1_000);
+                (Visible::At(at), Visible::At(self.to_store(at)))
+            }
+        }
+    }
+
+    pub(super) fn to_store(self, at: Timestamp) -> Timestamp {
+        Timestamp(at.0 + self.0)
+    }
+
+    pub(super) fn to_oracle(self, at: Timestamp) -> Timestamp {
+        Timestamp(at.0 - self.0)
+    }
+
+    pub(super) fn kv(self, entries: &[KvEntry]) -> Vec<KvEntry> {
+        let entry = |entry: &KvEntry| KvEntry {
+            updated_at: self.to_oracle(entry.updated_at),
+            ..entry.clone()
+        };
+        entries.iter().map(entry).collect()
+    }
+
+    pub(super) fn execution(self, detail: &ExecutionDetail) -> ExecutionDetail {
+        ExecutionDetail {
+            started_at: self.to_oracle(detail.started_at),
+            ended_at: detail.ended_at.map(|at| self.to_oracle(at)),
+            ..detail.clone()
+        }
+    }
+
+    /// Without what the rules leave open: when an instance changed that has ended.
+    pub(super) fn detail(self, detail: &InstanceDetail) -> InstanceDetail {
+        let updated_at = match detail.ended_at {
+            Some(_) => Timestamp(0),
+            None => self.to_oracle(detail.updated_at),
+        };
+        InstanceDetail {
+            created_at: self.to_oracle(detail.created_at),
+            updated_at,
+            ended_at: detail.ended_at.map(|at| self.to_oracle(at)),
+            ..detail.clone()
+        }
+    }
+
+    pub(super) fn watched(self, watched: Watched) -> Watched {
+        match watched {
+            Watched::There(detail) => Watched::There(Box::new(self.detail(&detail))),
+            other => other,
+        }
+    }
+
+    /// A turn without the numbers of rows, which are each side's own.
+    pub(super) fn turn(self, turn: &TurnItem) -> TurnItem {
+        let mut turn = turn.clone();
+        turn.token.lane = 0;
+        turn.now = self.to_oracle(turn.now);
+        turn.kv = self.kv(&turn.kv);
+        for (n, message) in turn.messages.iter_mut().enumerate() {
+            message.seq = i64::try_from(n).expect("few messages");
+        }
+        turn
+    }
+}
+
+/// An activity without the numbers of rows, which are each side's own.
+pub(super) fn plain_work(work: &WorkItem) -> WorkItem {
+    let token = FlowToken { lane: 0, work: Some(0), key: work.token.key };
+    WorkItem { token, ..work.clone() }
+}
+
+/// What was leased on both sides; possibly no longer.
+#[derive(Debug, Clone)]
+pub(super) struct Hold {
+    pub(super) oracle: FlowToken,
+    pub(super) store: FlowToken,
+    pub(super) what: Leased,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Leased {
+    Turn(Box<TurnItem>, Capabilities),
+    Work,
+}

@@ -1,3 +1,3 @@
 -- Removes an execution.
--- Called by: admin::prune.
+-- Called by: delete::prune.
 DELETE FROM executions WHERE lane_id = ?1 AND execution = ?2

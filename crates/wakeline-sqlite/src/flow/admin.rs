@@ -81,7 +81,7 @@ pub(super) fn retry_mismatched(
 fn let_go(s: &mut Session<'_>, held: Vec<Lane>) -> Res<Vec<FlowChange>> {
     let mut lanes = Lanes::default();
     for lane in held {
-        let lane = lanes.add(s.now, lane);
+        let lane = lanes.add(lane);
         lane.held = None;
         lane.due_at = lane.free_due(s)?;
     }
@@ -119,7 +119,7 @@ pub(super) fn terminate(
 
 fn end(
     s: &mut Session<'_>,
-    mut lane: Lane,
+    lane: Lane,
     mut instance: Instance,
     command: &TerminateInstance,
 ) -> Res<Vec<FlowChange>> {
@@ -135,12 +135,12 @@ fn end(
     instance.ended_at = Some(s.now);
     instance.write(s)?;
     delete::clear(s, lane.id)?;
+    let mut lanes = Lanes::default();
+    let lane = lanes.add(lane);
     lane.held = None;
     lane.watched = false;
     lane.state = Some(command.state);
     lane.end_lease(s, false)?;
-    let mut lanes = Lanes::default();
-    lanes.add(s.now, lane);
     for envelope in &command.messages {
         message::store(s, &mut lanes, envelope)?;
     }

@@ -89,7 +89,7 @@ impl Found {
 fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> Res<TurnReply> {
     let (id, lease) = (lane.id, lane.lease.expect("the token was checked"));
     let mut lanes = Lanes::default();
-    lanes.add(s.now, lane);
+    lanes.add(lane);
     let Recorded { state, changed } = record(s, lanes.get(id), found, commit)?;
     let inserted = insert_work(s, id, commit)?;
     let mut messages = Vec::with_capacity(commit.messages.len());

@@ -11,7 +11,7 @@ use super::instance::Instance;
 use super::lane::{Lane, count, number};
 use super::message;
 use super::read;
-use crate::error::Res;
+use crate::error::{Res, corrupt};
 use crate::session::Session;
 
 /// Instances that are looked at together for deletion.
@@ -103,8 +103,7 @@ fn orphans(
 ) -> Res<Vec<InstanceId>> {
     let mut orphans = Vec::new();
     for id in named {
-        let Some(lane) = Lane::named(s, id)? else { continue };
-        let Some(instance) = Instance::read(s, lane.id)? else { continue };
+        let Some(instance) = Instance::named(s, id)? else { continue };
         let Some((parent, _)) = instance.parent else { continue };
         let stays = Lane::named(s, &parent)?.is_some_and(|lane| lane.state.is_some());
         if stays && !doomed.contains(&parent) {
@@ -127,25 +126,38 @@ fn remove_all(s: &Session<'_>, ids: &[InstanceId], report: &mut DeleteReport) ->
 pub(super) fn delete_matching(s: &Session<'_>, filter: &InstanceFilter) -> Res<DeleteReport> {
     let mut report = DeleteReport::default();
     let mut left = filter.limit;
+    if filter.instances.is_some() {
+        for id in matching(s, filter)? {
+            let root = Instance::named(s, &id)?.is_some_and(|instance| instance.parent.is_none());
+            if left > 0 && root {
+                left -= u32::from(delete_root(s, &id, &mut report)?);
+            }
+        }
+        return Ok(report);
+    }
     let mut place = (i64::MIN, String::new());
     while left > 0 {
         let roots = ended_roots(s, filter, &place)?;
         let Some(last) = roots.last() else { break };
         place.clone_from(last);
         for (_, id) in roots {
-            let id = InstanceId::new(id).map_err(crate::error::corrupt("instance", "root"))?;
-            let wanted = filter.instances.as_ref().is_none_or(|named| named.contains(&id));
-            if !wanted || left == 0 {
-                continue;
-            }
-            let tree = read::tree(s, &id)?;
-            if not_ended(s, &tree)?.is_empty() {
-                remove_all(s, &tree, &mut report)?;
-                left -= 1;
+            let id = InstanceId::new(id).map_err(corrupt("instance", "root"))?;
+            if left > 0 {
+                left -= u32::from(delete_root(s, &id, &mut report)?);
             }
         }
     }
     Ok(report)
+}
+
+/// Deletes an instance with all below it, if all of them have ended.
+fn delete_root(s: &Session<'_>, id: &InstanceId, report: &mut DeleteReport) -> Res<bool> {
+    let tree = read::tree(s, id)?;
+    let ended = not_ended(s, &tree)?.is_empty();
+    if ended {
+        remove_all(s, &tree, report)?;
+    }
+    Ok(ended)
 }
 
 /// Some ended instances that have no parent, by their end and id.
@@ -170,16 +182,17 @@ pub(super) fn prune(
     options: PruneOptions,
 ) -> Res<PruneReport> {
     let mut report = PruneReport::default();
-    for id in prunable(s, filter)? {
-        let Some(lane) = Lane::named(s, &id)? else { continue };
-        let Some(instance) = Instance::read(s, lane.id)? else { continue };
+    let mut ids = matching(s, filter)?;
+    ids.truncate(filter.limit as usize);
+    for id in ids {
+        let Some(instance) = Instance::named(s, &id)? else { continue };
         report.instances += 1;
         for (execution, events) in old_executions(s, &instance, options)? {
             for sql in [
                 include_str!("../../sql/queries/flow_history_remove.sql"),
                 include_str!("../../sql/queries/flow_execution_remove.sql"),
             ] {
-                s.conn.prepare_cached(sql)?.execute((lane.id, execution))?;
+                s.conn.prepare_cached(sql)?.execute((instance.lane, execution))?;
             }
             report.executions += 1;
             report.events += count("execution", events)?;
@@ -188,39 +201,32 @@ pub(super) fn prune(
     Ok(report)
 }
 
-/// The instances that a filter speaks of, those that ended first in front.
-fn prunable(s: &Session<'_>, filter: &InstanceFilter) -> Res<Vec<InstanceId>> {
+/// The instances that a filter speaks of, those that ended first in front; all that it names, or
+/// as many as its limit says.
+fn matching(s: &Session<'_>, filter: &InstanceFilter) -> Res<Vec<InstanceId>> {
     let before = filter.ended_before.map(|at| at.0);
-    if let Some(named) = &filter.instances {
-        return named_prunable(s, named, (before, filter.limit));
-    }
-    let sql = include_str!("../../sql/queries/flow_instance_prunable.sql");
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let found = statement.query_map((before, filter.limit), |row| row.get::<_, String>(0))?;
-    let mut ids = Vec::new();
-    for id in found {
-        ids.push(InstanceId::new(id?).map_err(crate::error::corrupt("instance", "prunable"))?);
-    }
-    Ok(ids)
-}
-
-fn named_prunable(
-    s: &Session<'_>,
-    named: &[InstanceId],
-    (before, limit): (Option<i64>, u32),
-) -> Res<Vec<InstanceId>> {
+    let Some(named) = &filter.instances else { return ended_first(s, before, filter.limit) };
     let mut found = Vec::new();
     for id in named.iter().collect::<HashSet<_>>() {
-        let Some(lane) = Lane::named(s, id)? else { continue };
-        let Some(instance) = Instance::read(s, lane.id)? else { continue };
+        let Some(instance) = Instance::named(s, id)? else { continue };
         let ended_at = instance.ended_at.map(|at| at.0);
         if before.is_none_or(|before| ended_at.is_some_and(|ended_at| ended_at < before)) {
             found.push((ended_at, id.clone()));
         }
     }
     found.sort();
-    found.truncate(limit as usize);
     Ok(found.into_iter().map(|(_, id)| id).collect())
+}
+
+fn ended_first(s: &Session<'_>, before: Option<i64>, limit: u32) -> Res<Vec<InstanceId>> {
+    let sql = include_str!("../../sql/queries/flow_instance_prunable.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let found = statement.query_map((before, limit), |row| row.get::<_, String>(0))?;
+    let mut ids = Vec::new();
+    for id in found {
+        ids.push(InstanceId::new(id?).map_err(corrupt("instance", "prunable"))?);
+    }
+    Ok(ids)
 }
 
 /// The executions of an instance that go, each with how many events it has.

@@ -5,7 +5,7 @@ use rusqlite::Row;
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
 use wakeline_store::flow::{ExecutionDetail, HistoryBatch, InstanceState};
 
-use super::lane::{count, decode_state, number};
+use super::lane::{Lane, count, decode_state, number};
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
@@ -33,6 +33,13 @@ impl Instance {
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query([lane])?;
         rows.next()?.map(decode_instance).transpose()
+    }
+
+    pub(super) fn named(s: &Session<'_>, id: &InstanceId) -> Res<Option<Self>> {
+        match Lane::named(s, id)? {
+            Some(lane) => Self::read(s, lane.id),
+            None => Ok(None),
+        }
     }
 
     /// Makes it.

@@ -40,7 +40,7 @@ pub(super) struct Held {
 }
 
 /// A lane as it stands.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lane {
     pub(super) id: i64,
     pub(super) instance: InstanceId,
@@ -55,6 +55,20 @@ pub(super) struct Lane {
 }
 
 impl Lane {
+    fn fresh(id: i64, instance: &InstanceId) -> Self {
+        Self {
+            id,
+            instance: instance.clone(),
+            capability: None,
+            due_at: None,
+            next_seq: 1,
+            lease: None,
+            held: None,
+            watched: false,
+            state: None,
+        }
+    }
+
     pub(super) fn read(s: &Session<'_>, id: i64) -> Res<Option<Self>> {
         let sql = include_str!("../../sql/queries/flow_lane_by_id.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
@@ -175,16 +189,8 @@ pub(super) struct Lanes {
 
 #[derive(Debug)]
 struct Touched {
-    before: Before,
+    before: Lane,
     lane: Lane,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Before {
-    open: bool,
-    due_at: Option<i64>,
-    capability: Option<i64>,
-    leased: bool,
 }
 
 /// What a command made of the lanes that it touched.
@@ -208,24 +214,18 @@ impl Lanes {
             None => {
                 let sql = include_str!("../../sql/queries/flow_lane_add.sql");
                 s.conn.prepare_cached(sql)?.execute([instance.as_str()])?;
-                Lane::named(s, instance)?.expect("it was just added")
+                Lane::fresh(s.conn.last_insert_rowid(), instance)
             }
         };
-        Ok(self.add(s.now, lane))
+        Ok(self.add(lane))
     }
 
     /// Takes a lane in that was read already.
-    pub(super) fn add(&mut self, now: Timestamp, lane: Lane) -> &mut Lane {
-        let before = Before {
-            open: lane.is_open(now),
-            due_at: lane.due_at,
-            capability: lane.capability,
-            leased: lane.lease.is_some(),
-        };
+    pub(super) fn add(&mut self, lane: Lane) -> &mut Lane {
         let id = lane.id;
         self.by_instance.insert(lane.instance.clone(), id);
         self.touched.push(id);
-        self.lanes.insert(id, Touched { before, lane });
+        self.lanes.insert(id, Touched { before: lane.clone(), lane });
         self.get(id)
     }
 
@@ -234,15 +234,18 @@ impl Lanes {
         &mut self.lanes.get_mut(&id).expect("it was taken in").lane
     }
 
-    /// Writes all of them back.
+    /// Writes those back that have changed.
     pub(super) fn finish(self, s: &mut Session<'_>) -> Res<Opened> {
         let mut opened = Opened::default();
         for id in &self.touched {
             let Touched { before, lane } = &self.lanes[id];
+            if lane == before {
+                continue;
+            }
             lane.write(s)?;
             let (Some(due_at), Some(capability)) = (lane.due_at, lane.capability) else { continue };
-            let freed = before.leased && lane.lease.is_none();
-            if lane.is_open(s.now) && (freed || !before.open) {
+            let freed = before.lease.is_some() && lane.lease.is_none();
+            if lane.is_open(s.now) && (freed || !before.is_open(s.now)) {
                 opened.lanes.push(*id);
             }
             let sooner = before.due_at.is_none_or(|before| due_at < before);

@@ -94,7 +94,7 @@ fn abandon_turn(
     let Some(lane) = Lane::read(s, token.lane)? else { return Ok(None) };
     let Some(lease) = lane.lease.filter(|lease| lease.key == token.key) else { return Ok(None) };
     let mut lanes = Lanes::default();
-    let lane = lanes.add(s.now, lane);
+    let lane = lanes.add(lane);
     let visible_at = Some(s.now.plus(how.delay).0);
     message::return_taken(s, lane.id, lease, Return { visible_at, counted: !how.uncounted })?;
     lane.end_lease(s, false)?;

@@ -6,7 +6,7 @@ use wakeline_store::flow::{EnqueueOutcome, Envelope, LaneMessage, Visible};
 
 use super::lane::{Lane, LaneLease, Lanes, number};
 use super::names;
-use crate::error::{Res, corrupt};
+use crate::error::Res;
 use crate::session::Session;
 
 /// Space that a message takes besides its payload, roughly.
@@ -117,7 +117,7 @@ pub(super) fn taken(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<Lan
 fn visible(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
     let find = |sql: &str, limit: usize| -> Res<Vec<i64>> {
         let mut statement = s.conn.prepare_cached(sql)?;
-        let limit = i64::try_from(limit).map_err(corrupt("lane", lane))?;
+        let limit = i64::try_from(limit).expect("a small constant");
         let params = (lane, lease.at, lease.seq, limit);
         let found = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
         Ok(found)

@@ -91,7 +91,7 @@ pub(super) struct Piece {
 
 /// A piece of the history of an execution.
 pub(super) fn history(s: &Session<'_>, id: &InstanceId, piece: &Piece) -> Res<HistoryPage> {
-    let Some(instance) = find(s, id)? else { return Ok(HistoryPage::default()) };
+    let Some(instance) = Instance::named(s, id)? else { return Ok(HistoryPage::default()) };
     let execution = piece.execution.unwrap_or(instance.execution);
     if instance::read_execution(s, instance.lane, execution)?.is_none() {
         return Ok(HistoryPage::default());
@@ -114,13 +114,6 @@ fn first_of(s: &Session<'_>, (lane, execution): (i64, u64), event: u64) -> Res<u
     match rows.next()? {
         Some(row) if count("history", row.get(1)?)? >= event => count("history", row.get(0)?),
         _ => Ok(event),
-    }
-}
-
-fn find(s: &Session<'_>, id: &InstanceId) -> Res<Option<Instance>> {
-    match Lane::named(s, id)? {
-        Some(lane) => Instance::read(s, lane.id),
-        None => Ok(None),
     }
 }
 
@@ -147,7 +140,7 @@ pub(super) fn kv(s: &Session<'_>, id: &InstanceId, key: Option<&KvKey>) -> Res<V
 
 /// An instance and all below it, parents before children.
 pub(super) fn tree(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
-    let Some(root) = find(s, id)? else { return Ok(Vec::new()) };
+    let Some(root) = Instance::named(s, id)? else { return Ok(Vec::new()) };
     let sql = include_str!("../../sql/queries/flow_instance_children.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut seen = HashSet::from([root.instance.clone()]);
@@ -169,7 +162,7 @@ pub(super) fn tree(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
 
 /// How much an instance holds.
 pub(super) fn stats(s: &Session<'_>, id: &InstanceId) -> Res<Option<InstanceStats>> {
-    let Some(instance) = find(s, id)? else { return Ok(None) };
+    let Some(instance) = Instance::named(s, id)? else { return Ok(None) };
     let execution = instance::read_execution(s, instance.lane, instance.execution)?;
     let sql = include_str!("../../sql/queries/flow_stats.sql");
     let (messages, work): (i64, i64) = s

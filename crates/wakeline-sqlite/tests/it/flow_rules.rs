@@ -3,3 +3,8 @@
 use crate::fixture::Fixture;
 
 wakeline_testkit::flow_conformance_suite!(Fixture::open().await);
+
+#[test]
+fn random_orchestrations_end_as_the_oracle_says() {
+    wakeline_testkit::flow_differential::run(Fixture::open);
+}

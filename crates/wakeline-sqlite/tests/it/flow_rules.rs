@@ -8,8 +8,3 @@ wakeline_testkit::flow_conformance_suite!(Fixture::open().await);
 fn random_orchestrations_end_as_the_oracle_says() {
     wakeline_testkit::flow_differential::run(Fixture::open);
 }
-
-#[test]
-fn random_sequences_end_as_the_oracle_says() {
-    wakeline_testkit::flow_differential::run(Fixture::open);
-}

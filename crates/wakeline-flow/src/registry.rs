@@ -157,6 +157,23 @@ impl Registry {
         self.activities.get(name).cloned()
     }
 
+    /// The same code with one activity more, or another in the place of one: for tests.
+    pub fn with_activity<I, O, E, F, R>(
+        mut self,
+        activity: impl Into<Activity<I, O>>,
+        code: F,
+    ) -> Self
+    where
+        F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, E>> + Send + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize,
+        E: IntoFlowError,
+    {
+        self.activities.insert(activity.into().into_name(), Arc::new(erased(code)));
+        self
+    }
+
     /// Whether it has activities at all.
     pub fn has_activities(&self) -> bool {
         !self.activities.is_empty()
@@ -174,6 +191,27 @@ impl Registry {
         all.dedup();
         all
     }
+}
+
+/// An activity without its types.
+fn erased<I, O, E, F, R>(code: F) -> ActivityCode
+where
+    F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<O, E>> + Send + 'static,
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize,
+    E: IntoFlowError,
+{
+    let code = Arc::new(code);
+    let run: RunActivity = Box::new(move |context, input| {
+        let code = Arc::clone(&code);
+        Box::pin(async move {
+            let input = input.to().map_err(|e| FlowError::codec("the input", &e))?;
+            let output = code(context, input).await.map_err(E::into_flow_error)?;
+            Json::of(&output).map_err(|e| FlowError::codec("the result", &e))
+        })
+    });
+    ActivityCode { run }
 }
 
 /// Collects code for a [`Registry`].
@@ -240,17 +278,8 @@ impl RegistryBuilder {
         O: Serialize,
         E: IntoFlowError,
     {
-        let code = Arc::new(code);
-        let run: RunActivity = Box::new(move |context, input| {
-            let code = Arc::clone(&code);
-            Box::pin(async move {
-                let input = input.to().map_err(|e| FlowError::codec("the input", &e))?;
-                let output = code(context, input).await.map_err(E::into_flow_error)?;
-                Json::of(&output).map_err(|e| FlowError::codec("the result", &e))
-            })
-        });
         let name = activity.into().into_name();
-        let known = self.registry.activities.insert(name.clone(), Arc::new(ActivityCode { run }));
+        let known = self.registry.activities.insert(name.clone(), Arc::new(erased(code)));
         if known.is_some() {
             let what = format!("activity {name}");
             self.error.get_or_insert(RegistryError::Duplicate { what });

@@ -43,8 +43,9 @@ impl<S> Deref for Backed<S> {
 }
 
 impl<S: FlowBackend + HintFeed + StoreAdmin + 'static> Backed<S> {
-    /// Waits on the store, and listens to other processes if that is of use.
-    pub(crate) fn over(store: S, long_poll: LongPollConfig) -> Result<Self, StoreError> {
+    /// A provider over a store that is open already: waits on it, and listens to other processes if
+    /// that is of use.
+    pub fn over(store: S, long_poll: LongPollConfig) -> Result<Self, StoreError> {
         long_poll.validate().map_err(|error| StoreError::Invalid {
             field: error.field,
             reason: error.reason.to_owned(),

@@ -36,6 +36,8 @@ mod backed;
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use backed::Backed;
 #[cfg(feature = "postgres")]

@@ -1,0 +1,147 @@
+//! Histories as files: what ran once must replay with the code of today.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use wakeline_core::KvKey;
+use wakeline_flow::{Client, ClientError, Event, EventKind, History, Json, Registry, replay};
+
+/// The histories of an instance, one per execution, with all that a replay needs.
+///
+/// Histories of executions that were pruned are not among them; values that those had set are then
+/// missing in the later ones.
+pub async fn export(client: &Client, instance: &str) -> Result<Vec<History>, ClientError> {
+    let mut histories = Vec::new();
+    let mut kv = BTreeMap::new();
+    for execution in client.executions(instance).await? {
+        let number = execution.execution;
+        let events = client.history(instance, Some(number)).await?;
+        let next = after(kv.clone(), &events);
+        histories.push(History {
+            instance: wakeline_core::InstanceId::new(instance)?,
+            execution: number,
+            kv: std::mem::replace(&mut kv, next),
+            events,
+        });
+    }
+    Ok(histories)
+}
+
+/// The key-value state after an execution.
+fn after(mut kv: BTreeMap<KvKey, Json>, events: &[Event]) -> BTreeMap<KvKey, Json> {
+    for event in events {
+        match &event.kind {
+            EventKind::KvSet { key, value: Some(value) } => {
+                kv.insert(key.clone(), value.clone());
+            }
+            EventKind::KvSet { key, value: None } => {
+                kv.remove(key);
+            }
+            EventKind::KvCleared => kv.clear(),
+            _ => {}
+        }
+    }
+    kv
+}
+
+/// Writes the histories of an instance into a folder, for [`replay_folder`]: one file per
+/// execution, named by the instance and the number. Returns the files.
+pub async fn save(
+    client: &Client,
+    instance: &str,
+    folder: impl AsRef<Path>,
+) -> Result<Vec<PathBuf>, Box<dyn std::error::Error + Send + Sync>> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = instance.chars().map(plain).collect();
+    std::fs::create_dir_all(&folder)?;
+    let mut files = Vec::new();
+    for history in export(client, instance).await? {
+        let file = folder.as_ref().join(format!("{name}-{}.json", history.execution));
+        std::fs::write(&file, serde_json::to_string_pretty(&history)?)?;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// Replays all histories of a folder (`*.json`, as [`save`] writes them) against the code of today.
+/// Returns how many there were; none at all is an error.
+///
+/// ```no_run
+/// # fn registry() -> wakeline::Registry { wakeline::Registry::default() }
+/// #[test]
+/// fn running_instances_survive_the_next_deploy() {
+///     wakeline::testing::replay_folder("tests/histories", &registry()).unwrap();
+/// }
+/// ```
+pub fn replay_folder(
+    folder: impl AsRef<Path>,
+    registry: &Registry,
+) -> Result<usize, ReplayFolderError> {
+    let folder = folder.as_ref();
+    let unreadable =
+        |error: std::io::Error| ReplayFolderError::one(folder.to_owned(), error.to_string());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        let words = "there is no history in this folder".to_owned();
+        return Err(ReplayFolderError::one(folder.to_owned(), words));
+    }
+    let failed =
+        |file: &PathBuf| replay_file(file, registry).err().map(|words| (file.clone(), words));
+    let failures: Vec<_> = files.iter().filter_map(failed).collect();
+    match failures.is_empty() {
+        true => Ok(files.len()),
+        false => Err(ReplayFolderError { failures, of: files.len() }),
+    }
+}
+
+fn replay_file(file: &Path, registry: &Registry) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let history: History =
+        serde_json::from_str(&text).map_err(|error| format!("it is no history: {error}"))?;
+    replay(registry, &history).map_err(|error| error.to_string())
+}
+
+/// Histories that do not fit the code, each with where it differs.
+///
+/// Shown the same way by `{}` and `{:?}`, so that a failed test is readable.
+pub struct ReplayFolderError {
+    failures: Vec<(PathBuf, String)>,
+    of: usize,
+}
+
+impl ReplayFolderError {
+    fn one(path: PathBuf, words: String) -> Self {
+        Self { failures: vec![(path, words)], of: 1 }
+    }
+
+    /// The files, and what is wrong with each.
+    pub fn failures(&self) -> &[(PathBuf, String)] {
+        &self.failures
+    }
+}
+
+impl fmt::Display for ReplayFolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} histories cannot be replayed", self.failures.len(), self.of)?;
+        for (file, words) in &self.failures {
+            write!(f, "\n\n{}:\n{words}", file.display())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ReplayFolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for ReplayFolderError {}

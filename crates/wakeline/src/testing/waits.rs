@@ -1,0 +1,120 @@
+//! What an instance waits for, in words.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use wakeline_flow::{Client, Event, EventKind, Instance, Status};
+
+use super::env::TestError;
+
+/// How deep children are described.
+const DEPTH_MAX: usize = 5;
+
+/// What an instance that has not ended waits for.
+pub(super) async fn describe(
+    client: &Client,
+    instance: &str,
+    status: Status,
+) -> Result<String, TestError> {
+    let mut words = Vec::new();
+    let mut open = vec![(instance.to_owned(), status, 0)];
+    while let Some((id, status, depth)) = open.pop() {
+        let found = match status {
+            Status::Missing => Waits::because("it was never started"),
+            Status::Pending => {
+                Waits::because("it waits for its first turn, and no code for it is registered")
+            }
+            Status::Ended(_) => continue,
+            Status::Running(instance) => waits(client, &instance).await?,
+        };
+        words.push(match depth {
+            0 => found.words,
+            _ => format!("{id}: {}", found.words),
+        });
+        if depth < DEPTH_MAX {
+            for child in found.children {
+                let status = client.status(&child).await?;
+                open.push((child, status, depth + 1));
+            }
+        }
+    }
+    Ok(words.join("; "))
+}
+
+struct Waits {
+    words: String,
+    children: Vec<String>,
+}
+
+impl Waits {
+    fn because(words: &str) -> Self {
+        Self { words: words.to_owned(), children: Vec::new() }
+    }
+}
+
+async fn waits(client: &Client, instance: &Instance) -> Result<Waits, TestError> {
+    if let Some(reason) = &instance.suspended {
+        return Ok(Waits::because(&format!("it is suspended\n{reason}")));
+    }
+    let history = client.history(instance.instance.as_str(), None).await?;
+    let open = open_operations(&history);
+    let children = open.iter().filter_map(|(_, child)| child.clone()).collect();
+    if open.is_empty() {
+        return Ok(Waits::because("it waits for nothing that its history tells of"));
+    }
+    let words: Vec<_> = open.into_iter().map(|(words, _)| words).collect();
+    Ok(Waits { words: format!("it waits for {}", words.join(", ")), children })
+}
+
+/// Operations that have begun and not ended, in words, with the instance if it is a child.
+fn open_operations(history: &[Event]) -> Vec<(String, Option<String>)> {
+    use EventKind as E;
+    let mut open = BTreeMap::new();
+    let mut waits: BTreeMap<&str, VecDeque<u64>> = BTreeMap::new();
+    let mut kept: BTreeMap<&str, u32> = BTreeMap::new();
+    for event in history {
+        let at = event.at.as_ref().map_or_else(String::new, |at| format!(" ({at})"));
+        match &event.kind {
+            E::ActivityScheduled { name, tag, .. } => {
+                let tag = tag.as_ref().map_or_else(String::new, |tag| format!(" of tag {tag}"));
+                let words = format!("activity {name}{tag}, which nothing here runs{at}");
+                open.insert(event.id, (words, None));
+            }
+            E::ChildStarted { instance, name, attached: true, .. } => {
+                let words = format!("child {instance} of {name}{at}");
+                open.insert(event.id, (words, Some(instance.to_string())));
+            }
+            E::TimerCreated { fire_at } => {
+                open.insert(event.id, (format!("a timer for {fire_at} µs{at}"), None));
+            }
+            E::EventAwaited { name } => {
+                let early = kept.entry(name).or_default();
+                if *early > 0 {
+                    *early -= 1;
+                } else {
+                    waits.entry(name).or_default().push_back(event.id);
+                    open.insert(event.id, (format!("event {name:?}{at}"), None));
+                }
+            }
+            E::EventRaised { name, .. } => {
+                match waits.entry(name).or_default().pop_front() {
+                    Some(of) => drop(open.remove(&of)),
+                    None => *kept.entry(name).or_default() += 1,
+                };
+            }
+            E::EventForgone { of } => {
+                waits.values_mut().for_each(|line| line.retain(|id| id != of));
+                open.remove(of);
+            }
+            E::ActivityCompleted { of, .. }
+            | E::ActivityFailed { of, .. }
+            | E::ActivityCancelled { of }
+            | E::TimerFired { of }
+            | E::TimerCancelled { of }
+            | E::ChildCompleted { of, .. }
+            | E::ChildFailed { of, .. }
+            | E::ChildCancelled { of } => drop(open.remove(of)),
+            _ => {}
+        }
+    }
+    open.into_values().collect()
+}

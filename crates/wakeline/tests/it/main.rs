@@ -1,0 +1,3 @@
+//! Orchestrations as users run them: on real stores, in real processes.
+
+mod testing;

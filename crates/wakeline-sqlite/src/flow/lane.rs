@@ -249,7 +249,9 @@ impl Lanes {
                 opened.lanes.push(*id);
             }
             let sooner = before.due_at.is_none_or(|before| due_at < before);
-            if lane.lease.is_none() && (freed || sooner || before.capability != lane.capability) {
+            // Others wait for it now, if only for the end of its lease.
+            let others = before.capability != lane.capability;
+            if freed || sooner || others {
                 let what = FlowWhat::Turn(names::capability_name(s, capability)?);
                 let due_in = s.now.until(Timestamp(due_at));
                 opened.told.push((*id, FlowChange { what, due_in }));

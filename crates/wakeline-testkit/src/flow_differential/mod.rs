@@ -27,7 +27,19 @@ use crate::flow_conformance::FlowUnderTest;
 /// # Panics
 /// If the store's answers differ from what the rules allow.
 pub fn run<S: FlowUnderTest + 'static>(make: impl AsyncFnOnce() -> S) {
-    let cases = Cases::from_env();
+    run_in(&Cases::from_env(), make);
+}
+
+/// Like [`run`], with so many cases or more.
+///
+/// # Panics
+/// If the store's answers differ from what the rules allow.
+pub fn run_at_least<S: FlowUnderTest + 'static>(cases: u32, make: impl AsyncFnOnce() -> S) {
+    let from_env = Cases::from_env();
+    run_in(&Cases { cases: from_env.cases.max(cases), ..from_env }, make);
+}
+
+fn run_in<S: FlowUnderTest + 'static>(cases: &Cases, make: impl AsyncFnOnce() -> S) {
     let fixture = cases.runtime.block_on(make());
     let outcome =
         cases.run(&op::sequences(), |ops| cases.runtime.block_on(world::replay(&fixture, &ops)));

@@ -138,7 +138,7 @@ fn when() -> impl Strategy<Value = When> {
 
 fn mail() -> impl Strategy<Value = Mail> {
     let starts = prop::option::weighted(0.4, (0..CAPABILITIES, prop::bool::weighted(0.7)));
-    let key = prop::option::weighted(0.3, 0_u64..6);
+    let key = prop::option::weighted(0.5, 0_u64..4);
     (0..INSTANCES, when(), starts, prop::bool::weighted(0.3), key).prop_map(
         |(to, when, starts, even_if_ended, key)| Mail { to, when, starts, even_if_ended, key },
     )
@@ -168,7 +168,7 @@ fn end() -> impl Strategy<Value = End> {
     prop_oneof![
         6 => Just(End::Open),
         2 => select(vec![Completed, Failed, Cancelled]).prop_map(End::Ended),
-        2 => (0..CAPABILITIES).prop_map(End::Continued),
+        3 => (0..CAPABILITIES).prop_map(End::Continued),
     ]
 }
 
@@ -199,7 +199,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         prop::collection::vec(asks(), 0..3),
     );
     let mails =
-        (prop::collection::vec(mail(), 0..4), prop::collection::vec(0_u64..6, 0..3), lines());
+        (prop::collection::vec(mail(), 0..4), prop::collection::vec(0_u64..4, 0..4), lines());
     (being, facts, outcome, work, mails).prop_map(|(being, facts, outcome, work, mails)| Plan {
         birth: being.0,
         parent: being.1,
@@ -275,7 +275,7 @@ fn interventions() -> impl Strategy<Value = Op> {
         1 => (prop::option::of(some()), ago()).prop_map(|(instances, ended_ms_ago)| {
             Op::DeleteMatching { instances, ended_ms_ago }
         }),
-        1 => (prop::option::of(0_u32..4), ago())
+        2 => (prop::option::of(0_u32..4), ago())
             .prop_map(|(keep_last, ended_ms_ago)| Op::Prune { keep_last, ended_ms_ago }),
         4 => Just(Op::Inspect),
     ]
@@ -292,5 +292,5 @@ fn time() -> impl Strategy<Value = Op> {
 /// A sequence.
 pub(super) fn sequences() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![12 => turns(), 7 => work(), 3 => interventions(), 4 => time()];
-    prop::collection::vec(op, 1..70)
+    prop::collection::vec(op, 1..90)
 }

@@ -4,6 +4,7 @@ mod conformance;
 mod differential;
 mod faults;
 mod flow;
+mod flow_mutants;
 mod history;
 mod mutants;
 mod suite;

@@ -2,8 +2,8 @@
 //!
 //! # Where it sits
 //! Implements the traits of `wakeline-store`. [`connect`] runs statements, [`fuse`] puts commands
-//! together, [`queue`] and [`admin`] know the queue's SQL, [`listener`] and [`notifier`] carry
-//! hints between nodes, [`migrate`] keeps the schema.
+//! together, [`queue`] and [`admin`] know the queue's SQL, [`flow`] that of orchestrations,
+//! [`listener`] and [`notifier`] carry hints between nodes, [`migrate`] keeps the schema.
 //!
 //! # Invariants
 //! * All objects live in one schema; all SQL lives under `sql/`.
@@ -16,6 +16,7 @@ mod connector;
 mod dedup;
 mod embedded;
 mod error;
+mod flow;
 mod fuse;
 mod incoming;
 mod listener;
@@ -60,6 +61,24 @@ pub(crate) struct Links {
     /// For taking over incoming rows; on top of the limit.
     /// It is held while their push runs, which may need any of the others.
     pub(crate) incoming: Link,
+    /// For orchestrations; on top of the limit, opened by the first of them.
+    pub(crate) flow: FlowLinks,
+}
+
+/// The connections of orchestrations.
+pub(crate) struct FlowLinks {
+    /// For fused messages, completions and renewals.
+    pub(crate) write: Vec<Link>,
+    /// For fused commits of turns.
+    pub(crate) commit: Vec<Link>,
+    /// For fused claims.
+    pub(crate) claim: Vec<Link>,
+}
+
+impl FlowLinks {
+    fn all(&self) -> impl Iterator<Item = &Link> {
+        self.write.iter().chain(&self.commit).chain(&self.claim)
+    }
 }
 
 impl Links {
@@ -75,6 +94,12 @@ impl Links {
             settle: links(),
             general: Pool::new(connector, general),
             incoming: Link::new(connector.clone()),
+            flow: FlowLinks {
+                write: links(),
+                commit: links(),
+                // One for turns, one for work: a line's claims must not meet each other.
+                claim: (0..2).map(|_| Link::new(connector.clone())).collect(),
+            },
         }
     }
 
@@ -95,7 +120,7 @@ impl Links {
     }
 
     async fn close(&self) {
-        for link in self.push.iter().chain(&self.claim).chain(&self.settle) {
+        for link in self.push.iter().chain(&self.claim).chain(&self.settle).chain(self.flow.all()) {
             link.close().await;
         }
         self.general.close().await;
@@ -131,6 +156,7 @@ impl Shared {
 pub struct PostgresStore {
     pub(crate) shared: Arc<Shared>,
     pub(crate) queue: Arc<queue::Queue>,
+    pub(crate) flow: Arc<flow::Flow>,
 }
 
 impl PostgresStore {
@@ -169,7 +195,8 @@ impl PostgresStore {
             options,
         });
         let queue = Arc::new(queue::Queue::start(&shared));
-        let store = Self { shared, queue };
+        let flow = Arc::new(flow::Flow::start(&shared, &queue.core));
+        let store = Self { shared, queue, flow };
         store.install_triggers().await?;
         let lead = store.shared.notifier.lead_sql();
         store.shared.links.warm(&store.queue.core.sql, lead).await?;
@@ -250,6 +277,7 @@ impl StoreAdmin for PostgresStore {
         let patience = self.shared.options.timings.listener_patience;
         // A feed that nobody polls any more cannot end; it must not hold up the others.
         let _ = tokio::time::timeout(patience, self.shared.feeds.wait()).await;
+        self.flow.close().await;
         self.queue.close().await;
         self.shared.notifier.close().await;
         self.shared.links.close().await;

@@ -125,6 +125,23 @@ impl Notifier {
         }
     }
 
+    /// Whether others may listen. If not, whoever joins will be told everything.
+    pub(crate) fn is_heard(&self) -> bool {
+        let mut state = self.board.state.lock();
+        let alone = state.roster.as_ref().is_some_and(HashSet::is_empty);
+        state.skipped |= alone;
+        !alone
+    }
+
+    /// Sends a text to the other nodes, if there are any. Call it after the commit.
+    pub(crate) async fn send(&self, text: &str) -> Result<(), StoreError> {
+        let board = &self.board;
+        let params: crate::connect::Params<'_> = &[&text, &board.parts.node.0];
+        let rows = board.parts.link.query("notify", &board.send, params).await?;
+        board.count_sent(rows.len());
+        Ok(())
+    }
+
     /// Rung when rows may have arrived in `incoming`.
     pub(crate) fn incoming(&self) -> &Notify {
         &self.incoming

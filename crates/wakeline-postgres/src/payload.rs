@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use wakeline_core::{Change, GroupName, Namespace, NodeId, PartitionName, QueueName, TaskName};
+use wakeline_core::{
+    Change, FlowChange, FlowWhat, GroupName, Namespace, NodeId, PartitionName, QueueName, TaskName,
+};
 
 /// Longest payload.
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 7000;
@@ -24,6 +26,12 @@ pub(crate) enum Payload {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         n: Option<Uuid>,
         c: Vec<Wire>,
+    },
+    /// These may have become available to orchestrations, in so many milliseconds.
+    Flow {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        n: Option<Uuid>,
+        f: Vec<(FlowWhat, u64)>,
     },
     /// Anything may have changed.
     Everything {
@@ -45,9 +53,22 @@ impl Payload {
     pub(crate) fn sender(&self) -> Option<NodeId> {
         match self {
             Self::Incoming => None,
-            Self::Changed { n, .. } | Self::Everything { n } => n.map(NodeId),
+            Self::Changed { n, .. } | Self::Flow { n, .. } | Self::Everything { n } => {
+                n.map(NodeId)
+            }
             Self::Hello { n } | Self::Bye { n } | Self::Echo { n, .. } => Some(NodeId(*n)),
         }
+    }
+
+    /// Tells of some changes of orchestrations; of everything, if they do not fit.
+    pub(crate) fn of_flow_changes(node: NodeId, changes: Vec<FlowChange>) -> String {
+        let wire = |change: FlowChange| (change.what, millis(change.due_in));
+        let f = changes.into_iter().map(wire).collect();
+        let text = Self::Flow { n: Some(node.0), f }.encode();
+        if text.len() <= PAYLOAD_BYTES_MAX {
+            return text;
+        }
+        Self::Everything { n: Some(node.0) }.encode()
     }
 
     /// The text of it.
@@ -99,6 +120,10 @@ pub(crate) struct Wire {
     d: u64,
 }
 
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -111,7 +136,7 @@ impl From<&Change> for Wire {
             s: change.namespace.clone(),
             t: change.task.clone(),
             g: change.group.clone(),
-            d: u64::try_from(change.due_in.as_millis()).unwrap_or(u64::MAX),
+            d: millis(change.due_in),
         }
     }
 }
@@ -132,6 +157,7 @@ impl From<Wire> for Change {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wakeline_core::{Capability, InstanceId};
 
     fn change(queue: &str, partition: &str, due_ms: u64) -> Change {
         Change {
@@ -169,6 +195,25 @@ mod tests {
     fn many_queues_are_told_as_everything() {
         let sent = (0..1000).map(|n| change(&format!("queue{n}"), "p", 0)).collect();
         assert!(matches!(told(sent), Payload::Everything { .. }));
+    }
+
+    #[test]
+    fn changes_of_orchestrations_arrive_as_they_were_sent_or_as_everything() {
+        let change = |n: u64| FlowChange {
+            what: FlowWhat::Outcome(InstanceId::new(format!("i{n}")).expect("valid")),
+            due_in: Duration::from_millis(n),
+        };
+        let sent = vec![
+            change(7),
+            FlowChange::now(FlowWhat::Work(None)),
+            FlowChange::now(FlowWhat::Turn(Capability::new("c").expect("valid"))),
+        ];
+        let text = Payload::of_flow_changes(NodeId::generate(), sent.clone());
+        let Some(Payload::Flow { f, .. }) = Payload::decode(&text) else { panic!("{text}") };
+        let heard = |(what, ms)| FlowChange { what, due_in: Duration::from_millis(ms) };
+        assert_eq!(f.into_iter().map(heard).collect::<Vec<_>>(), sent);
+        let many = Payload::of_flow_changes(NodeId::generate(), (0..1000).map(change).collect());
+        assert!(matches!(Payload::decode(&many), Some(Payload::Everything { .. })), "{many}");
     }
 
     #[test]

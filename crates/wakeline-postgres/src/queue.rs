@@ -12,6 +12,7 @@
 //! * A command with bad values fails alone: its call is repeated one command at a time.
 //! * Hints go out after the commit, never with it.
 
+mod along;
 mod claim;
 mod directory;
 mod grants;
@@ -46,10 +47,12 @@ use crate::error;
 use crate::fuse::{Fuser, FuserOptions};
 use crate::{PostgresStore, Shared};
 
+pub(crate) use self::along::Along;
 pub(crate) use self::sql::Statements;
+pub(crate) use self::tokens::GrantedTokens;
 
 /// How often a call is repeated that the database rolled back.
-const ROLLBACKS_MAX: usize = 5;
+pub(crate) const ROLLBACKS_MAX: usize = 5;
 
 /// What the calls of the queue share.
 pub(crate) struct Core {
@@ -80,7 +83,7 @@ impl Core {
     }
 
     /// Runs one statement on a link; repeats it if it was rolled back.
-    async fn on_link(
+    pub(crate) async fn on_link(
         &self,
         link: &Link,
         operation: &'static str,
@@ -97,14 +100,14 @@ impl Core {
 }
 
 /// The fusers of one kind of call, one per connection.
-struct Lanes<C, R> {
+pub(crate) struct Lanes<C, R> {
     fusers: Vec<Fuser<C, R>>,
     hasher: BuildHasherDefault<DefaultHasher>,
 }
 
 impl<C: Send + 'static, R: Send + 'static> Lanes<C, R> {
     /// One fuser per connection. `flush` gets the connection's index.
-    fn start(
+    pub(crate) fn start(
         name: &'static str,
         lanes: usize,
         flush: impl Fn(usize, Vec<C>) -> BoxFuture<'static, Vec<Result<R, StoreError>>>
@@ -124,13 +127,18 @@ impl<C: Send + 'static, R: Send + 'static> Lanes<C, R> {
     }
 
     /// Has a command carried out on the connection that `key` belongs to.
-    async fn submit(&self, key: impl Hash, command: C, bytes: usize) -> Result<R, StoreError> {
+    pub(crate) async fn submit(
+        &self,
+        key: impl Hash,
+        command: C,
+        bytes: usize,
+    ) -> Result<R, StoreError> {
         let lanes = self.fusers.len() as u64;
         let lane = usize::try_from(self.hasher.hash_one(key) % lanes).expect("below the length");
         self.fusers[lane].submit(command, bytes).await
     }
 
-    async fn close(&self) {
+    pub(crate) async fn close(&self) {
         for fuser in &self.fusers {
             fuser.close().await;
         }
@@ -227,7 +235,7 @@ impl QueueStore for PostgresStore {
 }
 
 /// The same error once more, for another command of a fused call that failed.
-fn same_error(error: &StoreError) -> StoreError {
+pub(crate) fn same_error(error: &StoreError) -> StoreError {
     let cause = |source: &wakeline_store::BoxError| source.to_string().into();
     match error {
         StoreError::Transient { operation, source } => {

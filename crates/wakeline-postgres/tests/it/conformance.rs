@@ -12,7 +12,7 @@ use crate::support::{TestSchema, client, url};
 
 /// A store in a schema of its own, whose clock stands still until it is advanced.
 pub(crate) struct Fixture {
-    store: PostgresStore,
+    pub(crate) store: PostgresStore,
     schema: TestSchema,
 }
 

@@ -2,6 +2,7 @@
 
 mod claims;
 mod conformance;
+mod flow;
 mod hot;
 mod incoming;
 mod listener;

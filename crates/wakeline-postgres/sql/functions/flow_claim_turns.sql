@@ -1,0 +1,45 @@
+-- Leases turns to the dispatchers of some lines. Rows of kind 0, one per line: code is 2 if only
+-- rivals' lanes are due, else 0; due_us is the time to the line's next turn if a request went without.
+-- Kind 1: lanes whose turns were leased, with the numbers of their lines and the requests' indexes.
+-- p_lines: an array of objects. caps: numbers, null for any; requests: objects of key, lease
+-- (microseconds), again (an earlier try may have leased something to the key).
+-- p_patient: wait a little for the first due lane.
+-- Called by: FlowStore::claim_turns. Lock order: lanes, only tried, except the first one if p_patient.
+
+CREATE OR REPLACE FUNCTION @schema@.flow_claim_turns(p_lines jsonb, p_patient boolean)
+RETURNS TABLE (
+    kind smallint, code smallint, command integer, due_us bigint,
+    ids bigint[], commands integer[], requests integer[], now_at timestamptz)
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_mergejoin = off SET enable_hashjoin = off AS $$
+DECLARE
+    n record;
+    t record;
+    v_now timestamptz := @schema@.clock();
+    v_ids bigint[] := '{}';
+    v_commands integer[] := '{}';
+    v_requests integer[] := '{}';
+BEGIN
+    kind := 0;
+    FOR n IN SELECT x.* FROM ROWS FROM (jsonb_to_recordset(p_lines) AS (caps jsonb, requests jsonb))
+        WITH ORDINALITY AS x (caps, requests, ord)
+    LOOP
+        SELECT x.* INTO t FROM @schema@.flow_claim_line(
+            @schema@.flow_capabilities_of(n.caps), n.requests, p_patient) AS x;
+        v_now := t.o_now;
+        v_ids := v_ids || t.o_ids; v_requests := v_requests || t.o_requests;
+        IF t.o_ids <> '{}' THEN
+            v_commands := v_commands || array_fill(n.ord::integer, ARRAY[cardinality(t.o_ids)]);
+        END IF;
+        command := n.ord; code := t.o_code; due_us := t.o_due_us;
+        RETURN NEXT;
+    END LOOP;
+    IF v_ids <> '{}' THEN
+        kind := 1; command := NULL; code := NULL; due_us := NULL;
+        ids := v_ids; commands := v_commands; requests := v_requests; now_at := v_now;
+        RETURN NEXT;
+    END IF;
+END
+$$;

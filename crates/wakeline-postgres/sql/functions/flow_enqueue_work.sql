@@ -1,0 +1,19 @@
+-- Stores work outside of a turn. One row per tag: the time until it is available.
+-- Called by: FlowStore::enqueue_work. Lock order: the lane.
+
+CREATE OR REPLACE FUNCTION @schema@.flow_enqueue_work(
+    p_instance text, p_work jsonb, p_blobs bytea[])
+RETURNS TABLE (tag text, due_us bigint)
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_mergejoin = off SET enable_hashjoin = off AS $$
+DECLARE
+    v_lanes @schema@.flow_lanes[] := @schema@.flow_lock('{}', ARRAY[p_instance]);
+    w record;
+BEGIN
+    SELECT x.* INTO w FROM @schema@.flow_work_add(p_work, '[]', p_blobs,
+        ARRAY[v_lanes[1].lane_id], ARRAY[true], @schema@.clock()) AS x;
+    RETURN QUERY SELECT x.tag, x.us FROM unnest(w.o_hint_tags, w.o_hint_us) AS x (tag, us);
+END
+$$;

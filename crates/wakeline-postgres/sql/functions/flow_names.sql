@@ -1,0 +1,26 @@
+-- The numbers of capabilities (kind 0) or tags (kind 1), made if they are missing. Names are never
+-- removed, so nodes remember the numbers.
+-- Called by: whoever names one that its node does not know yet, in a commit of its own. Lock order: rows
+-- in the order of their names.
+
+CREATE OR REPLACE FUNCTION @schema@.flow_names(p_kind smallint, p_names text[])
+RETURNS TABLE (name text, id integer)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_kind = 0 THEN
+        INSERT INTO @schema@.flow_capabilities (name)
+        SELECT DISTINCT n COLLATE "C" FROM unnest(p_names) AS n
+        WHERE NOT EXISTS (SELECT FROM @schema@.flow_capabilities c WHERE c.name = n)
+        ORDER BY 1 ON CONFLICT DO NOTHING;
+        RETURN QUERY SELECT c.name, c.capability_id FROM @schema@.flow_capabilities c
+        WHERE c.name = ANY (p_names);
+    ELSE
+        INSERT INTO @schema@.flow_tags (name)
+        SELECT DISTINCT n COLLATE "C" FROM unnest(p_names) AS n
+        WHERE NOT EXISTS (SELECT FROM @schema@.flow_tags t WHERE t.name = n)
+        ORDER BY 1 ON CONFLICT DO NOTHING;
+        RETURN QUERY SELECT t.name, t.tag_id FROM @schema@.flow_tags t WHERE t.name = ANY (p_names);
+    END IF;
+END
+$$;

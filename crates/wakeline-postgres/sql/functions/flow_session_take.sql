@@ -1,0 +1,34 @@
+-- Makes a session an owner's, if it is nobody's or the owner's already. False if it is another's, or
+-- a rival has it in hand just now.
+-- Called by: flow_claim_work, flow_work_add. Lock order: the session, only tried: by an advisory lock,
+-- because there may be no row yet.
+
+CREATE OR REPLACE FUNCTION @schema@.flow_session_take(
+    p_session text, p_owner text, p_lease_us bigint, p_now timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    s record;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('@schema@.flow_sessions'), hashtext(p_session)) THEN
+        RETURN false;
+    END IF;
+    SELECT x.owner, x.owned_until INTO s FROM @schema@.flow_sessions x
+    WHERE x.session = p_session FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        IF s.owner <> p_owner AND s.owned_until > p_now THEN
+            RETURN false;
+        END IF;
+        UPDATE @schema@.flow_sessions x SET owner = p_owner, active_at = p_now,
+            owned_until = p_now + p_lease_us * interval '1 microsecond'
+        WHERE x.session = p_session;
+        RETURN true;
+    END IF;
+    IF EXISTS (SELECT FROM @schema@.flow_sessions x WHERE x.session = p_session) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO @schema@.flow_sessions (session, owner, owned_until, active_at)
+    VALUES (p_session, p_owner, p_now + p_lease_us * interval '1 microsecond', p_now);
+    RETURN true;
+END
+$$;

@@ -1,0 +1,120 @@
+-- Stores work, in order, leased at once to workers that came along if nothing older that they may take
+-- is available. Work with a key that is there is left as it is.
+-- p_work: an array of objects. c: the number of the command; body: the index in p_blobs; after, at:
+-- microseconds from now or since 1970; tag: a number. p_requests: an array of objects. c: the number of
+-- the command; r: the request's index within it; lease: microseconds; tags: numbers, null for any;
+-- owner and session_lease, if it may claim sessions. p_lanes: by command.
+-- Returns what was leased, and what else became available: per command and tag the earliest time.
+-- Called by: flow_commit, flow_enqueue_work, under the lanes' locks. Lock order: tries sessions.
+
+CREATE OR REPLACE FUNCTION @schema@.flow_work_add(
+    p_work jsonb, p_requests jsonb, p_blobs bytea[], p_lanes bigint[], p_ok boolean[],
+    p_now timestamptz,
+    OUT o_ids bigint[], OUT o_commands integer[], OUT o_requests integer[],
+    OUT o_hint_commands integer[], OUT o_hint_us bigint[], OUT o_hint_tags text[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+    w record;
+    n integer;
+    v_known text := '';
+    v_tags integer[];
+    v_older boolean;
+    w_ids bigint[];
+    w_commands integer[];
+    w_tags integer[];
+    w_sessions text[];
+    w_due timestamptz[];
+    w_tokens uuid[];
+    v_stored bigint[];
+BEGIN
+    o_ids := '{}'; o_commands := '{}'; o_requests := '{}';
+    o_hint_commands := '{}'; o_hint_us := '{}'; o_hint_tags := '{}';
+    IF p_work = '[]' THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(nextval('@schema@.flow_work_work_id_seq') ORDER BY x.ord),
+        array_agg(x.c ORDER BY x.ord), array_agg(coalesce(x.tag, 0) ORDER BY x.ord),
+        array_agg(x.session ORDER BY x.ord),
+        array_agg(CASE WHEN x.at IS NOT NULL
+            THEN timestamptz 'epoch' + x.at * interval '1 microsecond'
+            ELSE p_now + x.after * interval '1 microsecond' END ORDER BY x.ord)
+    INTO w_ids, w_commands, w_tags, w_sessions, w_due
+    FROM ROWS FROM (jsonb_to_recordset(p_work) AS (c integer, tag integer, session text,
+            after bigint, at bigint))
+        WITH ORDINALITY AS x (c, tag, session, after, at, ord);
+    n := cardinality(w_ids);
+    w_ids := ARRAY(SELECT x FROM unnest(w_ids) AS x ORDER BY x);
+    w_tokens := array_fill(NULL::uuid, ARRAY[n]);
+    FOR r IN SELECT x.*, concat_ws('/', x.tags, x.owner) AS line
+        FROM jsonb_to_recordset(p_requests) AS x (c integer, r integer, key uuid, lease bigint,
+            tags jsonb, owner text, session_lease bigint)
+    LOOP
+        CONTINUE WHEN NOT p_ok[r.c];
+        IF r.line <> v_known OR v_known = '' THEN
+            v_known := r.line;
+            v_tags := @schema@.flow_tags_of(r.tags);
+            v_older := EXISTS (
+                SELECT FROM @schema@.flow_work_ready(v_tags, r.owner, -1, 1, p_now))
+                OR EXISTS (
+                SELECT FROM unnest(v_tags) AS t (tag_id)
+                CROSS JOIN LATERAL (
+                    SELECT FROM @schema@.flow_work f
+                    WHERE f.tag_id = t.tag_id AND f.state = 1 AND f.session IS NULL
+                        AND f.due_at <= p_now
+                    UNION ALL
+                    SELECT FROM @schema@.flow_work f
+                    WHERE r.owner IS NOT NULL AND f.tag_id = t.tag_id AND f.state = 1
+                        AND f.session IS NOT NULL AND f.due_at <= p_now AND NOT EXISTS (
+                            SELECT FROM @schema@.flow_sessions s WHERE s.session = f.session
+                                AND s.owner <> r.owner AND s.owned_until > p_now)
+                    LIMIT 1) f);
+        END IF;
+        CONTINUE WHEN v_older;
+        FOR i IN 1 .. n LOOP
+            CONTINUE WHEN w_tokens[i] IS NOT NULL OR w_due[i] > p_now OR NOT p_ok[w_commands[i]]
+                OR w_tags[i] <> ALL (v_tags) OR (w_sessions[i] IS NOT NULL AND r.owner IS NULL);
+            -- Of an earlier command: older. Of a later one: not there yet.
+            EXIT WHEN w_commands[i] <> r.c;
+            CONTINUE WHEN w_sessions[i] IS NOT NULL AND NOT @schema@.flow_session_take(
+                w_sessions[i], r.owner, r.session_lease, p_now);
+            w_tokens[i] := r.key;
+            w_due[i] := p_now + r.lease * interval '1 microsecond';
+            o_ids := o_ids || w_ids[i]; o_commands := o_commands || r.c;
+            o_requests := o_requests || r.r;
+            EXIT;
+        END LOOP;
+    END LOOP;
+    WITH stored AS (
+        INSERT INTO @schema@.flow_work (work_id, lane_id, execution, activity, tag_id, session,
+            state, due_at, lease_token, attempts)
+        OVERRIDING SYSTEM VALUE
+        SELECT w_ids[x.ord], p_lanes[x.c], x.execution, x.activity, w_tags[x.ord], x.session,
+            CASE WHEN w_due[x.ord] > p_now THEN 1 ELSE 0 END,
+            CASE WHEN w_due[x.ord] > p_now THEN w_due[x.ord] END,
+            w_tokens[x.ord], CASE WHEN w_tokens[x.ord] IS NULL THEN 0 ELSE 1 END
+        FROM ROWS FROM (jsonb_to_recordset(p_work) AS (c integer, execution bigint,
+                activity bigint, session text))
+            WITH ORDINALITY AS x (c, execution, activity, session, ord)
+        WHERE p_ok[x.c]
+        ON CONFLICT (lane_id, execution, activity) DO NOTHING
+        RETURNING work_id
+    )
+    SELECT coalesce(array_agg(s.work_id), '{}') INTO v_stored FROM stored s;
+    INSERT INTO @schema@.flow_work_bodies (work_id, payload)
+    SELECT w_ids[x.ord], p_blobs[x.body]
+    FROM ROWS FROM (jsonb_to_recordset(p_work) AS (body integer)) WITH ORDINALITY AS x (body, ord)
+    WHERE cardinality(v_stored) = n OR w_ids[x.ord] = ANY (v_stored);
+    SELECT coalesce(array_agg(h.c), '{}'), coalesce(array_agg(h.us), '{}'),
+        coalesce(array_agg(h.tag), '{}')
+    INTO o_hint_commands, o_hint_us, o_hint_tags
+    FROM (
+        SELECT x.c, t.name AS tag,
+            greatest(ceil(extract(epoch FROM min(x.due) - p_now) * 1000000), 0)::bigint AS us
+        FROM unnest(w_ids, w_commands, w_tags, w_due, w_tokens) AS x (id, c, tag, due, token)
+        LEFT JOIN @schema@.flow_tags t ON t.tag_id = x.tag
+        WHERE x.token IS NULL AND (cardinality(v_stored) = n OR x.id = ANY (v_stored))
+        GROUP BY x.c, t.name
+    ) h;
+END
+$$;

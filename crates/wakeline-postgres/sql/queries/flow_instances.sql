@@ -1,0 +1,14 @@
+-- Instances by name, in order; whether a start waits where there is none.
+-- Called by: FlowReader::instance, FlowReader::watch.
+SELECT coalesce(l.phase, 0)::smallint, EXISTS (
+        SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts),
+    i.instance, i.name, nullif(e.version, '') AS version, c.name AS capability, i.state,
+    CASE WHEN l.suspended IS NOT NULL THEN coalesce(l.reason, '') END AS suspended,
+    CASE WHEN i.ended_at IS NOT NULL THEN e.output END AS output, i.status, i.status_version,
+    i.kv_version, i.execution, i.parent, i.created_at, i.updated_at, i.ended_at
+FROM unnest($1::text[]) WITH ORDINALITY AS n (instance, ord)
+LEFT JOIN @schema@.flow_lanes l ON l.instance = n.instance
+LEFT JOIN @schema@.flow_instances i ON i.lane_id = l.lane_id
+LEFT JOIN @schema@.flow_executions e ON e.lane_id = i.lane_id AND e.execution = i.execution
+LEFT JOIN @schema@.flow_capabilities c ON c.capability_id = l.capability_id
+ORDER BY n.ord

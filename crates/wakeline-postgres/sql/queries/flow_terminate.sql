@@ -1,0 +1,2 @@
+-- Ends an instance without its code. Called by: FlowAdmin::terminate.
+SELECT kind, code, watched, due_us, what FROM @schema@.flow_terminate($1, $2, $3, $4, $5)

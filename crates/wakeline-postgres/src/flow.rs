@@ -1,0 +1,318 @@
+//! Orchestrations on PostgreSQL: `FlowStore` over the functions `flow_*` in `sql/functions`.
+//!
+//! # Where it sits
+//! [`crate::PostgresStore`] holds a [`Flow`]: the fusers of the hot calls, and the [`Core`] that
+//! they share. Each operation has a module of its own.
+//!
+//! # Invariants
+//! * Commands of one kind are fused per connection; what concerns one lane goes through the same
+//!   connection, so that this node does not contend with itself.
+//! * Names of capabilities and tags are turned into numbers before a command is fused.
+//! * A call of which it is known that it was rolled back is repeated. One of unknown outcome is
+//!   repeated only if it is idempotent: a claim, by its keys.
+//! * A command with bad values fails alone: its call is repeated one command at a time.
+//! * Hints go out after the commit, never with it.
+
+mod admin;
+mod claim;
+mod commit;
+mod enqueue;
+mod hints;
+mod items;
+mod lease;
+mod names;
+mod read;
+mod sql;
+mod wire;
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio_postgres::Row;
+use uuid::Uuid;
+use wakeline_core::{FlowChange, FlowLine, FlowToken, LeaseToken, OwnerId};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{
+    AbandonOutcome, Completion, CompletionReply, EnqueueReply, Envelope, FlowStore, NewWork,
+    RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnReply, TurnRequest, WorkClaim,
+    WorkClaimed,
+};
+
+use self::claim::{TurnLine, WorkLine};
+use self::commit::CommitForm;
+use self::enqueue::{CompleteForm, EnqueueForm};
+use self::lease::RenewForm;
+use self::wire::MessageForm;
+use crate::connect::{Link, Params, Sql};
+use crate::error;
+use crate::queue::{self, GrantedTokens, Lanes, same_error};
+use crate::{PostgresStore, Shared};
+
+/// One result per command of a call.
+type Flushed<R> = Vec<Result<R, StoreError>>;
+
+/// What the calls of orchestrations share.
+pub(crate) struct Core {
+    shared: Arc<Shared>,
+    queue: Arc<queue::Core>,
+    sql: sql::Statements,
+    names: names::Names,
+    hints: hints::FlowHints,
+    /// Keys under which this node may hold leases already.
+    keys: GrantedTokens,
+}
+
+impl Core {
+    /// Runs one statement on a connection for general use; repeats it if it was rolled back.
+    async fn general(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.queue.general(operation, sql, params).await
+    }
+
+    /// Runs one statement on a link; repeats it if it was rolled back.
+    async fn on_link(
+        &self,
+        link: &Link,
+        operation: &'static str,
+        statement: (&Sql, Params<'_>),
+    ) -> Result<Vec<Row>, StoreError> {
+        self.queue.on_link(link, operation, statement).await
+    }
+
+    /// Remembers keys under which something is, or may be, leased.
+    fn remember(&self, keys: impl Iterator<Item = Uuid>) {
+        self.keys.remember(keys.map(LeaseToken));
+    }
+
+    fn remembers(&self, key: Uuid) -> bool {
+        self.keys.contains(LeaseToken(key))
+    }
+}
+
+/// The fusers of orchestrations, and what their calls share.
+pub(crate) struct Flow {
+    core: Arc<Core>,
+    enqueue: Lanes<EnqueueForm, EnqueueReply>,
+    complete: Lanes<CompleteForm, CompletionReply>,
+    renew: Lanes<RenewForm, Vec<RenewOutcome>>,
+    commit: Lanes<CommitForm, TurnReply>,
+    claim_turns: Lanes<Vec<TurnLine>, Vec<TurnClaimed>>,
+    claim_work: Lanes<Vec<WorkLine>, Vec<WorkClaimed>>,
+}
+
+/// Fusers of one kind of call, one per connection.
+macro_rules! lanes {
+    ($core:expr, $links:expr, $name:literal, $flush:ident) => {{
+        let core = $core.clone();
+        Lanes::start($name, $links, move |link, commands| {
+            let core = core.clone();
+            async move { core.$flush(link, commands).await }.boxed()
+        })
+    }};
+}
+
+impl Flow {
+    /// Starts the fusers.
+    pub(crate) fn start(shared: &Arc<Shared>, queue: &Arc<queue::Core>) -> Self {
+        let core = Arc::new(Core {
+            shared: shared.clone(),
+            queue: queue.clone(),
+            sql: sql::Statements::new(shared),
+            names: names::Names::default(),
+            hints: hints::FlowHints::default(),
+            keys: GrantedTokens::default(),
+        });
+        let links = &shared.links.flow;
+        Self {
+            enqueue: lanes!(core, links.write.len(), "flow_enqueue", flush_enqueue),
+            complete: lanes!(core, links.write.len(), "flow_complete", flush_complete),
+            renew: lanes!(core, links.write.len(), "flow_renew", flush_renew),
+            commit: lanes!(core, links.commit.len(), "flow_commit", flush_commit),
+            claim_turns: lanes!(core, links.claim.len(), "flow_claim_turns", flush_claim_turns),
+            claim_work: lanes!(core, links.claim.len(), "flow_claim_work", flush_claim_work),
+            core,
+        }
+    }
+
+    /// Finishes the calls under way.
+    pub(crate) async fn close(&self) {
+        self.enqueue.close().await;
+        self.complete.close().await;
+        self.renew.close().await;
+        self.commit.close().await;
+        self.claim_turns.close().await;
+        self.claim_work.close().await;
+        self.core.hints.close().await;
+    }
+}
+
+#[async_trait]
+impl FlowStore for PostgresStore {
+    async fn enqueue(
+        &self,
+        envelopes: Vec<Envelope>,
+        requests: Vec<TurnRequest>,
+    ) -> Result<EnqueueReply, StoreError> {
+        let Some(first) = envelopes.first() else { return Ok(EnqueueReply::default()) };
+        let key = first.instance.clone();
+        let core = &self.flow.core;
+        let messages = core.messages(envelopes).await?;
+        let bytes = messages.iter().map(MessageForm::bytes).sum();
+        let requests = core.turn_requests(&requests).await?;
+        self.flow.enqueue.submit(key, EnqueueForm { messages, requests }, bytes).await
+    }
+
+    async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Result<Vec<TurnClaimed>, StoreError> {
+        let forms = self.flow.core.turn_lines(&lines).await?;
+        let bytes = lines.iter().map(|line| 200 + 80 * line.requests.len()).sum();
+        self.flow.claim_turns.submit(0, forms, bytes).await
+    }
+
+    async fn commit_turn(&self, mut commit: TurnCommit) -> Result<TurnReply, StoreError> {
+        let pushes = std::mem::take(&mut commit.pushes);
+        let lane = commit.token.lane;
+        let form = self.flow.core.commit_form(commit).await?;
+        if !pushes.is_empty() {
+            return self.flow.core.commit_pushing(form, pushes).await;
+        }
+        let bytes = form.bytes();
+        self.flow.commit.submit(lane, form, bytes).await
+    }
+
+    async fn enqueue_work(&self, work: NewWork) -> Result<Vec<FlowChange>, StoreError> {
+        self.flow.core.enqueue_work(work).await
+    }
+
+    async fn claim_work(&self, lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError> {
+        let forms = self.flow.core.work_lines(&lines).await?;
+        let bytes = lines.iter().map(|line| 200 + 80 * line.requests.len()).sum();
+        self.flow.claim_work.submit(1, forms, bytes).await
+    }
+
+    async fn complete_work(
+        &self,
+        completion: Completion,
+        requests: Vec<TurnRequest>,
+    ) -> Result<CompletionReply, StoreError> {
+        let core = &self.flow.core;
+        let token = completion.token;
+        let mut messages = core.messages(completion.message.into_iter().collect()).await?;
+        let bytes = 200 + messages.iter().map(MessageForm::bytes).sum::<usize>();
+        let requests = core.turn_requests(&requests).await?;
+        let form = CompleteForm { token, message: messages.pop(), requests };
+        self.flow.complete.submit(token.lane, form, bytes).await
+    }
+
+    async fn renew(
+        &self,
+        tokens: Vec<FlowToken>,
+        span: Duration,
+    ) -> Result<Vec<RenewOutcome>, StoreError> {
+        let Some(first) = tokens.first() else { return Ok(Vec::new()) };
+        let (key, bytes) = (first.lane, tokens.len() * 50);
+        self.flow.renew.submit(key, RenewForm { tokens, span }, bytes).await
+    }
+
+    async fn abandon(
+        &self,
+        token: FlowToken,
+        delay: Duration,
+        uncounted: bool,
+    ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
+        self.flow.core.abandon(token, delay, uncounted).await
+    }
+
+    async fn keep_sessions(
+        &self,
+        owners: Vec<OwnerId>,
+        span: Duration,
+        idle: Duration,
+    ) -> Result<u64, StoreError> {
+        self.flow.core.keep_sessions(owners, span, idle).await
+    }
+
+    async fn sweep_flow(&self, lines: Vec<FlowLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        self.flow.core.sweep(lines).await
+    }
+}
+
+/// Makes one call for all commands; if it blames its values, one for each (trap 70).
+async fn one_by_one<'a, C, R>(
+    commands: &'a [C],
+    call: impl Fn(Vec<&'a C>) -> BoxFuture<'a, Result<Vec<R>, StoreError>>,
+) -> Flushed<R> {
+    match call(commands.iter().collect()).await {
+        Ok(replies) => replies.into_iter().map(Ok).collect(),
+        Err(error) if commands.len() > 1 && error::blames_values(&error) => {
+            let mut results = Vec::with_capacity(commands.len());
+            for command in commands {
+                results.push(call(vec![command]).await.map(|mut replies| replies.remove(0)));
+            }
+            results
+        }
+        Err(error) => commands.iter().map(|_| Err(same_error(&error))).collect(),
+    }
+}
+
+/// Splits commands so that no two of a key go together, in order; with their indexes.
+fn rounds<C, K: Eq + Hash>(
+    mut commands: Vec<C>,
+    key: impl Fn(&C) -> K,
+) -> Vec<(Vec<usize>, Vec<C>)> {
+    let mut rounds = Vec::new();
+    let mut indexes: Vec<usize> = (0..commands.len()).collect();
+    while !commands.is_empty() {
+        let mut seen = HashSet::new();
+        let (mut now, mut later) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        for (index, command) in indexes.into_iter().zip(commands) {
+            let part = if seen.insert(key(&command)) { &mut now } else { &mut later };
+            part.0.push(index);
+            part.1.push(command);
+        }
+        rounds.push(now);
+        (indexes, commands) = later;
+    }
+    rounds
+}
+
+/// The answers of several rounds, put back in order.
+struct Answers<R>(Vec<Option<Result<R, StoreError>>>);
+
+impl<R> Answers<R> {
+    fn new(len: usize) -> Self {
+        Self((0..len).map(|_| None).collect())
+    }
+
+    fn fill(&mut self, indexes: Vec<usize>, results: impl Iterator<Item = Result<R, StoreError>>) {
+        for (index, result) in indexes.into_iter().zip(results) {
+            self.0[index] = Some(result);
+        }
+    }
+
+    fn done(self, operation: &'static str) -> Flushed<R> {
+        let lost = || StoreError::Fatal { operation, source: "no answer".into() };
+        self.0.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_commands_of_a_key_share_a_round() {
+        let split = rounds(vec!["a1", "b1", "a2", "a3", "c1"], |command| command.as_bytes()[0]);
+        let expected =
+            [(vec![0, 1, 4], vec!["a1", "b1", "c1"]), (vec![2], vec!["a2"]), (vec![3], vec!["a3"])];
+        assert_eq!(split, expected);
+    }
+}

@@ -1,0 +1,218 @@
+//! `FlowAdmin` on PostgreSQL: interventions, one function each.
+
+use async_trait::async_trait;
+use tokio_postgres::types::{Json, ToSql};
+use uuid::Uuid;
+use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{
+    DeleteInstances, DeleteReport, FlowAdmin, InstanceFilter, PruneOptions, PruneReport,
+    Suspension, TerminateInstance,
+};
+
+use super::Core;
+use super::wire::Blobs;
+use crate::PostgresStore;
+use crate::rows::{self, Columns};
+
+const SUSPEND: &str = "suspend";
+const RESUME: &str = "resume";
+const TERMINATE: &str = "terminate";
+const DELETE: &str = "delete instances";
+const PRUNE: &str = "prune";
+
+/// Whom a suspension concerns: an instance, or the holder of a turn.
+#[derive(Clone, Copy)]
+enum Whom<'a> {
+    Instance(&'a InstanceId),
+    Turn(FlowToken),
+}
+
+impl Core {
+    async fn suspend(&self, whom: Whom<'_>, suspension: Suspension) -> Result<bool, StoreError> {
+        let (instance, lane, key): (Option<&str>, Option<i64>, Option<Uuid>) = match whom {
+            Whom::Instance(instance) => (Some(instance.as_str()), None, None),
+            Whom::Turn(token) => (None, Some(token.lane), Some(token.key)),
+        };
+        let (kind, reason) = match suspension {
+            Suspension::Operator { reason } => ("operator", reason),
+            Suspension::Mismatch { reason } => ("mismatch", reason),
+        };
+        // PostgreSQL cannot keep NUL in a text; a reason is not worth a failure.
+        let reason = reason.replace('\0', "\u{fffd}");
+        let params: &[&(dyn ToSql + Sync)] = &[&instance, &lane, &key, &kind, &reason];
+        let rows = self.general(SUSPEND, &self.sql.suspend, params).await?;
+        let done = rows.first().map(|row| Columns::new(SUSPEND, row).take());
+        Ok(done.transpose()?.unwrap_or(false))
+    }
+
+    /// Of one instance, or of all mismatched ones with some capabilities (`None` for any).
+    async fn resume(
+        &self,
+        instance: Option<&InstanceId>,
+        caps: Option<Vec<i32>>,
+    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
+        let params: &[&(dyn ToSql + Sync)] = &[&instance.map(InstanceId::as_str), &Json(caps)];
+        let (mut count, mut changes) = (0, Vec::new());
+        for row in &self.general(RESUME, &self.sql.resume, params).await? {
+            let mut columns = Columns::new(RESUME, row);
+            count += u64::try_from(columns.take::<i64>()?).unwrap_or(0);
+            let what = columns.name_if("capability")?.map(FlowWhat::Turn);
+            let due: Option<i64> = columns.take()?;
+            let change = |(what, due)| FlowChange { what, due_in: rows::span(due) };
+            changes.extend(what.zip(due).map(change));
+        }
+        self.hints.tell(&self.shared, changes.iter().cloned());
+        Ok((count, changes))
+    }
+
+    async fn terminate(
+        &self,
+        command: TerminateInstance,
+    ) -> Result<(bool, Vec<FlowChange>), StoreError> {
+        let messages = self.messages(command.messages).await?;
+        let mut blobs = Blobs::default();
+        let json: Vec<_> = messages.iter().map(|message| message.json(1, &mut blobs)).collect();
+        let params: &[&(dyn ToSql + Sync)] = &[
+            &command.instance.as_str(),
+            &command.state.as_str(),
+            &command.output.as_ref(),
+            &Json(&json),
+            blobs.param(),
+        ];
+        let mut done = false;
+        let (mut changes, mut told) = (Vec::new(), Vec::new());
+        for row in &self.general(TERMINATE, &self.sql.terminate, params).await? {
+            let mut columns = Columns::new(TERMINATE, row);
+            if columns.take::<i16>()? == 0 {
+                done = columns.take::<i16>()? == 0;
+                let change = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
+                if done && columns.take::<bool>()? {
+                    told.push(change.clone());
+                }
+                changes.extend(done.then_some(change));
+                continue;
+            }
+            columns.skip(2);
+            let due_in = rows::span(columns.take()?);
+            let change = FlowChange { what: FlowWhat::Turn(columns.name("capability")?), due_in };
+            told.push(change.clone());
+            changes.push(change);
+        }
+        self.hints.tell(&self.shared, told);
+        Ok((done, changes))
+    }
+}
+
+fn number(columns: &mut Columns<'_>) -> Result<u64, StoreError> {
+    Ok(u64::try_from(columns.take::<i64>()?).unwrap_or(0))
+}
+
+fn names(columns: &mut Columns<'_>) -> Result<Vec<InstanceId>, StoreError> {
+    let texts: Vec<String> = columns.take()?;
+    texts.into_iter().map(|text| rows::name("instance", text)).collect()
+}
+
+fn texts(instances: &[InstanceId]) -> Vec<&str> {
+    instances.iter().map(InstanceId::as_str).collect()
+}
+
+#[async_trait]
+impl FlowAdmin for PostgresStore {
+    async fn suspend(
+        &self,
+        instance: &InstanceId,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError> {
+        self.flow.core.suspend(Whom::Instance(instance), suspension).await
+    }
+
+    async fn suspend_turn(
+        &self,
+        token: FlowToken,
+        suspension: Suspension,
+    ) -> Result<bool, StoreError> {
+        if token.work.is_some() {
+            return Ok(false);
+        }
+        self.flow.core.suspend(Whom::Turn(token), suspension).await
+    }
+
+    async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
+        let (count, changes) = self.flow.core.resume(Some(instance), None).await?;
+        Ok((count > 0, changes))
+    }
+
+    async fn retry_mismatched(
+        &self,
+        capabilities: Capabilities,
+    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
+        let caps = self.flow.core.capabilities(&capabilities).await?;
+        self.flow.core.resume(None, caps).await
+    }
+
+    async fn terminate(
+        &self,
+        command: TerminateInstance,
+    ) -> Result<(bool, Vec<FlowChange>), StoreError> {
+        self.flow.core.terminate(command).await
+    }
+
+    async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
+        let core = &self.flow.core;
+        let params: &[&(dyn ToSql + Sync)] = &[&texts(&command.instances), &command.force];
+        let rows = core.general(DELETE, &core.sql.delete, params).await?;
+        let Some(row) = rows.first() else { return Ok(DeleteReport::default()) };
+        let mut columns = Columns::new(DELETE, row);
+        Ok(DeleteReport {
+            instances: number(&mut columns)?,
+            executions: number(&mut columns)?,
+            events: number(&mut columns)?,
+            messages: number(&mut columns)?,
+            running: names(&mut columns)?,
+            orphans: names(&mut columns)?,
+        })
+    }
+
+    async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
+        let core = &self.flow.core;
+        let params: &[&(dyn ToSql + Sync)] = &[
+            &filter.instances.as_deref().map(texts),
+            &filter.ended_before.map(rows::system_time),
+            &i64::from(filter.limit),
+        ];
+        let rows = core.general(DELETE, &core.sql.delete_matching, params).await?;
+        let Some(row) = rows.first() else { return Ok(DeleteReport::default()) };
+        let mut columns = Columns::new(DELETE, row);
+        Ok(DeleteReport {
+            instances: number(&mut columns)?,
+            executions: number(&mut columns)?,
+            events: number(&mut columns)?,
+            messages: number(&mut columns)?,
+            ..DeleteReport::default()
+        })
+    }
+
+    async fn prune(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, StoreError> {
+        let core = &self.flow.core;
+        let params: &[&(dyn ToSql + Sync)] = &[
+            &filter.instances.as_deref().map(texts),
+            &filter.ended_before.map(rows::system_time),
+            &i64::from(filter.limit),
+            &i64::from(options.keep_last.unwrap_or(1)),
+            &options.ended_before.map(rows::system_time),
+        ];
+        let rows = core.general(PRUNE, &core.sql.prune, params).await?;
+        let Some(row) = rows.first() else { return Ok(PruneReport::default()) };
+        let mut columns = Columns::new(PRUNE, row);
+        Ok(PruneReport {
+            instances: number(&mut columns)?,
+            executions: number(&mut columns)?,
+            events: number(&mut columns)?,
+        })
+    }
+}

@@ -1,0 +1,330 @@
+//! Claims: leases turns and activities to waiting requests, many lines in one call.
+//!
+//! # Invariants
+//! * A claim that finds only rivals' rows does not report that there is nothing (trap 24): it
+//!   tries once more and waits for them a little.
+//! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
+//!   leased. So does a later claim with a key that was granted before.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use serde::Serialize;
+use tokio_postgres::Row;
+use tokio_postgres::types::Json;
+use uuid::Uuid;
+use wakeline_core::FlowWhat;
+use wakeline_store::StoreError;
+use wakeline_store::flow::{
+    TurnClaim, TurnClaimed, TurnItem, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkRequest,
+};
+
+use super::items::{self, Leased};
+use super::wire::micros;
+use super::{Core, Flushed, hints, one_by_one};
+use crate::connect::{Link, Sql};
+use crate::error;
+use crate::queue::ROLLBACKS_MAX;
+use crate::rows::{self, Columns};
+
+const CLAIM_TURNS: &str = "claim turns";
+const CLAIM_WORK: &str = "claim work";
+
+/// Where the columns of what was leased begin.
+const ITEM_COLUMN: usize = 4;
+
+/// When to look again if rivals would not let go.
+const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
+
+/// Reads something leased from a row, whose columns begin at an index.
+type ReadItem<T> = fn(&'static str, &Row, usize) -> Result<Leased<T>, StoreError>;
+
+/// A request on its way.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct RequestForm {
+    key: Uuid,
+    lease: i64,
+    /// An earlier try may have leased something to the key.
+    again: bool,
+}
+
+/// The dispatchers of one line on their way.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct TurnLine {
+    caps: Option<Vec<i32>>,
+    requests: Vec<RequestForm>,
+}
+
+/// The workers of one line on their way.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct WorkLine {
+    tags: Option<Vec<i32>>,
+    owner: Option<String>,
+    session_lease: Option<i64>,
+    requests: Vec<RequestForm>,
+}
+
+/// A line of either kind.
+pub(super) trait Line: std::fmt::Debug + Clone + Serialize + Send + Sync {
+    /// Those who ask.
+    fn requests(&mut self) -> &mut Vec<RequestForm>;
+}
+
+impl Line for TurnLine {
+    fn requests(&mut self) -> &mut Vec<RequestForm> {
+        &mut self.requests
+    }
+}
+
+impl Line for WorkLine {
+    fn requests(&mut self) -> &mut Vec<RequestForm> {
+        &mut self.requests
+    }
+}
+
+/// What was found in one line.
+pub(super) struct Claimed<T> {
+    pub(super) items: Vec<Option<T>>,
+    pub(super) next_due: Option<Duration>,
+    /// Rivals hold what is due.
+    contended: bool,
+}
+
+/// How claims of one kind are made.
+struct Ways<'a, T> {
+    operation: &'static str,
+    sql: &'a Sql,
+    link: &'a Link,
+    read: ReadItem<T>,
+}
+
+impl Core {
+    /// Resolves the names of dispatchers' lines.
+    pub(super) async fn turn_lines(
+        &self,
+        claims: &[TurnClaim],
+    ) -> Result<Vec<TurnLine>, StoreError> {
+        let mut lines = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let form = |request: &TurnRequest| self.request(request.key, request.lease);
+            lines.push(TurnLine {
+                caps: self.capabilities(&claim.capabilities).await?,
+                requests: claim.requests.iter().map(form).collect(),
+            });
+        }
+        Ok(lines)
+    }
+
+    /// Resolves the names of workers' lines.
+    pub(super) async fn work_lines(
+        &self,
+        claims: &[WorkClaim],
+    ) -> Result<Vec<WorkLine>, StoreError> {
+        let mut lines = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let session = claim.session.as_ref();
+            let form = |request: &WorkRequest| self.request(request.key, request.lease);
+            lines.push(WorkLine {
+                tags: self.tags(&claim.tags).await?,
+                owner: session.map(|session| session.owner.as_str().to_owned()),
+                session_lease: session.map(|session| micros(session.lease)),
+                requests: claim.requests.iter().map(form).collect(),
+            });
+        }
+        Ok(lines)
+    }
+
+    fn request(&self, key: Uuid, lease: Duration) -> RequestForm {
+        RequestForm { key, lease: micros(lease), again: self.remembers(key) }
+    }
+
+    /// Makes one call for many claims of turns.
+    pub(super) async fn flush_claim_turns(
+        &self,
+        link: usize,
+        commands: Vec<Vec<TurnLine>>,
+    ) -> Flushed<Vec<TurnClaimed>> {
+        let link = &self.shared.links.flow.claim[link];
+        let flushed = one_by_one(&commands, |part| self.turn_call(link, part).boxed()).await;
+        self.finish(&self.turn_ways(link), commands, flushed)
+            .await
+            .into_iter()
+            .map(|claimed| {
+                let claimed = claimed?.into_iter();
+                Ok(claimed.map(|c| TurnClaimed { turns: c.items, next_due: c.next_due }).collect())
+            })
+            .collect()
+    }
+
+    /// Makes one call for many claims of activities.
+    pub(super) async fn flush_claim_work(
+        &self,
+        link: usize,
+        commands: Vec<Vec<WorkLine>>,
+    ) -> Flushed<Vec<WorkClaimed>> {
+        let link = &self.shared.links.flow.claim[link];
+        let flushed = one_by_one(&commands, |part| self.work_call(link, part).boxed()).await;
+        self.finish(&self.work_ways(link), commands, flushed)
+            .await
+            .into_iter()
+            .map(|claimed| {
+                let claimed = claimed?.into_iter();
+                Ok(claimed.map(|c| WorkClaimed { work: c.items, next_due: c.next_due }).collect())
+            })
+            .collect()
+    }
+
+    fn turn_ways<'a>(&'a self, link: &'a Link) -> Ways<'a, TurnItem> {
+        Ways { operation: CLAIM_TURNS, sql: &self.sql.claim_turns, link, read: items::turn }
+    }
+
+    fn work_ways<'a>(&'a self, link: &'a Link) -> Ways<'a, WorkItem> {
+        Ways { operation: CLAIM_WORK, sql: &self.sql.claim_work, link, read: items::work }
+    }
+
+    async fn turn_call(
+        &self,
+        link: &Link,
+        commands: Vec<&Vec<TurnLine>>,
+    ) -> Result<Vec<Vec<Claimed<TurnItem>>>, StoreError> {
+        let claimed = self.claim_call(&self.turn_ways(link), &commands).await?;
+        self.granted_turns(claimed.iter().flatten().flat_map(|c| c.items.iter().flatten()));
+        Ok(claimed)
+    }
+
+    async fn work_call(
+        &self,
+        link: &Link,
+        commands: Vec<&Vec<WorkLine>>,
+    ) -> Result<Vec<Vec<Claimed<WorkItem>>>, StoreError> {
+        let claimed = self.claim_call(&self.work_ways(link), &commands).await?;
+        self.granted_work(claimed.iter().flatten().flat_map(|c| c.items.iter().flatten()));
+        Ok(claimed)
+    }
+
+    /// Remembers activities that were leased, and tells other nodes when they end.
+    pub(super) fn granted_work<'a>(&self, work: impl Iterator<Item = &'a WorkItem> + Clone) {
+        self.remember(work.clone().map(|work| work.token.key));
+        let ends =
+            work.map(|work| hints::lease_end(FlowWhat::Work(work.tag.clone()), work.lease_for));
+        self.hints.tell_leases(&self.shared, ends.collect());
+    }
+
+    /// Makes one call for several commands, and once more if its outcome is unknown.
+    async fn claim_call<L: Line, T>(
+        &self,
+        ways: &Ways<'_, T>,
+        commands: &[&Vec<L>],
+    ) -> Result<Vec<Vec<Claimed<T>>>, StoreError> {
+        let mut lines: Vec<L> = commands.iter().copied().flatten().cloned().collect();
+        let claimed = self.claim_twice(ways, &mut lines).await?;
+        let mut claimed = claimed.into_iter();
+        Ok(commands.iter().map(|lines| claimed.by_ref().take(lines.len()).collect()).collect())
+    }
+
+    async fn claim_twice<L: Line, T>(
+        &self,
+        ways: &Ways<'_, T>,
+        lines: &mut [L],
+    ) -> Result<Vec<Claimed<T>>, StoreError> {
+        let mut result = claim_once(ways, lines, false).await;
+        for _ in 0..ROLLBACKS_MAX {
+            match &result {
+                Err(error) if error::was_rolled_back(error) => {
+                    result = claim_once(ways, lines, false).await;
+                }
+                _ => break,
+            }
+        }
+        if matches!(result, Err(StoreError::Transient { .. })) {
+            for request in lines.iter_mut().flat_map(Line::requests) {
+                request.again = true;
+            }
+            result = claim_once(ways, lines, false).await;
+        }
+        if result.is_err() {
+            let keys: Vec<Uuid> =
+                lines.iter_mut().flat_map(|line| line.requests().iter().map(|r| r.key)).collect();
+            self.remember(keys.into_iter());
+        }
+        result
+    }
+
+    /// Tries once more for the lines in which only rivals' rows were found.
+    async fn finish<L: Line, T>(
+        &self,
+        ways: &Ways<'_, T>,
+        commands: Vec<Vec<L>>,
+        flushed: Flushed<Vec<Claimed<T>>>,
+    ) -> Flushed<Vec<Claimed<T>>> {
+        let mut finished = Vec::with_capacity(flushed.len());
+        for (lines, claimed) in commands.into_iter().zip(flushed) {
+            finished.push(match claimed {
+                Ok(claimed) => self.finish_lines(ways, lines, claimed).await,
+                Err(error) => Err(error),
+            });
+        }
+        finished
+    }
+
+    async fn finish_lines<L: Line, T>(
+        &self,
+        ways: &Ways<'_, T>,
+        lines: Vec<L>,
+        mut claimed: Vec<Claimed<T>>,
+    ) -> Result<Vec<Claimed<T>>, StoreError> {
+        for (mut line, claimed) in lines.into_iter().zip(&mut claimed) {
+            if !claimed.contended {
+                continue;
+            }
+            let without: Vec<usize> = (claimed.items.iter().enumerate())
+                .filter_map(|(index, item)| item.is_none().then_some(index))
+                .collect();
+            let requests = without.iter().map(|index| line.requests()[*index].clone()).collect();
+            *line.requests() = requests;
+            match claim_once(ways, &[line], true).await {
+                Ok(mut again) => {
+                    let again = again.remove(0);
+                    for (index, item) in without.into_iter().zip(again.items) {
+                        claimed.items[index] = item;
+                    }
+                    claimed.next_due = again.next_due;
+                }
+                // They would not let go within the lock's timeout.
+                Err(error) if error::was_rolled_back(&error) => {
+                    claimed.next_due = Some(CONTENDED_AGAIN);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(claimed)
+    }
+}
+
+async fn claim_once<L: Line, T>(
+    ways: &Ways<'_, T>,
+    lines: &[L],
+    patient: bool,
+) -> Result<Vec<Claimed<T>>, StoreError> {
+    let rows = ways.link.query(ways.operation, ways.sql, &[&Json(lines), &patient]).await?;
+    let mut claimed: Vec<Claimed<T>> = lines
+        .iter()
+        .map(|line| {
+            let items = line.clone().requests().iter().map(|_| None).collect();
+            Claimed { items, next_due: None, contended: false }
+        })
+        .collect();
+    for row in &rows {
+        let mut columns = Columns::new(ways.operation, row);
+        if columns.take::<i16>()? == 1 {
+            let leased = (ways.read)(ways.operation, row, ITEM_COLUMN)?;
+            claimed[leased.command].items[leased.request] = Some(leased.item);
+            continue;
+        }
+        let code: i16 = columns.take()?;
+        let line = items::index(columns.take()?);
+        claimed[line].contended = code == 2;
+        claimed[line].next_due = columns.take::<Option<i64>>()?.map(rows::span);
+    }
+    Ok(claimed)
+}

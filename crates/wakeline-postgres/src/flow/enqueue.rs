@@ -1,0 +1,191 @@
+//! Enqueue and complete: messages into lanes, many commands in one call.
+//!
+//! # Invariants
+//! * A call of unknown outcome is not repeated: its messages could be stored twice.
+//! * Two completions of the same activity are never in one call.
+
+use futures_util::FutureExt as _;
+use tokio_postgres::Row;
+use tokio_postgres::types::Json;
+use uuid::Uuid;
+use wakeline_core::{FlowChange, FlowToken, FlowWhat};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{CompletionReply, EnqueueOutcome, EnqueueReply, TurnItem, WorkOutcome};
+
+use super::items::{self, Leased};
+use super::wire::{Blobs, MessageForm, TurnRequestForm};
+use super::{Answers, Core, Flushed, hints, one_by_one, rounds};
+use crate::rows::{self, Columns};
+
+const ENQUEUE: &str = "enqueue";
+const COMPLETE: &str = "complete work";
+
+/// Where the columns of a turn begin.
+const TURN_COLUMN: usize = 5;
+
+/// Messages of one caller, and dispatchers that came along.
+pub(super) struct EnqueueForm {
+    pub(super) messages: Vec<MessageForm>,
+    pub(super) requests: Vec<TurnRequestForm>,
+}
+
+/// A completion of one caller, and dispatchers that came along.
+pub(super) struct CompleteForm {
+    pub(super) token: FlowToken,
+    pub(super) message: Option<MessageForm>,
+    pub(super) requests: Vec<TurnRequestForm>,
+}
+
+/// What became of a message.
+pub(super) fn outcome(code: i16) -> EnqueueOutcome {
+    match code {
+        0 => EnqueueOutcome::Queued,
+        1 => EnqueueOutcome::Exists,
+        _ => EnqueueOutcome::Ended,
+    }
+}
+
+/// What a call has to say besides outcomes.
+#[derive(Default)]
+struct Written {
+    codes: Vec<Option<i16>>,
+    turns: Vec<Leased<TurnItem>>,
+    changes: Vec<(usize, FlowChange)>,
+}
+
+impl Written {
+    fn read(operation: &'static str, rows: &[Row]) -> Result<Self, StoreError> {
+        let mut written = Self::default();
+        for row in rows {
+            let mut columns = Columns::new(operation, row);
+            match columns.take::<i16>()? {
+                0 => written.codes = columns.take()?,
+                1 => written.turns.push(items::turn(operation, row, TURN_COLUMN)?),
+                _ => {
+                    columns.skip(1);
+                    let command = items::index(columns.take()?);
+                    let due_in = rows::span(columns.take()?);
+                    let what = FlowWhat::Turn(columns.name("capability")?);
+                    written.changes.push((command, FlowChange { what, due_in }));
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    /// Takes out what concerns one command.
+    fn part(&mut self, command: usize) -> (Vec<(usize, TurnItem)>, Vec<FlowChange>) {
+        let turns = self.turns.extract_if(.., |leased| leased.command == command);
+        let turns = turns.map(|leased| (leased.request, leased.item)).collect();
+        let changes = self.changes.extract_if(.., |(of, _)| *of == command);
+        (turns, changes.map(|(_, change)| change).collect())
+    }
+}
+
+impl Core {
+    /// Makes one call for many enqueues.
+    pub(super) async fn flush_enqueue(
+        &self,
+        link: usize,
+        commands: Vec<EnqueueForm>,
+    ) -> Flushed<EnqueueReply> {
+        one_by_one(&commands, |part| self.enqueue_call(link, part).boxed()).await
+    }
+
+    async fn enqueue_call(
+        &self,
+        link: usize,
+        commands: Vec<&EnqueueForm>,
+    ) -> Result<Vec<EnqueueReply>, StoreError> {
+        let (mut blobs, mut messages, mut requests) = (Blobs::default(), Vec::new(), Vec::new());
+        for (c, command) in commands.iter().enumerate() {
+            for message in &command.messages {
+                messages.push(message.json(c + 1, &mut blobs));
+            }
+            requests.extend(command.requests.iter().map(|request| request.of(c + 1)));
+        }
+        let len = i32::try_from(commands.len()).expect("a call has few commands");
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+            &[&len, &Json(&messages), &Json(&requests), blobs.param()];
+        let link = &self.shared.links.flow.write[link];
+        let rows = self.on_link(link, ENQUEUE, (&self.sql.enqueue, params)).await;
+        let keys = requests.iter().map(|request| request.key);
+        let rows = rows.inspect_err(|_| self.remember(keys))?;
+        let mut written = Written::read(ENQUEUE, &rows)?;
+        self.announce(&written);
+        let mut codes = std::mem::take(&mut written.codes).into_iter();
+        let reply = |(c, command): (usize, &&EnqueueForm)| {
+            let (turns, changes) = written.part(c);
+            let codes = codes.by_ref().take(command.messages.len());
+            let outcomes = codes.map(|code| outcome(code.unwrap_or(0))).collect();
+            EnqueueReply { outcomes, turns, changes }
+        };
+        Ok(commands.iter().enumerate().map(reply).collect())
+    }
+
+    /// Makes one call for many completions, or several if some are of the same activity.
+    pub(super) async fn flush_complete(
+        &self,
+        link: usize,
+        commands: Vec<CompleteForm>,
+    ) -> Flushed<CompletionReply> {
+        let mut answers = Answers::new(commands.len());
+        for (indexes, part) in rounds(commands, |command| command.token.work) {
+            let call = |part| self.complete_call(link, part).boxed();
+            answers.fill(indexes, one_by_one(&part, call).await.into_iter());
+        }
+        answers.done(COMPLETE)
+    }
+
+    async fn complete_call(
+        &self,
+        link: usize,
+        commands: Vec<&CompleteForm>,
+    ) -> Result<Vec<CompletionReply>, StoreError> {
+        let (mut blobs, mut messages, mut requests) = (Blobs::default(), Vec::new(), Vec::new());
+        for (c, command) in commands.iter().enumerate() {
+            messages.extend(command.message.iter().map(|message| message.json(c + 1, &mut blobs)));
+            requests.extend(command.requests.iter().map(|request| request.of(c + 1)));
+        }
+        let lanes: Vec<i64> = commands.iter().map(|command| command.token.lane).collect();
+        let works: Vec<Option<i64>> = commands.iter().map(|command| command.token.work).collect();
+        let keys: Vec<Uuid> = commands.iter().map(|command| command.token.key).collect();
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+            &[&lanes, &works, &keys, &Json(&messages), &Json(&requests), blobs.param()];
+        let link = &self.shared.links.flow.write[link];
+        let rows = self.on_link(link, COMPLETE, (&self.sql.complete, params)).await;
+        let asked = requests.iter().map(|request| request.key);
+        let rows = rows.inspect_err(|_| self.remember(asked))?;
+        let mut written = Written::read(COMPLETE, &rows)?;
+        self.announce(&written);
+        let codes = std::mem::take(&mut written.codes);
+        let (ends, outcomes) = codes.split_at(commands.len());
+        let mut outcomes = outcomes.iter();
+        let reply = |(c, command): (usize, &&CompleteForm)| {
+            let (turns, changes) = written.part(c);
+            let told = command.message.as_ref().and_then(|_| outcomes.next().copied().flatten());
+            let outcome = match ends[c] {
+                Some(0) => WorkOutcome::Completed(told.map(outcome)),
+                _ => WorkOutcome::Stale,
+            };
+            CompletionReply { outcome, turns, changes }
+        };
+        Ok(commands.iter().enumerate().map(reply).collect())
+    }
+
+    /// Tells other nodes what a call made available, and what it leased.
+    fn announce(&self, written: &Written) {
+        let changes = written.changes.iter().map(|(_, change)| change.clone());
+        self.hints.tell(&self.shared, changes);
+        self.granted_turns(written.turns.iter().map(|leased| &leased.item));
+    }
+
+    /// Remembers turns that were leased, and tells other nodes when they end.
+    pub(super) fn granted_turns<'a>(&self, turns: impl Iterator<Item = &'a TurnItem> + Clone) {
+        self.remember(turns.clone().map(|turn| turn.token.key));
+        let ends = turns.filter_map(|turn| {
+            Some(hints::lease_end(FlowWhat::Turn(turn.capability.clone()?), turn.lease_for))
+        });
+        self.hints.tell_leases(&self.shared, ends.collect());
+    }
+}

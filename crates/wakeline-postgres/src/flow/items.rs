@@ -1,0 +1,155 @@
+//! Reads leased turns and activities from rows.
+//!
+//! # Invariants
+//! * The columns are those of the functions `flow_turns` and `flow_works`, in their order.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use tokio_postgres::Row;
+use wakeline_core::{FlowToken, KvKey};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{
+    HistoryBatch, InlineHistory, InstanceState, KvEntry, LaneMessage, TurnItem, WorkItem, WorkKey,
+};
+
+use crate::rows::{self, Columns};
+
+/// How many columns a turn has.
+pub(super) const TURN_COLUMNS: usize = 25;
+
+/// Something that was leased, with the index of its command (or line) and of its request in it.
+pub(super) struct Leased<T> {
+    pub(super) command: usize,
+    pub(super) request: usize,
+    pub(super) item: T,
+}
+
+/// A state as it is stored.
+pub(super) fn state(text: &str) -> Result<InstanceState, StoreError> {
+    InstanceState::parse(text).ok_or_else(|| rows::corrupt("state", text, "it is not known"))
+}
+
+/// A number from 1 as an index.
+pub(super) fn index(number: i32) -> usize {
+    usize::try_from(number - 1).expect("numbers begin at 1")
+}
+
+/// A number as the runtime gave it.
+pub(super) fn unsigned(number: i64) -> u64 {
+    number.cast_unsigned()
+}
+
+fn attempts(count: i32) -> u32 {
+    u32::try_from(count).unwrap_or(0)
+}
+
+/// Reads a leased turn; its columns begin at `first`.
+pub(super) fn turn(
+    operation: &'static str,
+    row: &Row,
+    first: usize,
+) -> Result<Leased<TurnItem>, StoreError> {
+    let mut columns = Columns::from(operation, row, first);
+    let command = index(columns.take()?);
+    let request: i32 = columns.take()?;
+    let token = FlowToken { lane: columns.take()?, work: None, key: columns.take()? };
+    let instance = columns.name("instance")?;
+    let name = columns.name_if("orchestration")?;
+    let parent = columns.name_if("instance")?;
+    let parent_event: Option<i64> = columns.take()?;
+    let capability = columns.name_if("capability")?;
+    let execution: Option<i64> = columns.take()?;
+    let last_event: Option<i64> = columns.take()?;
+    let standing: Option<&str> = columns.take()?;
+    let messages = messages(&mut columns)?;
+    let history = history(&mut columns)?;
+    let kv = kv(&mut columns)?;
+    let item = TurnItem {
+        token,
+        attempt: messages.iter().map(|message| message.attempt).max().unwrap_or(0),
+        instance,
+        name,
+        parent: parent.map(|parent| (parent, unsigned(parent_event.unwrap_or(0)))),
+        capability,
+        execution: unsigned(execution.unwrap_or(0)),
+        last_event: unsigned(last_event.unwrap_or(0)),
+        state: standing.map(state).transpose()?,
+        messages,
+        history,
+        kv,
+        now: columns.moment()?,
+        lease_for: rows::span(columns.take()?),
+    };
+    Ok(Leased { command, request: usize::try_from(request).unwrap_or(0), item })
+}
+
+fn messages(columns: &mut Columns<'_>) -> Result<Vec<LaneMessage>, StoreError> {
+    let seqs: Option<Vec<i64>> = columns.take()?;
+    let counts: Option<Vec<i32>> = columns.take()?;
+    let payloads: Option<Vec<Vec<u8>>> = columns.take()?;
+    let message = |((seq, count), payload): ((i64, i32), Vec<u8>)| LaneMessage {
+        seq,
+        attempt: attempts(count),
+        payload: payload.into(),
+    };
+    let fields = seqs.into_iter().flatten().zip(counts.into_iter().flatten());
+    Ok(fields.zip(payloads.into_iter().flatten()).map(message).collect())
+}
+
+fn history(columns: &mut Columns<'_>) -> Result<InlineHistory, StoreError> {
+    let whole: bool = columns.take()?;
+    let firsts: Option<Vec<i64>> = columns.take()?;
+    let lasts: Option<Vec<i64>> = columns.take()?;
+    let events: Option<Vec<Vec<u8>>> = columns.take()?;
+    if !whole {
+        return Ok(InlineHistory::TooLong);
+    }
+    let batch = |((first, last), events): ((i64, i64), Vec<u8>)| HistoryBatch {
+        first: unsigned(first),
+        last: unsigned(last),
+        events: events.into(),
+    };
+    let fields = firsts.into_iter().flatten().zip(lasts.into_iter().flatten());
+    Ok(InlineHistory::Whole(fields.zip(events.into_iter().flatten()).map(batch).collect()))
+}
+
+fn kv(columns: &mut Columns<'_>) -> Result<Vec<KvEntry>, StoreError> {
+    let keys: Option<Vec<String>> = columns.take()?;
+    let values: Option<Vec<Vec<u8>>> = columns.take()?;
+    let executions: Option<Vec<i64>> = columns.take()?;
+    let ats: Option<Vec<SystemTime>> = columns.take()?;
+    let mut entries = Vec::new();
+    let fields = keys.into_iter().flatten().zip(values.into_iter().flatten());
+    let marks = executions.into_iter().flatten().zip(ats.into_iter().flatten());
+    for ((key, value), (execution, at)) in fields.zip(marks) {
+        let key: KvKey = rows::name("key", key)?;
+        let (execution, updated_at) = (unsigned(execution), rows::timestamp(at));
+        entries.push(KvEntry { key, value: value.into(), execution, updated_at });
+    }
+    Ok(entries)
+}
+
+/// Reads a leased activity; its columns begin at `first`.
+pub(super) fn work(
+    operation: &'static str,
+    row: &Row,
+    first: usize,
+) -> Result<Leased<WorkItem>, StoreError> {
+    let mut columns = Columns::from(operation, row, first);
+    let command = index(columns.take()?);
+    let request: i32 = columns.take()?;
+    let work: i64 = columns.take()?;
+    let token = FlowToken { lane: columns.take()?, work: Some(work), key: columns.take()? };
+    let attempt = attempts(columns.take()?);
+    let instance = columns.name("instance")?;
+    let key = WorkKey { execution: unsigned(columns.take()?), activity: unsigned(columns.take()?) };
+    let tag = columns.name_if("tag")?;
+    let session = columns.name_if("session")?;
+    let payload = Bytes::from(columns.take::<Vec<u8>>()?);
+    let standing: Option<&str> = columns.take()?;
+    let state = standing.map(state).transpose()?;
+    let lease_for = rows::span(columns.take()?);
+    let item = WorkItem { token, attempt, instance, key, tag, session, payload, state, lease_for };
+    Ok(Leased { command, request: usize::try_from(request).unwrap_or(0), item })
+}

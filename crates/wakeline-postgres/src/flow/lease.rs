@@ -1,0 +1,182 @@
+//! Renew, abandon, sessions, sweeps: what else is done with leases.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use serde::Serialize;
+use tokio_postgres::types::Json;
+use uuid::Uuid;
+use wakeline_core::{FlowChange, FlowLine, FlowToken, FlowWhat, OwnerId};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{AbandonOutcome, NewWork, RenewOutcome};
+
+use super::items::{index, state};
+use super::wire::{Blobs, micros};
+use super::{Core, Flushed, one_by_one};
+use crate::rows::{self, Columns};
+
+const RENEW: &str = "renew";
+const ABANDON: &str = "abandon";
+const KEEP: &str = "keep sessions";
+const SWEEP: &str = "sweep flow";
+const ENQUEUE_WORK: &str = "enqueue work";
+
+/// Most lines in one sweep.
+const LINES_MAX: usize = 1000;
+
+/// Leases to be renewed, and for how long.
+pub(super) struct RenewForm {
+    pub(super) tokens: Vec<FlowToken>,
+    pub(super) span: Duration,
+}
+
+/// A line of a sweep.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum SweepLine<'a> {
+    Turns { caps: Option<Vec<i32>> },
+    Work { tags: Option<Vec<i32>>, owner: Option<&'a str> },
+    Outcome { instance: &'a str },
+}
+
+impl Core {
+    /// Makes one call for many renewals.
+    pub(super) async fn flush_renew(
+        &self,
+        link: usize,
+        commands: Vec<RenewForm>,
+    ) -> Flushed<Vec<RenewOutcome>> {
+        one_by_one(&commands, |part| self.renew_call(link, part).boxed()).await
+    }
+
+    async fn renew_call(
+        &self,
+        link: usize,
+        commands: Vec<&RenewForm>,
+    ) -> Result<Vec<Vec<RenewOutcome>>, StoreError> {
+        // Each token once, to the latest of the ends that are asked for.
+        let mut places: HashMap<FlowToken, usize> = HashMap::new();
+        let (mut tokens, mut spans) = (Vec::new(), Vec::new());
+        for command in &commands {
+            let span = micros(command.span);
+            for token in &command.tokens {
+                let place = *places.entry(*token).or_insert_with(|| {
+                    tokens.push(*token);
+                    spans.push(span);
+                    tokens.len() - 1
+                });
+                spans[place] = spans[place].max(span);
+            }
+        }
+        let lanes: Vec<i64> = tokens.iter().map(|token| token.lane).collect();
+        let works: Vec<Option<i64>> = tokens.iter().map(|token| token.work).collect();
+        let keys: Vec<Uuid> = tokens.iter().map(|token| token.key).collect();
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+            &[&lanes, &works, &keys, &spans];
+        let link = &self.shared.links.flow.write[link];
+        let rows = self.on_link(link, RENEW, (&self.sql.renew, params)).await?;
+        let mut outcomes = vec![RenewOutcome::Stale; tokens.len()];
+        for row in &rows {
+            let mut columns = Columns::new(RENEW, row);
+            let place = index(columns.take()?);
+            let standing: Option<&str> = columns.take()?;
+            outcomes[place] = RenewOutcome::Renewed(standing.map(state).transpose()?);
+        }
+        let answer = |command: &&RenewForm| {
+            command.tokens.iter().map(|token| outcomes[places[token]]).collect()
+        };
+        Ok(commands.iter().map(answer).collect())
+    }
+
+    /// Gives a leased turn or activity back.
+    pub(super) async fn abandon(
+        &self,
+        token: FlowToken,
+        delay: Duration,
+        uncounted: bool,
+    ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+            &[&token.lane, &token.work, &token.key, &micros(delay), &uncounted];
+        let rows = self.general(ABANDON, &self.sql.abandon, params).await?;
+        let Some(row) = rows.first() else { return Ok((AbandonOutcome::Stale, Vec::new())) };
+        let mut columns = Columns::new(ABANDON, row);
+        if !columns.take::<bool>()? {
+            return Ok((AbandonOutcome::Stale, Vec::new()));
+        }
+        let what = match token.work {
+            None => columns.name_if("capability")?.map(FlowWhat::Turn),
+            Some(_) => Some(FlowWhat::Work(columns.name_if("tag")?)),
+        };
+        let due: Option<i64> = columns.take()?;
+        let change = |(what, due)| FlowChange { what, due_in: rows::span(due) };
+        let changes: Vec<FlowChange> = what.zip(due).map(change).into_iter().collect();
+        self.hints.tell(&self.shared, changes.iter().cloned());
+        Ok((AbandonOutcome::Abandoned, changes))
+    }
+
+    /// Keeps the sessions of some owners, or removes old ones.
+    pub(super) async fn keep_sessions(
+        &self,
+        owners: Vec<OwnerId>,
+        span: Duration,
+        idle: Duration,
+    ) -> Result<u64, StoreError> {
+        let owners: Vec<&str> = owners.iter().map(OwnerId::as_str).collect();
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+            &[&owners, &micros(span), &micros(idle)];
+        let rows = self.general(KEEP, &self.sql.sessions_keep, params).await?;
+        let count = rows.first().map(|row| Columns::new(KEEP, row).take::<i64>()).transpose()?;
+        Ok(u64::try_from(count.unwrap_or(0)).unwrap_or(0))
+    }
+
+    /// Stores an activity outside of a turn.
+    pub(super) async fn enqueue_work(&self, work: NewWork) -> Result<Vec<FlowChange>, StoreError> {
+        let instance = work.instance.as_str().to_owned();
+        let form = self.work(work).await?;
+        let mut blobs = Blobs::default();
+        let json = vec![form.json(1, &mut blobs)];
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+            &[&instance, &Json(&json), blobs.param()];
+        let rows = self.general(ENQUEUE_WORK, &self.sql.enqueue_work, params).await?;
+        let mut changes = Vec::new();
+        for row in &rows {
+            let mut columns = Columns::new(ENQUEUE_WORK, row);
+            let what = FlowWhat::Work(columns.name_if("tag")?);
+            changes.push(FlowChange { what, due_in: rows::span(columns.take()?) });
+        }
+        self.hints.tell(&self.shared, changes.iter().cloned());
+        Ok(changes)
+    }
+
+    /// Reads how long until each line has something.
+    pub(super) async fn sweep(
+        &self,
+        lines: Vec<FlowLine>,
+    ) -> Result<Vec<Option<Duration>>, StoreError> {
+        let mut due = vec![None; lines.len()];
+        for (chunk, due) in lines.chunks(LINES_MAX).zip(due.chunks_mut(LINES_MAX)) {
+            let mut forms = Vec::with_capacity(chunk.len());
+            for line in chunk {
+                forms.push(match line {
+                    FlowLine::Turns(known) => {
+                        SweepLine::Turns { caps: self.capabilities(known).await? }
+                    }
+                    FlowLine::Work { tags, owner } => SweepLine::Work {
+                        tags: self.tags(tags).await?,
+                        owner: owner.as_ref().map(OwnerId::as_str),
+                    },
+                    FlowLine::Outcome(instance) => {
+                        SweepLine::Outcome { instance: instance.as_str() }
+                    }
+                });
+            }
+            for row in &self.general(SWEEP, &self.sql.sweep, &[&Json(&forms)]).await? {
+                let mut columns = Columns::new(SWEEP, row);
+                let line = index(columns.take()?);
+                due[line] = Some(rows::span(columns.take()?));
+            }
+        }
+        Ok(due)
+    }
+}

@@ -1,0 +1,110 @@
+//! Capabilities and tags have numbers, by which claims probe their indexes.
+//!
+//! # Invariants
+//! * A number is never taken back, so what was learnt stays true.
+//! * Missing ones are made in a commit of their own, so that no write holds up another that names
+//!   the same.
+
+use std::collections::{BTreeSet, HashMap};
+
+use parking_lot::RwLock;
+use wakeline_core::{Capabilities, Capability, Tag, TagFilter};
+use wakeline_store::StoreError;
+
+use super::Core;
+use crate::rows::Columns;
+
+const OPERATION: &str = "resolve names";
+
+/// Most names that are remembered of each kind.
+const LEN_MAX: usize = 10_000;
+
+/// The number that stands for no tag.
+const UNTAGGED: i32 = 0;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Capability = 0,
+    Tag = 1,
+}
+
+/// Remembers numbers of names.
+#[derive(Default)]
+pub(super) struct Names {
+    capabilities: RwLock<HashMap<String, i32>>,
+    tags: RwLock<HashMap<String, i32>>,
+}
+
+impl Names {
+    fn of(&self, kind: Kind) -> &RwLock<HashMap<String, i32>> {
+        match kind {
+            Kind::Capability => &self.capabilities,
+            Kind::Tag => &self.tags,
+        }
+    }
+}
+
+impl Core {
+    /// The number of a capability.
+    pub(super) async fn capability(&self, name: &Capability) -> Result<i32, StoreError> {
+        Ok(self.numbers(Kind::Capability, [name.as_str()].into()).await?[0])
+    }
+
+    /// The numbers of a dispatcher's capabilities; `None` for any.
+    pub(super) async fn capabilities(
+        &self,
+        known: &Capabilities,
+    ) -> Result<Option<Vec<i32>>, StoreError> {
+        match known {
+            Capabilities::Any => Ok(None),
+            Capabilities::Of(names) => {
+                let names = names.iter().map(Capability::as_str).collect();
+                self.numbers(Kind::Capability, names).await.map(Some)
+            }
+        }
+    }
+
+    /// The number of a tag, or of none.
+    pub(super) async fn tag(&self, tag: Option<&Tag>) -> Result<i32, StoreError> {
+        match tag {
+            None => Ok(UNTAGGED),
+            Some(tag) => Ok(self.numbers(Kind::Tag, [tag.as_str()].into()).await?[0]),
+        }
+    }
+
+    /// The numbers of a worker's tags; `None` for any.
+    pub(super) async fn tags(&self, taken: &TagFilter) -> Result<Option<Vec<i32>>, StoreError> {
+        let TagFilter::Of { untagged, tags } = taken else { return Ok(None) };
+        let mut numbers = self.numbers(Kind::Tag, tags.iter().map(Tag::as_str).collect()).await?;
+        if *untagged {
+            numbers.push(UNTAGGED);
+        }
+        Ok(Some(numbers))
+    }
+
+    async fn numbers(&self, kind: Kind, names: BTreeSet<&str>) -> Result<Vec<i32>, StoreError> {
+        let known = |cache: &HashMap<String, i32>| {
+            names.iter().map(|name| cache.get(*name).copied()).collect::<Option<Vec<i32>>>()
+        };
+        if let Some(numbers) = known(&self.names.of(kind).read()) {
+            return Ok(numbers);
+        }
+        let wanted: Vec<&str> = names.iter().copied().collect();
+        let rows = self.general(OPERATION, &self.sql.names, &[&(kind as i16), &wanted]).await?;
+        let mut found = HashMap::new();
+        for row in &rows {
+            let mut columns = Columns::new(OPERATION, row);
+            found.insert(columns.take::<String>()?, columns.take::<i32>()?);
+        }
+        let numbers = known(&found).ok_or_else(|| StoreError::Fatal {
+            operation: OPERATION,
+            source: "a name was not answered".into(),
+        })?;
+        let mut cache = self.names.of(kind).write();
+        if cache.len() + found.len() > LEN_MAX {
+            cache.clear();
+        }
+        cache.extend(found);
+        Ok(numbers)
+    }
+}

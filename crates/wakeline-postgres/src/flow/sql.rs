@@ -1,0 +1,53 @@
+//! The statements of orchestrations, filled in once per store.
+
+use crate::Shared;
+use crate::connect::Sql;
+
+macro_rules! statements {
+    ($($name:ident),* $(,)?) => {
+        /// The statements of orchestrations.
+        pub(crate) struct Statements {
+            $(pub(crate) $name: Sql,)*
+        }
+
+        impl Statements {
+            /// Fills in the store's schema.
+            pub(crate) fn new(shared: &Shared) -> Self {
+                Self {
+                    $($name: shared.sql(include_str!(
+                        concat!("../../sql/queries/flow_", stringify!($name), ".sql")
+                    )),)*
+                }
+            }
+        }
+    };
+}
+
+statements![
+    abandon,
+    claim_turns,
+    claim_work,
+    commit,
+    complete,
+    delete,
+    delete_matching,
+    depths,
+    enqueue,
+    enqueue_work,
+    executions,
+    history,
+    instances,
+    kv,
+    list,
+    names,
+    prune,
+    renew,
+    resume,
+    sessions_keep,
+    stats,
+    suspend,
+    sweep,
+    terminate,
+    tree,
+    watch,
+];

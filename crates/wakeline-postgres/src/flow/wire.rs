@@ -1,0 +1,273 @@
+//! What the functions of orchestrations are given: JSON for the structure, arrays for the bytes.
+//!
+//! # Where it sits
+//! A caller turns its command into a form with all names resolved (`*Form`); a fused call numbers
+//! the commands and puts their forms together (`*Json`).
+//!
+//! # Invariants
+//! * Commands are numbered from 1, and so are bytes: as PostgreSQL's arrays are.
+//! * Spans are microseconds, and end long before the last timestamp that PostgreSQL knows.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use uuid::Uuid;
+use wakeline_store::StoreError;
+use wakeline_store::flow::{Envelope, NewWork, TurnRequest, Visible, WorkRequest};
+
+use super::Core;
+
+/// Longest span: 100 years.
+const SPAN_MAX: Duration = Duration::from_secs(3_155_760_000);
+
+/// A span in microseconds.
+pub(super) fn micros(span: Duration) -> i64 {
+    i64::try_from(span.min(SPAN_MAX).as_micros()).expect("100 years fit")
+}
+
+/// A number of the runtime's as PostgreSQL keeps it. Those above its range come back as they were.
+pub(super) fn signed(number: u64) -> i64 {
+    number.cast_signed()
+}
+
+/// When something can be claimed.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Moment {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<i64>,
+}
+
+impl From<Visible> for Moment {
+    fn from(visible: Visible) -> Self {
+        match visible {
+            Visible::Now => Self { after: Some(0), at: None },
+            Visible::After(span) => Self { after: Some(micros(span)), at: None },
+            Visible::At(at) => Self { after: None, at: Some(at.0) },
+        }
+    }
+}
+
+/// The bytes of a call.
+#[derive(Default)]
+pub(super) struct Blobs<'a>(Vec<&'a [u8]>);
+
+impl<'a> Blobs<'a> {
+    /// Adds some; returns their number.
+    pub(super) fn add(&mut self, bytes: &'a [u8]) -> usize {
+        self.0.push(bytes);
+        self.0.len()
+    }
+
+    /// The parameter.
+    pub(super) fn param(&self) -> &Vec<&'a [u8]> {
+        &self.0
+    }
+}
+
+/// A message on its way.
+pub(super) struct MessageForm {
+    pub(super) instance: String,
+    moment: Moment,
+    payload: Bytes,
+    pub(super) starts: Option<i32>,
+    unique: bool,
+    ended_too: bool,
+    key: Option<(i64, i64)>,
+}
+
+/// A message in a call.
+#[derive(Debug, Serialize)]
+pub(super) struct MessageJson<'a> {
+    c: usize,
+    instance: &'a str,
+    #[serde(flatten)]
+    moment: Moment,
+    body: usize,
+    starts: Option<i32>,
+    uniq: bool,
+    ended_too: bool,
+    key_execution: Option<i64>,
+    key_event: Option<i64>,
+}
+
+impl MessageForm {
+    /// About what it adds to a call.
+    pub(super) fn bytes(&self) -> usize {
+        self.payload.len() + self.instance.len() + 200
+    }
+
+    /// It as part of command `c`.
+    pub(super) fn json<'a>(&'a self, c: usize, blobs: &mut Blobs<'a>) -> MessageJson<'a> {
+        MessageJson {
+            c,
+            instance: &self.instance,
+            moment: self.moment,
+            body: blobs.add(&self.payload),
+            starts: self.starts,
+            uniq: self.unique,
+            ended_too: self.ended_too,
+            key_execution: self.key.map(|key| key.0),
+            key_event: self.key.map(|key| key.1),
+        }
+    }
+}
+
+/// A dispatcher that comes along with a write, or claims.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct TurnRequestForm {
+    #[serde(skip_serializing_if = "is_zero")]
+    c: usize,
+    r: usize,
+    pub(super) key: Uuid,
+    lease: i64,
+    caps: Option<Vec<i32>>,
+}
+
+/// A worker that comes along with a write.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct WorkRequestForm {
+    c: usize,
+    r: usize,
+    pub(super) key: Uuid,
+    lease: i64,
+    tags: Option<Vec<i32>>,
+    owner: Option<String>,
+    session_lease: Option<i64>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl TurnRequestForm {
+    /// It as part of command `c`.
+    pub(super) fn of(&self, c: usize) -> Self {
+        Self { c, ..self.clone() }
+    }
+}
+
+impl WorkRequestForm {
+    /// It as part of command `c`.
+    pub(super) fn of(&self, c: usize) -> Self {
+        Self { c, ..self.clone() }
+    }
+}
+
+/// An activity on its way.
+pub(super) struct WorkForm {
+    execution: i64,
+    activity: i64,
+    tag: i32,
+    session: Option<String>,
+    moment: Moment,
+    payload: Bytes,
+}
+
+/// An activity in a call.
+#[derive(Debug, Serialize)]
+pub(super) struct WorkJson<'a> {
+    c: usize,
+    execution: i64,
+    activity: i64,
+    tag: i32,
+    session: Option<&'a str>,
+    #[serde(flatten)]
+    moment: Moment,
+    body: usize,
+}
+
+impl WorkForm {
+    /// About what it adds to a call.
+    pub(super) fn bytes(&self) -> usize {
+        self.payload.len() + 200
+    }
+
+    /// It as part of command `c`.
+    pub(super) fn json<'a>(&'a self, c: usize, blobs: &mut Blobs<'a>) -> WorkJson<'a> {
+        WorkJson {
+            c,
+            execution: self.execution,
+            activity: self.activity,
+            tag: self.tag,
+            session: self.session.as_deref(),
+            moment: self.moment,
+            body: blobs.add(&self.payload),
+        }
+    }
+}
+
+impl Core {
+    /// Resolves the names of messages.
+    pub(super) async fn messages(
+        &self,
+        envelopes: Vec<Envelope>,
+    ) -> Result<Vec<MessageForm>, StoreError> {
+        let mut forms = Vec::with_capacity(envelopes.len());
+        for envelope in envelopes {
+            let starts = match &envelope.starts {
+                Some(capability) => Some(self.capability(capability).await?),
+                None => None,
+            };
+            forms.push(MessageForm {
+                instance: envelope.instance.as_str().to_owned(),
+                moment: envelope.visible.into(),
+                payload: envelope.payload,
+                starts,
+                unique: envelope.unique,
+                ended_too: envelope.even_if_ended,
+                key: envelope.key.map(|(execution, event)| (signed(execution), signed(event))),
+            });
+        }
+        Ok(forms)
+    }
+
+    /// Resolves the names of dispatchers.
+    pub(super) async fn turn_requests(
+        &self,
+        requests: &[TurnRequest],
+    ) -> Result<Vec<TurnRequestForm>, StoreError> {
+        let mut forms = Vec::with_capacity(requests.len());
+        for (r, request) in requests.iter().enumerate() {
+            let caps = self.capabilities(&request.capabilities).await?;
+            let lease = micros(request.lease);
+            forms.push(TurnRequestForm { c: 0, r, key: request.key, lease, caps });
+        }
+        Ok(forms)
+    }
+
+    /// Resolves the names of workers.
+    pub(super) async fn work_requests(
+        &self,
+        requests: &[WorkRequest],
+    ) -> Result<Vec<WorkRequestForm>, StoreError> {
+        let mut forms = Vec::with_capacity(requests.len());
+        for (r, request) in requests.iter().enumerate() {
+            let session = request.session.as_ref();
+            forms.push(WorkRequestForm {
+                c: 0,
+                r,
+                key: request.key,
+                lease: micros(request.lease),
+                tags: self.tags(&request.tags).await?,
+                owner: session.map(|session| session.owner.as_str().to_owned()),
+                session_lease: session.map(|session| micros(session.lease)),
+            });
+        }
+        Ok(forms)
+    }
+
+    /// Resolves the names of an activity.
+    pub(super) async fn work(&self, work: NewWork) -> Result<WorkForm, StoreError> {
+        Ok(WorkForm {
+            execution: signed(work.key.execution),
+            activity: signed(work.key.activity),
+            tag: self.tag(work.tag.as_ref()).await?,
+            session: work.session.map(|session| session.as_str().to_owned()),
+            moment: work.visible.into(),
+            payload: work.payload,
+        })
+    }
+}

@@ -1,0 +1,15 @@
+//! The rules of orchestrations, and what is PostgreSQL's own about them.
+
+use std::sync::Arc;
+
+use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
+
+use crate::conformance::Fixture;
+
+impl FlowUnderTest for Fixture {
+    fn flow(&self) -> Arc<dyn Flow> {
+        Arc::new(self.store.clone())
+    }
+}
+
+wakeline_testkit::flow_conformance_suite!(Fixture::open().await);

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{Capabilities, FlowLine};
+use wakeline_core::{Capabilities, FlowLine, InstanceId};
 use wakeline_store::flow::{
     FlowStore as _, TurnClaim, TurnItem, TurnRequest, WorkClaim, WorkItem, WorkKey, WorkRequest,
 };
@@ -14,6 +14,14 @@ use super::compare::{Same, same, same_next_due};
 use super::op::{Asks, Line};
 use super::side::{Leased, plain_work, session_claim, tags, work_line};
 use super::world::{World, failed, worker};
+
+/// What waited before a write.
+pub(super) struct Waiting {
+    /// Which of the requests are left alone because older turns wait.
+    behind: Vec<bool>,
+    /// The lanes that could be claimed.
+    lanes: Vec<InstanceId>,
+}
 
 impl World<'_> {
     pub(super) async fn claim_turns(
@@ -64,23 +72,20 @@ impl World<'_> {
         Ok(self.oracle.sweep_flow(lines).await.map_err(failed)?.remove(0))
     }
 
-    /// Which of these requests are left alone because older turns wait.
-    pub(super) async fn behind_others(
-        &self,
-        requests: &[TurnRequest],
-    ) -> Result<Vec<bool>, String> {
-        let mut behind = Vec::new();
-        for request in requests {
-            behind.push(self.turns_due(&request.capabilities).await? == Some(Duration::ZERO));
+    /// What waits before a write.
+    pub(super) fn waiting(&self, requests: &[TurnRequest]) -> Waiting {
+        let any = |request: &TurnRequest| !self.oracle.claimable(&request.capabilities).is_empty();
+        Waiting {
+            behind: requests.iter().map(any).collect(),
+            lanes: self.oracle.claimable(&Capabilities::Any),
         }
-        Ok(behind)
     }
 
     /// Lets the oracle, which has written the same, lease what the store leased to requests.
-    pub(super) async fn follow_born_turns(
+    pub(super) fn follow_born_turns(
         &mut self,
         requests: &[TurnRequest],
-        behind: &[bool],
+        waiting: &Waiting,
         turns: &[(usize, TurnItem)],
     ) -> Same {
         if let Some((n, _)) = turns.iter().find(|(n, _)| *n >= requests.len()) {
@@ -88,13 +93,16 @@ impl World<'_> {
         }
         for (n, request) in requests.iter().enumerate() {
             match turns.iter().find(|(served, _)| *served == n) {
-                Some((_, turn)) if behind[n] => {
+                Some((_, turn)) if waiting.behind[n] => {
                     return Err(format!("{turn:?} went before older turns"));
                 }
                 Some((_, turn)) => self.follow_turn(request, turn)?,
-                None if behind[n] => {}
                 None => {
-                    if self.turns_due(&request.capabilities).await? == Some(Duration::ZERO) {
+                    // A lane that waited for others may have come to need what this one has: it
+                    // is left open whether that is older.
+                    let claimable = self.oracle.claimable(&request.capabilities);
+                    let is_old = |id: &InstanceId| waiting.lanes.contains(id);
+                    if !claimable.is_empty() && !claimable.iter().any(is_old) {
                         return Err(format!("request {n} was not served: {request:?}"));
                     }
                 }
@@ -158,7 +166,7 @@ impl World<'_> {
     pub(super) async fn follow_born_work(
         &mut self,
         requests: &[WorkRequest],
-        fresh: &[(wakeline_core::InstanceId, WorkKey)],
+        fresh: &[(InstanceId, WorkKey)],
         born: &[(usize, WorkItem)],
     ) -> Same {
         if let Some((n, _)) = born.iter().find(|(n, _)| *n >= requests.len()) {

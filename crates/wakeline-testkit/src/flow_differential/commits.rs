@@ -21,11 +21,11 @@ impl World<'_> {
     pub(super) async fn send(&mut self, mails: &[Mail], lines: &[Line]) -> Told {
         let (oracle, store) = mails.iter().map(|mail| self.envelopes(mail)).unzip();
         let requests = self.dispatchers(lines);
-        let behind = self.behind_others(&requests).await?;
+        let waiting = self.waiting(&requests);
         let oracle = self.oracle.enqueue(oracle, Vec::new()).await.map_err(failed)?;
         let store = self.store.enqueue(store, requests.clone()).await.map_err(failed)?;
         same("outcomes of messages", &oracle.outcomes, &store.outcomes)?;
-        self.follow_born_turns(&requests, &behind, &store.turns).await?;
+        self.follow_born_turns(&requests, &waiting, &store.turns)?;
         Ok(store.turns.is_empty().then_some(store.changes))
     }
 
@@ -37,7 +37,7 @@ impl World<'_> {
         let turn_requests = self.dispatchers(&plan.dispatchers);
         let lease = Duration::from_secs(20);
         let work_requests: Vec<_> = plan.workers.iter().map(|asks| worker(*asks, lease)).collect();
-        let behind = self.behind_others(&turn_requests).await?;
+        let waiting = self.waiting(&turn_requests);
         let id = turn.instance.clone();
         let keys = oracle.work.iter().map(|work| (id.clone(), work.key));
         let fresh: Vec<_> = keys.filter(|(id, key)| !self.oracle.has_work(id, *key)).collect();
@@ -54,7 +54,7 @@ impl World<'_> {
             same("turns of a refused turn", 0, store.turns.len() + store.work.len())?;
             return Ok(None);
         }
-        self.follow_born_turns(&turn_requests, &behind, &store.turns).await?;
+        self.follow_born_turns(&turn_requests, &waiting, &store.turns)?;
         self.follow_born_work(&work_requests, &fresh, &store.work).await?;
         let born = !store.turns.is_empty() || !store.work.is_empty();
         Ok((!born).then_some(store.changes))
@@ -196,7 +196,7 @@ impl World<'_> {
         let Some(hold) = self.work_hold(hold) else { return Ok(None) };
         let (oracle, store) = mail.map(|mail| self.envelopes(mail)).unzip();
         let requests = self.dispatchers(lines);
-        let behind = self.behind_others(&requests).await?;
+        let waiting = self.waiting(&requests);
         let completion = Completion { token: hold.oracle, message: oracle };
         let oracle = self.oracle.complete_work(completion, Vec::new()).await.map_err(failed)?;
         let completion = Completion { token: hold.store, message: store };
@@ -206,7 +206,7 @@ impl World<'_> {
             same("turns of a refused completion", 0, store.turns.len())?;
             return Ok(None);
         }
-        self.follow_born_turns(&requests, &behind, &store.turns).await?;
+        self.follow_born_turns(&requests, &waiting, &store.turns)?;
         Ok(store.turns.is_empty().then_some(store.changes))
     }
 

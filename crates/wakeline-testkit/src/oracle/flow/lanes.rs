@@ -247,6 +247,13 @@ impl Flow {
         lanes.filter_map(|lane| lane.due_at(now)).min().map(|due_at| now.until(due_at))
     }
 
+    /// The instances whose turn a line could get now.
+    pub(super) fn claimable(&self, line: &Capabilities, now: Timestamp) -> Vec<InstanceId> {
+        let lanes = self.lanes.values();
+        let claimable = lanes.filter(|lane| lane.allowed(line) && lane.is_claimable(now));
+        claimable.map(|lane| lane.name.clone()).collect()
+    }
+
     pub(super) fn claimable_lanes(&self, now: Timestamp) -> Before {
         let claimable = self.lanes.iter().filter(|(_, lane)| lane.is_claimable(now));
         Before(claimable.map(|(id, _)| *id).collect())

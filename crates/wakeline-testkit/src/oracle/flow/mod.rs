@@ -70,6 +70,11 @@ impl MemoryStore {
         self.state.lock().flow.names.get(instance).copied()
     }
 
+    /// The instances whose turn a dispatcher could get now.
+    pub(crate) fn claimable(&self, capabilities: &Capabilities) -> Vec<InstanceId> {
+        self.state.lock().flow.claimable(capabilities, self.now())
+    }
+
     /// Whether an activity waits or runs.
     pub(crate) fn has_work(&self, instance: &InstanceId, key: WorkKey) -> bool {
         let state = self.state.lock();

@@ -38,7 +38,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wakeline-sqlite",
         ],
     ),
-    ("wakeline-http", &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-queue"]),
+    (
+        "wakeline-http",
+        &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-queue", "wakeline-flow"],
+    ),
     (
         "wakeline-cli",
         &[
@@ -46,6 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wakeline-store",
             "wakeline-wake",
             "wakeline-queue",
+            "wakeline-flow",
             "wakeline-http",
             "wakeline-postgres",
             "wakeline-sqlite",

@@ -2,14 +2,16 @@
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use wakeline_flow::provider::{QueueHints, StoreProvider, StoreProviderOptions};
 use wakeline_http::{AppState, Server};
 use wakeline_queue::{QueueService, QueueServiceOptions};
-use wakeline_store::StoreInfo;
+use wakeline_store::{FanOut, HintOrigin, StoreInfo, WholeStore};
 
 use crate::config::{ServeArgs, Settings};
 use crate::{limits, logs, say, store};
@@ -32,15 +34,20 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let address = listener.local_addr().context("cannot read the bound address")?;
 
-    let options = QueueServiceOptions { mode: settings.mode, long_poll: settings.long_poll };
+    let long_poll = settings.long_poll.clone();
+    let options = QueueServiceOptions { mode: settings.mode, long_poll: long_poll.clone() };
     let queue = QueueService::start(store.clone(), options);
+    let flow = flow(
+        &store,
+        &queue,
+        StoreProviderOptions { mode: settings.mode, long_poll, queue_hints: None },
+    );
     let listening = CancellationToken::new();
-    let (hearer, heard_until) = (queue.clone(), listening.clone());
-    tokio::spawn(async move { hearer.listen(heard_until).await });
+    tokio::spawn(listen(store.clone(), queue.clone(), flow.clone(), listening.clone()));
 
     let mut server = settings.server.clone();
     server.connections_max = limits::connections_max();
-    let state = AppState::new(queue.clone(), settings.http.clone(), metrics);
+    let state = AppState::new(queue.clone(), flow.clone(), settings.http.clone(), metrics);
     let shutdown = CancellationToken::new();
     tokio::spawn(stop_on_signal(shutdown.clone()));
     greet(&store.info(), address, settings.http.api_key.is_some());
@@ -53,10 +60,39 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     if tokio::time::timeout(RELEASE_TIME, queue.settled()).await.is_err() {
         tracing::warn!("a claim did not end; what it took is available when its lease ends");
     }
+    flow.close().await;
     listening.cancel();
     store.close().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Orchestrations over the same store; what their turns push to queues is told to the queue.
+fn flow(
+    store: &Arc<dyn WholeStore>,
+    queue: &QueueService,
+    options: StoreProviderOptions,
+) -> StoreProvider {
+    let sink = queue.sink();
+    let tell: QueueHints = Arc::new(move |changes| sink.changed(changes, HintOrigin::InProcess));
+    let options = StoreProviderOptions { queue_hints: Some(tell), ..options };
+    StoreProvider::new(store.clone(), options)
+}
+
+/// Hears of other processes, on behalf of both faces. In poll mode nobody listens, and the store is
+/// only tended.
+async fn listen(
+    store: Arc<dyn WholeStore>,
+    queue: QueueService,
+    flow: StoreProvider,
+    shutdown: CancellationToken,
+) {
+    let uses_hints = queue.uses_hints();
+    let sink = Arc::new(FanOut(vec![queue.sink(), Arc::new(flow)]));
+    match uses_hints {
+        true => store.feed(sink, shutdown).await,
+        false => store.tend(sink, shutdown).await,
+    }
 }
 
 /// The first signal drains; a second one ends the process at once.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_sqlite::{SqliteOptions, SqliteStore};
-use wakeline_store::Store;
+use wakeline_store::WholeStore;
 
 use crate::config::{Settings, StoreChoice};
 
 /// Opens the store; brings its schema up to date.
-pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn Store>> {
+pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn WholeStore>> {
     Ok(match &settings.store {
         StoreChoice::Sqlite { path } => {
             let options = sqlite_options(path);

@@ -17,7 +17,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use wakeline_core::{InstanceId, KvKey, NameError, OrchestrationName};
-use wakeline_store::flow::Watched;
 
 use crate::error::FlowError;
 use crate::json::Json;
@@ -266,23 +265,46 @@ impl Client {
         }
     }
 
+    /// Waits until an instance has ended, is missing, or has a newer status text or key-value state
+    /// than was seen (0 for none); says how it stands then. `None` if the time is over first.
+    pub async fn wait_for_news(
+        &self,
+        instance: &str,
+        status_version: Option<u64>,
+        kv_version: Option<u64>,
+        timeout: Duration,
+    ) -> Result<Option<Status>, ClientError> {
+        let seen = Seen { status_version, kv_version };
+        self.news(&InstanceId::new(instance)?, seen, timeout).await
+    }
+
     async fn wait_for(
         &self,
         instance: &InstanceId,
         seen: Seen,
         timeout: Duration,
     ) -> Result<Status, ClientError> {
+        match self.news(instance, seen, timeout).await? {
+            Some(status) => Ok(status),
+            None => Status::of(self.admin("read instances")?.instance(instance).await?),
+        }
+    }
+
+    async fn news(
+        &self,
+        instance: &InstanceId,
+        seen: Seen,
+        timeout: Duration,
+    ) -> Result<Option<Status>, ClientError> {
         let admin = self.admin("wait for instances")?;
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Status::of(admin.instance(instance).await?);
-            }
             let waited = admin.wait(instance, seen, left.min(WAIT_MAX)).await?;
             match waited {
-                Some(Watched::Pending) | None => {}
-                Some(watched) => return Status::of(watched),
+                Some(watched) => return Status::of(watched).map(Some),
+                None if left.is_zero() => return Ok(None),
+                None => {}
             }
         }
     }

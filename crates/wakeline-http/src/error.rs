@@ -1,11 +1,15 @@
 //! Domain errors as HTTP answers. The only place that chooses statuses for failures.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 use wakeline_core::{IdError, NameError};
+use wakeline_flow::ClientError;
+use wakeline_flow::provider::ProviderError;
 use wakeline_queue::QueueError;
 use wakeline_store::StoreError;
 
@@ -57,6 +61,19 @@ impl ApiError {
 
     pub(crate) fn stale_lease(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "stale_lease", message)
+    }
+
+    pub(crate) fn ended(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "orchestration_ended", message)
+    }
+
+    pub(crate) fn not_deleted(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "not_deleted", message)
+    }
+
+    fn internal(error: &dyn std::error::Error) -> Self {
+        tracing::error!(error = %chain(error), "request failed");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
     }
 
     pub(crate) fn payload_too_large(limit: usize) -> Self {
@@ -137,6 +154,35 @@ impl From<QueueError> for ApiError {
                     .retry_after(retry_after.as_secs())
             }
             QueueError::Store(error) => Self::from(error.as_ref()),
+        }
+    }
+}
+
+impl From<ClientError> for ApiError {
+    fn from(error: ClientError) -> Self {
+        match &error {
+            ClientError::NotFound(_) => Self::not_found(error.to_string()),
+            ClientError::Ended(_) => Self::ended(error.to_string()),
+            ClientError::Name(_) => Self::invalid(error.to_string()),
+            ClientError::Provider(ProviderError::Closed) => Self::draining(),
+            ClientError::Provider(
+                ProviderError::Retryable { source, .. } | ProviderError::Permanent { source, .. },
+            ) => match source.downcast_ref::<Arc<StoreError>>() {
+                Some(error) => Self::from(error.as_ref()),
+                None if matches!(
+                    &error,
+                    ClientError::Provider(ProviderError::Retryable { .. })
+                ) =>
+                {
+                    Self::unavailable(error.to_string())
+                }
+                None => Self::internal(&error),
+            },
+            ClientError::Provider(ProviderError::LockLost)
+            | ClientError::TimedOut { .. }
+            | ClientError::Failed { .. }
+            | ClientError::Codec { .. }
+            | ClientError::Unsupported(_) => Self::internal(&error),
         }
     }
 }

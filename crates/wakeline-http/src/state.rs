@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use wakeline_flow::Client;
+use wakeline_flow::provider::StoreProvider;
 use wakeline_queue::QueueService;
 
 /// Limits and defaults of the HTTP face.
@@ -48,20 +50,29 @@ pub struct AppState {
 
 struct Shared {
     queue: QueueService,
+    provider: StoreProvider,
+    flow: Client,
     settings: HttpSettings,
     metrics: Option<PrometheusHandle>,
     draining: AtomicBool,
 }
 
 impl AppState {
-    /// State over a queue service. Without a metrics handle `/metrics` is empty.
+    /// State over the faces. Without a metrics handle `/metrics` is empty.
     pub fn new(
         queue: QueueService,
+        provider: StoreProvider,
         settings: HttpSettings,
         metrics: Option<PrometheusHandle>,
     ) -> Self {
         let draining = AtomicBool::new(false);
-        Self { shared: Arc::new(Shared { queue, settings, metrics, draining }) }
+        let flow = Client::new(Arc::new(provider.clone()));
+        Self { shared: Arc::new(Shared { queue, provider, flow, settings, metrics, draining }) }
+    }
+
+    /// The orchestrations' operations.
+    pub fn flow(&self) -> &Client {
+        &self.shared.flow
     }
 
     /// The queue's operations.
@@ -74,10 +85,11 @@ impl AppState {
         &self.shared.settings
     }
 
-    /// Says that this node is going away, and answers all parked pops.
+    /// Says that this node is going away, and answers everyone who waits.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
         self.shared.queue.drain();
+        self.shared.provider.drain();
     }
 
     /// Whether this node is going away.

@@ -82,11 +82,21 @@ impl QueueService {
     /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
     /// listens, and the store is only tended.
     pub async fn listen(&self, shutdown: CancellationToken) {
-        let sink = Arc::new(HubSink { hub: self.hub.clone() });
-        match self.hub.mode().uses_hints() {
+        let sink = self.sink();
+        match self.uses_hints() {
             true => self.store.feed(sink, shutdown).await,
             false => self.store.tend(sink, shutdown).await,
         }
+    }
+
+    /// Takes hints in for this service's waiters: for who listens on behalf of several faces.
+    pub fn sink(&self) -> Arc<dyn HintSink> {
+        Arc::new(HubSink { hub: self.hub.clone() })
+    }
+
+    /// Whether hints wake anybody here; in poll mode they do not.
+    pub fn uses_hints(&self) -> bool {
+        self.hub.mode().uses_hints()
     }
 
     /// The store, for reading.

@@ -2,6 +2,7 @@
 
 mod ack;
 mod configure;
+mod flow;
 mod groups;
 mod health;
 mod messages;
@@ -25,11 +26,12 @@ use crate::state::AppState;
 #[openapi(
     info(
         title = "Wakeline",
-        description = "Durable queues on PostgreSQL or SQLite. Consumers wait without polling."
+        description = "Durable queues and orchestrations on PostgreSQL or SQLite. Nobody polls."
     ),
     tags(
         (name = "queue", description = "Push, pop, settle"),
         (name = "queues", description = "Configuration and inspection"),
+        (name = "orchestrations", description = "Start, signal, watch and steer orchestrations"),
         (name = "operation", description = "Health and metrics"),
     )
 )]
@@ -72,6 +74,21 @@ fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
         .routes(routes!(groups::subscription))
         .routes(routes!(messages::dead_letters))
         .routes(routes!(messages::message))
+        .routes(routes!(flow::start, flow::read::list))
+        .routes(routes!(flow::manage::purge))
+        .routes(routes!(flow::manage::prune))
+        .routes(routes!(flow::instance, flow::manage::delete))
+        .routes(routes!(flow::wait))
+        .routes(routes!(flow::raise_event))
+        .routes(routes!(flow::manage::cancel))
+        .routes(routes!(flow::manage::terminate))
+        .routes(routes!(flow::manage::suspend))
+        .routes(routes!(flow::manage::resume))
+        .routes(routes!(flow::read::history))
+        .routes(routes!(flow::read::executions))
+        .routes(routes!(flow::read::kv_all))
+        .routes(routes!(flow::read::kv_one))
+        .routes(routes!(flow::read::tree))
         .routes(routes!(health::health))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_http::{AppState, HttpSettings, app};
 use wakeline_queue::{QueueService, QueueServiceOptions};
 use wakeline_testkit::oracle::MemoryStore;
@@ -17,6 +18,7 @@ use wakeline_testkit::oracle::MemoryStore;
 pub(crate) struct Node {
     pub(crate) app: Router,
     pub(crate) state: AppState,
+    pub(crate) flow: StoreProvider,
     _listening: tokio_util::sync::DropGuard,
 }
 
@@ -43,12 +45,13 @@ impl Node {
 
     pub(crate) async fn with(settings: HttpSettings) -> Self {
         let store = Arc::new(MemoryStore::with_real_clock());
+        let flow = StoreProvider::new(store.clone(), StoreProviderOptions::default());
         let queue = QueueService::start(store, QueueServiceOptions::default());
         let listening = CancellationToken::new();
         let (service, token) = (queue.clone(), listening.clone());
         tokio::spawn(async move { service.listen(token).await });
-        let state = AppState::new(queue, settings, None);
-        Self { app: app(state.clone()), state, _listening: listening.drop_guard() }
+        let state = AppState::new(queue, flow.clone(), settings, None);
+        Self { app: app(state.clone()), state, flow, _listening: listening.drop_guard() }
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {

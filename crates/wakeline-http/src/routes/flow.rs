@@ -1,0 +1,154 @@
+//! `/api/v1/orchestrations…`: start, signal, look, wait.
+
+pub(crate) mod manage;
+pub(crate) mod read;
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use wakeline_flow::{Client, Json as Value, Started, Status};
+
+use crate::error::{ApiError, Problem};
+use crate::input::{Body, Params, Parted};
+use crate::state::AppState;
+use crate::wire::flow::{AcceptedAnswer, OrchestrationAnswer, StartAnswer, StartBody};
+
+/// Start an orchestration. Idempotent by the instance's id.
+#[utoipa::path(
+    post, path = "/api/v1/orchestrations", tag = "orchestrations",
+    request_body = StartBody,
+    responses(
+        (status = 201, description = "It will begin", body = StartAnswer),
+        (status = 200, description = "The instance exists already", body = StartAnswer),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+    )
+)]
+pub(crate) async fn start(State(state): State<AppState>, body: Body) -> Result<Response, ApiError> {
+    let body: StartBody = body.parse()?;
+    let instance = body.instance.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+    let input = body.input.unwrap_or_else(Value::null);
+    let started = state.flow().start_raw(&instance, &body.name, body.version, input).await?;
+    let (status, started) = match started {
+        Started::New => (StatusCode::CREATED, true),
+        Started::Exists => (StatusCode::OK, false),
+    };
+    Ok((status, Json(StartAnswer { instance, started })).into_response())
+}
+
+/// How an instance stands.
+#[utoipa::path(
+    get, path = "/api/v1/orchestrations/{instance}", tag = "orchestrations",
+    params(("instance" = String, Path, description = "The instance")),
+    responses(
+        (status = 200, description = "How it stands", body = OrchestrationAnswer),
+        (status = 404, description = "There is no such instance", body = Problem),
+    )
+)]
+pub(crate) async fn instance(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+) -> Result<Json<OrchestrationAnswer>, ApiError> {
+    let status = state.flow().status(&instance).await?;
+    answer(&instance, &status).map(Json)
+}
+
+/// Wait for an instance's end, or for a newer status or key-value state. Parked without polling.
+///
+/// Without `statusVersion` and `kvVersion` it waits for the end. 204 if nothing came in time.
+#[utoipa::path(
+    get, path = "/api/v1/orchestrations/{instance}/wait", tag = "orchestrations",
+    params(
+        ("instance" = String, Path, description = "The instance"),
+        ("timeout" = Option<u64>, Query, description = "Longest wait in milliseconds (30000)"),
+        ("statusVersion" = Option<u64>, Query, description = "The status version seen last"),
+        ("kvVersion" = Option<u64>, Query, description = "The key-value version seen last"),
+    ),
+    responses(
+        (status = 200, description = "How it stands now", body = OrchestrationAnswer),
+        (status = 204, description = "Nothing new in time"),
+        (status = 404, description = "There is no such instance", body = Problem),
+    )
+)]
+pub(crate) async fn wait(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let settings = state.settings();
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let (usual, most) = (millis(settings.default_timeout), millis(settings.wait_max));
+    let timeout = params.number("timeout", usual, 0..=most)?;
+    let version = |name| match params.text(name) {
+        Some(_) => params.number(name, 0, 0..=u64::MAX >> 1).map(Some),
+        None => Ok(None),
+    };
+    let seen = (version("statusVersion")?, version("kvVersion")?);
+    let patience = Duration::from_millis(timeout);
+    let news = state.flow().wait_for_news(&instance, seen.0, seen.1, patience).await?;
+    match news {
+        Some(status) => Ok(Json(answer(&instance, &status)?).into_response()),
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+    }
+}
+
+/// Raise an event for an instance. The body is what it carries.
+///
+/// With `early=true` also for an instance that does not exist yet: it gets the event with its
+/// start.
+#[utoipa::path(
+    post, path = "/api/v1/orchestrations/{instance}/events/{event}", tag = "orchestrations",
+    params(
+        ("instance" = String, Path, description = "The instance"),
+        ("event" = String, Path, description = "The event's name"),
+        ("early" = Option<bool>, Query, description = "Accept it before the start (false)"),
+    ),
+    request_body = Option<serde_json::Value>,
+    responses(
+        (status = 202, description = "It will be delivered", body = AcceptedAnswer),
+        (status = 404, description = "There is no such instance", body = Problem),
+        (status = 409, description = "The instance has ended", body = Problem),
+    )
+)]
+pub(crate) async fn raise_event(
+    State(state): State<AppState>,
+    Parted((instance, event)): Parted<(String, String)>,
+    params: Params,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let data: Value = match body.0.is_empty() {
+        true => Value::null(),
+        false => body.parse()?,
+    };
+    if !params.flag("early")? {
+        exists(state.flow(), &instance).await?;
+    }
+    state.flow().raise_event(&instance, &event, &data).await?;
+    Ok(accepted(instance))
+}
+
+pub(crate) async fn exists(client: &Client, instance: &str) -> Result<(), ApiError> {
+    match client.status(instance).await? {
+        Status::Missing => Err(missing(instance)),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn accepted(instance: String) -> Response {
+    let body = Json(AcceptedAnswer { instance, accepted: true });
+    (StatusCode::ACCEPTED, body).into_response()
+}
+
+fn missing(instance: &str) -> ApiError {
+    ApiError::not_found(format!("there is no instance {instance}"))
+}
+
+fn answer(instance: &str, status: &Status) -> Result<OrchestrationAnswer, ApiError> {
+    match status {
+        Status::Missing => Err(missing(instance)),
+        Status::Pending => Ok(OrchestrationAnswer::pending(instance)),
+        Status::Running(found) | Status::Ended(found) => Ok(found.as_ref().into()),
+    }
+}

@@ -1,0 +1,199 @@
+//! Interventions into orchestrations: cancel, terminate, hold back, delete, prune.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+use wakeline_core::InstanceId;
+use wakeline_store::flow::{InstanceFilter, PruneOptions};
+
+use super::{accepted, exists};
+use crate::error::{ApiError, Problem};
+use crate::input::{self, Body, Params, Parted};
+use crate::state::AppState;
+use crate::wire::flow::{
+    AcceptedAnswer, ChangedAnswer, DeletedAnswer, PrunedAnswer, PurgeBody, ReasonBody,
+};
+
+/// Ask an instance to end. Its code may clean up first.
+#[utoipa::path(
+    post, path = "/api/v1/orchestrations/{instance}/cancel", tag = "orchestrations",
+    params(("instance" = String, Path, description = "The instance")),
+    request_body = Option<ReasonBody>,
+    responses(
+        (status = 202, description = "It will be told", body = AcceptedAnswer),
+        (status = 404, description = "There is no such instance", body = Problem),
+        (status = 409, description = "The instance has ended", body = Problem),
+    )
+)]
+pub(crate) async fn cancel(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let reason = reason(&body, "cancelled over HTTP")?;
+    exists(state.flow(), &instance).await?;
+    state.flow().cancel(&instance, &reason).await?;
+    Ok(accepted(instance))
+}
+
+/// End an instance at once, without its code.
+#[utoipa::path(
+    post, path = "/api/v1/orchestrations/{instance}/terminate", tag = "orchestrations",
+    params(("instance" = String, Path, description = "The instance")),
+    request_body = Option<ReasonBody>,
+    responses(
+        (status = 200, description = "Whether it ran", body = ChangedAnswer),
+        (status = 404, description = "There is no such instance", body = Problem),
+    )
+)]
+pub(crate) async fn terminate(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+    body: Body,
+) -> Result<Json<ChangedAnswer>, ApiError> {
+    let reason = reason(&body, "terminated over HTTP")?;
+    exists(state.flow(), &instance).await?;
+    let changed = state.flow().terminate(&instance, &reason).await?;
+    Ok(Json(ChangedAnswer { instance, changed }))
+}
+
+/// Hold an instance back: it takes no turns until it is resumed.
+#[utoipa::path(
+    post, path = "/api/v1/orchestrations/{instance}/suspend", tag = "orchestrations",
+    params(("instance" = String, Path, description = "The instance")),
+    request_body = Option<ReasonBody>,
+    responses(
+        (status = 200, description = "Whether that changed anything", body = ChangedAnswer),
+        (status = 404, description = "There is no such instance", body = Problem),
+    )
+)]
+pub(crate) async fn suspend(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+    body: Body,
+) -> Result<Json<ChangedAnswer>, ApiError> {
+    let reason = reason(&body, "suspended over HTTP")?;
+    exists(state.flow(), &instance).await?;
+    let changed = state.flow().suspend(&instance, &reason).await?;
+    Ok(Json(ChangedAnswer { instance, changed }))
+}
+
+/// Let an instance go on that was held back.
+#[utoipa::path(
+    post, path = "/api/v1/orchestrations/{instance}/resume", tag = "orchestrations",
+    params(("instance" = String, Path, description = "The instance")),
+    responses(
+        (status = 200, description = "Whether it was held back", body = ChangedAnswer),
+        (status = 404, description = "There is no such instance", body = Problem),
+    )
+)]
+pub(crate) async fn resume(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+) -> Result<Json<ChangedAnswer>, ApiError> {
+    exists(state.flow(), &instance).await?;
+    let changed = state.flow().resume(&instance).await?;
+    Ok(Json(ChangedAnswer { instance, changed }))
+}
+
+/// Delete an instance with all below it.
+#[utoipa::path(
+    delete, path = "/api/v1/orchestrations/{instance}", tag = "orchestrations",
+    params(
+        ("instance" = String, Path, description = "The instance"),
+        ("force" = Option<bool>, Query, description = "Even if it has not ended (false)"),
+    ),
+    responses(
+        (status = 200, description = "What was deleted", body = DeletedAnswer),
+        (status = 404, description = "There is no such instance", body = Problem),
+        (status = 409, description = "It has not ended, or a parent has it", body = Problem),
+    )
+)]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+    params: Params,
+) -> Result<Json<DeletedAnswer>, ApiError> {
+    let force = params.flag("force")?;
+    exists(state.flow(), &instance).await?;
+    let report = state.flow().delete(&instance, force).await?;
+    let words = |what: &str, ids: &[InstanceId]| {
+        let ids: Vec<_> = ids.iter().take(10).map(InstanceId::as_str).collect();
+        ApiError::not_deleted(format!("{what}: {}", ids.join(", ")))
+    };
+    if !report.running.is_empty() {
+        return Err(words("not ended", &report.running));
+    }
+    if !report.orphans.is_empty() {
+        return Err(words("children of another instance", &report.orphans));
+    }
+    Ok(Json(report.into()))
+}
+
+/// Delete ended instances, with all below them.
+#[utoipa::path(
+    post, path = "/api/v1/orchestrations/purge", tag = "orchestrations",
+    request_body = PurgeBody,
+    responses(
+        (status = 200, description = "What was deleted", body = DeletedAnswer),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+    )
+)]
+pub(crate) async fn purge(
+    State(state): State<AppState>,
+    body: Body,
+) -> Result<Json<DeletedAnswer>, ApiError> {
+    let body: PurgeBody = body.parse()?;
+    if body.keep_last.is_some() {
+        return Err(ApiError::invalid("keepLast is for /api/v1/orchestrations/prune"));
+    }
+    if body.instances.is_none() && body.ended_before.is_none() {
+        return Err(ApiError::invalid("name instances, or a time in endedBefore"));
+    }
+    Ok(Json(state.flow().delete_matching(filter(&body)?).await?.into()))
+}
+
+/// Remove old executions of instances; the current ones stay.
+#[utoipa::path(
+    post, path = "/api/v1/orchestrations/prune", tag = "orchestrations",
+    request_body = PurgeBody,
+    responses(
+        (status = 200, description = "What was removed", body = PrunedAnswer),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+    )
+)]
+pub(crate) async fn prune(
+    State(state): State<AppState>,
+    body: Body,
+) -> Result<Json<PrunedAnswer>, ApiError> {
+    let body: PurgeBody = body.parse()?;
+    if body.keep_last.is_none() && body.ended_before.is_none() {
+        return Err(ApiError::invalid("say what stays: keepLast, or a time in endedBefore"));
+    }
+    let filter = InstanceFilter { ended_before: None, ..filter(&body)? };
+    let options = PruneOptions { keep_last: body.keep_last, ended_before: ended_before(&body)? };
+    Ok(Json(state.flow().prune(filter, options).await?.into()))
+}
+
+fn filter(body: &PurgeBody) -> Result<InstanceFilter, ApiError> {
+    let named = |ids: &Vec<String>| ids.iter().map(InstanceId::new).collect::<Result<_, _>>();
+    let limit = body.limit.unwrap_or(1_000);
+    if !(1..=10_000).contains(&limit) {
+        return Err(ApiError::invalid("limit must be from 1 to 10000"));
+    }
+    Ok(InstanceFilter {
+        instances: body.instances.as_ref().map(named).transpose()?,
+        ended_before: ended_before(body)?,
+        limit,
+    })
+}
+
+fn ended_before(body: &PurgeBody) -> Result<Option<wakeline_core::Timestamp>, ApiError> {
+    let text = body.ended_before.as_deref();
+    text.map(|text| input::timestamp("endedBefore", text)).transpose()
+}
+
+fn reason(body: &Body, usual: &str) -> Result<String, ApiError> {
+    let body: ReasonBody = body.parse_or_default()?;
+    Ok(body.reason.unwrap_or_else(|| usual.to_owned()))
+}

@@ -1,0 +1,204 @@
+//! Lists, histories, executions and the key-value state of orchestrations.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
+use wakeline_flow::Json as Value;
+use wakeline_store::flow::{InstanceState, ListInstances};
+
+use super::exists;
+use crate::error::{ApiError, Problem};
+use crate::input::{self, Params, Parted};
+use crate::state::AppState;
+use crate::wire::flow::{ExecutionAnswer, HistoryAnswer, OrchestrationsAnswer};
+
+/// How much history one answer holds.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Instances, newest first, page by page.
+#[utoipa::path(
+    get, path = "/api/v1/orchestrations", tag = "orchestrations",
+    params(
+        ("name" = Option<String>, Query, description = "Only of this orchestration"),
+        ("state" = Option<String>, Query,
+            description = "Only in these states, separated by commas: running, completed, failed, \
+                cancelled, terminated, suspended"),
+        ("prefix" = Option<String>, Query, description = "Only ids that begin with this"),
+        ("parent" = Option<String>, Query, description = "Only children of this instance"),
+        ("createdFrom" = Option<String>, Query, description = "Only created at or after"),
+        ("createdBefore" = Option<String>, Query, description = "Only created before"),
+        ("limit" = Option<u32>, Query, description = "At most so many (100)"),
+        ("cursor" = Option<String>, Query, description = "nextCursor of the page before"),
+    ),
+    responses(
+        (status = 200, description = "A page", body = OrchestrationsAnswer),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+    )
+)]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<Json<OrchestrationsAnswer>, ApiError> {
+    let (states, suspended) = states(params.text("state").unwrap_or_default())?;
+    let time = |name| params.parsed(name, |text| input::timestamp(name, text));
+    let limit = params.number("limit", 100, 1..=1_000)?;
+    let filter = ListInstances {
+        name: params.parsed("name", |text| Ok(OrchestrationName::new(text)?))?,
+        states,
+        suspended,
+        id_prefix: params.text("prefix").map(str::to_owned),
+        parent: params.parsed("parent", |text| Ok(InstanceId::new(text)?))?,
+        created_from: time("createdFrom")?,
+        created_before: time("createdBefore")?,
+        after: params.parsed("cursor", read_cursor)?,
+        limit: u32::try_from(limit).unwrap_or(u32::MAX),
+    };
+    let (instances, next) = state.flow().list(filter).await?;
+    Ok(Json(OrchestrationsAnswer {
+        orchestrations: instances.iter().map(Into::into).collect(),
+        next_cursor: next.map(cursor),
+    }))
+}
+
+fn states(text: &str) -> Result<(Vec<InstanceState>, Option<bool>), ApiError> {
+    let (mut states, mut suspended) = (Vec::new(), None);
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        match InstanceState::parse(word) {
+            _ if word == "suspended" => suspended = Some(true),
+            Some(InstanceState::ContinuedAsNew) | None => {
+                return Err(ApiError::invalid(format!(
+                    "state must be running, suspended, completed, failed, cancelled or \
+                     terminated, not {word:?}"
+                )));
+            }
+            Some(state) => states.push(state),
+        }
+    }
+    Ok((states, suspended))
+}
+
+/// Where a page ended, as a client carries it.
+fn cursor((at, instance): (Timestamp, InstanceId)) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{}/{instance}", at.0))
+}
+
+fn read_cursor(text: &str) -> Result<(Timestamp, InstanceId), ApiError> {
+    let parse = || {
+        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let (at, instance) = text.split_once('/')?;
+        Some((Timestamp(at.parse().ok()?), InstanceId::new(instance).ok()?))
+    };
+    parse().ok_or_else(|| ApiError::invalid("cursor is not one that this server gave out"))
+}
+
+/// The history of an execution, piece by piece.
+#[utoipa::path(
+    get, path = "/api/v1/orchestrations/{instance}/history", tag = "orchestrations",
+    params(
+        ("instance" = String, Path, description = "The instance"),
+        ("execution" = Option<u64>, Query, description = "The execution (the current one)"),
+        ("from" = Option<u64>, Query, description = "The first event wanted (1)"),
+    ),
+    responses(
+        (status = 200, description = "Events in order", body = HistoryAnswer),
+        (status = 404, description = "There is no such instance or execution", body = Problem),
+    )
+)]
+pub(crate) async fn history(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+    params: Params,
+) -> Result<Json<HistoryAnswer>, ApiError> {
+    exists(state.flow(), &instance).await?;
+    let execution = match params.text("execution") {
+        Some(_) => Some(params.number("execution", 1, 1..=u64::MAX >> 1)?),
+        None => None,
+    };
+    let from = params.number("from", 1, 1..=u64::MAX >> 1)?;
+    let page = state.flow().history_page(&instance, execution, from, PAGE_BYTES).await?;
+    if let Some(wanted) = execution
+        && from == 1
+        && page.events.is_empty()
+    {
+        return Err(ApiError::not_found(format!("{instance} has no execution {wanted}")));
+    }
+    Ok(Json(HistoryAnswer { execution: page.execution, events: page.events, next: page.next }))
+}
+
+/// The executions of an instance, oldest first.
+#[utoipa::path(
+    get, path = "/api/v1/orchestrations/{instance}/executions", tag = "orchestrations",
+    params(("instance" = String, Path, description = "The instance")),
+    responses(
+        (status = 200, description = "The executions", body = Vec<ExecutionAnswer>),
+        (status = 404, description = "There is no such instance", body = Problem),
+    )
+)]
+pub(crate) async fn executions(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+) -> Result<Json<Vec<ExecutionAnswer>>, ApiError> {
+    exists(state.flow(), &instance).await?;
+    let executions = state.flow().executions(&instance).await?;
+    Ok(Json(executions.into_iter().map(Into::into).collect()))
+}
+
+/// The key-value state of an instance.
+#[utoipa::path(
+    get, path = "/api/v1/orchestrations/{instance}/kv", tag = "orchestrations",
+    params(("instance" = String, Path, description = "The instance")),
+    responses(
+        (status = 200, description = "Values by key", body = Object),
+        (status = 404, description = "There is no such instance", body = Problem),
+    )
+)]
+pub(crate) async fn kv_all(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+) -> Result<Json<BTreeMap<String, Value>>, ApiError> {
+    exists(state.flow(), &instance).await?;
+    Ok(Json(state.flow().kv_all(&instance).await?))
+}
+
+/// A value of an instance's key-value state.
+#[utoipa::path(
+    get, path = "/api/v1/orchestrations/{instance}/kv/{key}", tag = "orchestrations",
+    params(
+        ("instance" = String, Path, description = "The instance"),
+        ("key" = String, Path, description = "The key"),
+    ),
+    responses(
+        (status = 200, description = "The value", body = Object),
+        (status = 404, description = "There is no such value", body = Problem),
+    )
+)]
+pub(crate) async fn kv_one(
+    State(state): State<AppState>,
+    Parted((instance, key)): Parted<(String, String)>,
+) -> Result<Json<Value>, ApiError> {
+    let value = state.flow().kv_get(&instance, &key).await?;
+    let missing = || ApiError::not_found(format!("{instance} has no value {key:?}"));
+    value.map(Json).ok_or_else(missing)
+}
+
+/// An instance and all below it, parents before children.
+#[utoipa::path(
+    get, path = "/api/v1/orchestrations/{instance}/tree", tag = "orchestrations",
+    params(("instance" = String, Path, description = "The instance")),
+    responses(
+        (status = 200, description = "Ids of instances", body = Vec<String>),
+        (status = 404, description = "There is no such instance", body = Problem),
+    )
+)]
+pub(crate) async fn tree(
+    State(state): State<AppState>,
+    Parted(instance): Parted<String>,
+) -> Result<Json<Vec<String>>, ApiError> {
+    exists(state.flow(), &instance).await?;
+    let tree = state.flow().tree(&instance).await?;
+    Ok(Json(tree.iter().map(ToString::to_string).collect()))
+}

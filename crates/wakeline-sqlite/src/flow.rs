@@ -8,6 +8,7 @@ mod instance;
 mod kv;
 mod lane;
 mod lease;
+mod line;
 mod list;
 mod message;
 mod names;
@@ -73,8 +74,8 @@ impl FlowStore for SqliteStore {
     async fn claim_work(&self, lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError> {
         let lines = Arc::new(lines);
         let same = Arc::clone(&lines);
-        let work = Work::new("claim_work", move |s| work::claim(s, &lines));
-        let found = self.write(work.peeking(move |s| work::peek(s, &same))).await?;
+        let work = Work::new("claim_work", move |s| line::claim(s, &lines));
+        let found = self.write(work.peeking(move |s| line::peek(s, &same))).await?;
         found.answer("claim_work")
     }
 
@@ -265,7 +266,7 @@ fn sweep(s: &mut Session<'_>, lines: &[FlowLine]) -> Res<Vec<Option<Duration>>> 
     for line in lines {
         let due = match line {
             FlowLine::Turns(capabilities) => turn::line_due(s, capabilities)?,
-            FlowLine::Work { tags, owner } => work::line_due(s, tags, owner.as_ref())?,
+            FlowLine::Work { tags, owner } => line::line_due(s, tags, owner.as_ref())?,
             FlowLine::Outcome(instance) => {
                 let state = lane::Lane::named(s, instance)?.and_then(|lane| lane.state);
                 state.filter(|state| state.is_ended()).map(|_| s.now.0)

@@ -1,4 +1,4 @@
 -- An execution.
--- Called by: Execution::read.
+-- Called by: instance::read_execution.
 SELECT execution, version, state, output, last_event, history_bytes, started_at, ended_at
 FROM executions WHERE lane_id = ?1 AND execution = ?2

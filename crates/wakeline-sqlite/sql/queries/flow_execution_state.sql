@@ -1,3 +1,3 @@
 -- How an execution stands.
--- Called by: work::execution_state.
+-- Called by: WorkRow::state.
 SELECT state FROM executions WHERE lane_id = ?1 AND execution = ?2

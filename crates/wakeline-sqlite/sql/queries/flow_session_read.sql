@@ -1,3 +1,3 @@
 -- Who owns a session.
--- Called by: session::owner.
+-- Called by: session::taker.
 SELECT owner FROM sessions WHERE session = ?1 AND until > ?2

@@ -1,3 +1,3 @@
 -- What the runtime put into an activity.
--- Called by: work::item.
+-- Called by: line::item.
 SELECT payload FROM work WHERE work_id = ?1

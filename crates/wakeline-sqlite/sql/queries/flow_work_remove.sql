@@ -1,3 +1,3 @@
 -- Removes an activity.
--- Called by: work::remove.
+-- Called by: work::complete.
 DELETE FROM work WHERE work_id = ?1

@@ -10,6 +10,7 @@ use super::delete;
 use super::instance::{self, Instance};
 use super::kv;
 use super::lane::{Lane, Lanes, number};
+use super::line;
 use super::message;
 use super::names;
 use super::turn;
@@ -113,7 +114,7 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
     let opened = lanes.finish(s)?;
     let (turns, mut changes) = turn::born(s, opened, &commit.turn_requests)?;
     let inserted = if commit.clear { Vec::new() } else { inserted };
-    let (work, more) = work::born(s, inserted, &commit.work_requests)?;
+    let (work, more) = line::born(s, inserted, &commit.work_requests)?;
     changes.extend(more);
     if changed {
         if told {

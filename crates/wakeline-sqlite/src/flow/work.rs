@@ -1,25 +1,18 @@
-//! Activities: inserting them, leasing them to workers, completing them.
+//! Activities: inserting them, completing them.
 
-use std::collections::BTreeSet;
-
-use bytes::Bytes;
 use rusqlite::{OptionalExtension as _, Row};
 use uuid::Uuid;
-use wakeline_core::{
-    FlowChange, FlowToken, FlowWhat, InstanceId, OwnerId, SessionId, TagFilter, Timestamp,
-};
+use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId, SessionId, Timestamp};
 use wakeline_store::flow::{
-    Completion, CompletionReply, InstanceState, NewWork, SessionClaim, TurnRequest, WorkClaim,
-    WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
+    Completion, CompletionReply, InstanceState, NewWork, TurnRequest, WorkKey, WorkOutcome,
 };
 
-use super::found::{Found, SET_ASIDE};
 use super::lane::{Lanes, Opened, count, decode_state, number};
 use super::message;
 use super::names;
 use super::session;
 use super::turn;
-use crate::error::{Fault, Res, corrupt};
+use crate::error::{Res, corrupt};
 use crate::session::Session;
 
 /// An activity as it stands, without what the runtime put in.
@@ -38,7 +31,7 @@ pub(super) struct WorkRow {
 }
 
 impl WorkRow {
-    fn read(s: &Session<'_>, id: i64) -> Res<Option<Self>> {
+    pub(super) fn read(s: &Session<'_>, id: i64) -> Res<Option<Self>> {
         let sql = include_str!("../../sql/queries/flow_work_read.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query([id])?;
@@ -137,245 +130,6 @@ pub(super) fn enqueue(s: &mut Session<'_>, work: &NewWork) -> Res<Vec<FlowChange
     let changes: Vec<_> = insert(s, lane, work)?.map(|(_, change)| change).into_iter().collect();
     s.hint_flow(&changes);
     Ok(changes)
-}
-
-/// What a line of workers may take.
-struct Line<'l> {
-    tags: Vec<i64>,
-    takers: Vec<String>,
-    session: Option<&'l SessionClaim>,
-}
-
-impl<'l> Line<'l> {
-    fn new(
-        s: &mut Session<'_>,
-        filter: &TagFilter,
-        session: Option<&'l SessionClaim>,
-    ) -> Res<Self> {
-        let takers = session::takers(session.map(|claim| &claim.owner));
-        Ok(Self { tags: names::tags(s, filter)?, takers, session })
-    }
-
-    fn streams(&self) -> impl Iterator<Item = (i64, &str)> {
-        let takers = move |tag| self.takers.iter().map(move |taker| (tag, taker.as_str()));
-        self.tags.iter().flat_map(move |tag| takers(*tag))
-    }
-
-    /// Lets that be taken whose time has come.
-    fn awake(&self, s: &Session<'_>) -> Res<()> {
-        if self.session.is_some() {
-            session::release_expired(s)?;
-        }
-        let sql = include_str!("../../sql/queries/flow_work_awake.sql");
-        let mut statement = s.conn.prepare_cached(sql)?;
-        for (tag, taker) in self.streams() {
-            statement.execute((tag, taker, s.now.0))?;
-        }
-        Ok(())
-    }
-
-    /// The oldest activity that can be taken.
-    fn first(&self, s: &Session<'_>) -> Res<Option<i64>> {
-        let sql = include_str!("../../sql/queries/flow_work_first.sql");
-        least(s, sql, self.streams())
-    }
-
-    /// When there is something to take; it may have passed.
-    fn next_due(&self, s: &Session<'_>) -> Res<Option<i64>> {
-        if self.first(s)?.is_some() {
-            return Ok(Some(s.now.0));
-        }
-        let sql = include_str!("../../sql/queries/flow_work_next_due.sql");
-        let due = least(s, sql, self.streams())?;
-        let end = match self.session {
-            Some(claim) => session::next_end(s, &claim.owner, &self.tags)?,
-            None => None,
-        };
-        Ok(due.into_iter().chain(end).min())
-    }
-
-    /// What the key of a repeated claim holds in the line.
-    fn held(&self, s: &mut Session<'_>, key: Uuid) -> Res<Option<WorkItem>> {
-        let sql = include_str!("../../sql/queries/flow_work_by_lease.sql");
-        let mut statement = s.conn.prepare_cached(sql)?;
-        let mut rows = statement.query((key.into_bytes(), s.now.0))?;
-        while let Some(row) = rows.next()? {
-            let Some(row) = WorkRow::read(s, row.get(0)?)? else { continue };
-            let open = row.session.is_none() || self.session.is_some();
-            if open && self.tags.contains(&row.tag) {
-                return Ok(Some(item(s, row)?));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Leases an activity that can be taken. One that cannot be read is left alone for a while.
-    fn take(
-        &self,
-        s: &mut Session<'_>,
-        id: i64,
-        request: &WorkRequest,
-        spoilt: &mut Option<Fault>,
-    ) -> Res<Option<WorkItem>> {
-        match self.lease(s, id, request) {
-            Err(fault @ Fault::Corrupt { .. }) => {
-                tracing::error!(
-                    error = &fault as &dyn std::error::Error,
-                    work = id,
-                    "a claim met what it cannot read"
-                );
-                let sql = include_str!("../../sql/queries/flow_work_set_aside.sql");
-                s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;
-                spoilt.get_or_insert(fault);
-                Ok(None)
-            }
-            taken => taken.map(Some),
-        }
-    }
-
-    /// Leases an activity that can be taken.
-    fn lease(&self, s: &mut Session<'_>, id: i64, request: &WorkRequest) -> Res<WorkItem> {
-        let mut row = WorkRow::read(s, id)?.expect("the index speaks of rows that are there");
-        let until = s.now.plus(request.lease).0;
-        row.due_at = Some(until);
-        row.lease = Some((request.key, until));
-        row.attempts = row.attempts.saturating_add(1);
-        let item = item(s, row.clone())?;
-        row.write(s)?;
-        if let (Some(session), Some(claim)) = (&row.session, self.session) {
-            session::claim(s, session, claim)?;
-        }
-        let what = FlowWhat::Work(item.tag.clone());
-        s.hint_flow_lease_end(FlowChange { what, due_in: item.lease_for });
-        Ok(item)
-    }
-}
-
-fn least<'l>(
-    s: &Session<'_>,
-    sql: &str,
-    streams: impl Iterator<Item = (i64, &'l str)>,
-) -> Res<Option<i64>> {
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let mut least: Option<i64> = None;
-    for stream in streams {
-        let mut rows = statement.query(stream)?;
-        if let Some(row) = rows.next()? {
-            least = least.into_iter().chain([row.get(0)?]).min();
-        }
-    }
-    Ok(least)
-}
-
-/// A leased activity as its worker gets it.
-fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
-    let sql = include_str!("../../sql/queries/flow_work_payload.sql");
-    let payload: Vec<u8> = s.conn.prepare_cached(sql)?.query_row([row.id], |row| row.get(0))?;
-    let (key, until) = row.lease.expect("it is leased");
-    let tag = names::tag_name(s, row.tag)?;
-    let state = row.state(s)?;
-    Ok(WorkItem {
-        token: FlowToken { lane: row.lane, work: Some(row.id), key },
-        attempt: row.attempts,
-        instance: row.instance,
-        key: row.key,
-        tag,
-        session: row.session,
-        payload: Bytes::from(payload),
-        state,
-        lease_for: s.now.until(Timestamp(until)),
-    })
-}
-
-/// Leases activities for the requests of some lines.
-pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkClaimed>> {
-    let mut spoilt = None;
-    let mut outcomes = Vec::with_capacity(lines.len());
-    for WorkClaim { tags, session, requests } in lines {
-        let line = Line::new(s, tags, session.as_ref())?;
-        line.awake(s)?;
-        let mut work = Vec::with_capacity(requests.len());
-        for request in requests {
-            let mut taken = line.held(s, request.key)?;
-            while taken.is_none() {
-                let Some(id) = line.first(s)? else { break };
-                taken = line.take(s, id, request, &mut spoilt)?;
-            }
-            work.push(taken);
-        }
-        let next_due = match work.iter().any(Option::is_none) {
-            true => line.next_due(s)?.map(|due| s.now.until(Timestamp(due))),
-            false => None,
-        };
-        outcomes.push(WorkClaimed { work, next_due });
-    }
-    let any = outcomes.iter().flat_map(|outcome| &outcome.work).any(Option::is_some);
-    Ok(Found::new(outcomes, any, spoilt))
-}
-
-/// Answers a claim from a snapshot, if there is nothing in it to lease.
-pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Found<WorkClaimed>>> {
-    let mut outcomes = Vec::with_capacity(lines.len());
-    for WorkClaim { tags, session, requests } in lines {
-        let line = Line::new(s, tags, session.as_ref())?;
-        let due = line.next_due(s)?;
-        if due.is_some_and(|due| due <= s.now.0) {
-            return Ok(None);
-        }
-        let mut work = Vec::with_capacity(requests.len());
-        for request in requests {
-            work.push(line.held(s, request.key)?);
-        }
-        let missing = work.iter().any(Option::is_none);
-        let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
-        outcomes.push(WorkClaimed { work, next_due });
-    }
-    Ok(Some(Found::new(outcomes, true, None)))
-}
-
-/// When a line of workers has something; it may have passed.
-pub(super) fn line_due(
-    s: &mut Session<'_>,
-    filter: &TagFilter,
-    owner: Option<&OwnerId>,
-) -> Res<Option<i64>> {
-    let claim =
-        owner.map(|owner| SessionClaim { owner: owner.clone(), lease: std::time::Duration::ZERO });
-    Line::new(s, filter, claim.as_ref())?.next_due(s)
-}
-
-/// Activities that were leased in the commit that made them available.
-pub(super) type BornWork = Vec<(usize, WorkItem)>;
-
-/// Leases what a command inserted to the requests that came along with it, unless something older
-/// waits for them; and what is left to tell.
-pub(super) fn born(
-    s: &mut Session<'_>,
-    inserted: Vec<(i64, FlowChange)>,
-    requests: &[WorkRequest],
-) -> Res<(BornWork, Vec<FlowChange>)> {
-    let mut open: BTreeSet<i64> =
-        inserted.iter().filter(|(_, change)| change.due_in.is_zero()).map(|(id, _)| *id).collect();
-    let mut leased = BTreeSet::new();
-    let mut work = Vec::new();
-    for (n, request) in requests.iter().enumerate() {
-        if open.is_empty() {
-            break;
-        }
-        let line = Line::new(s, &request.tags, request.session.as_ref())?;
-        line.awake(s)?;
-        if let Some(id) = line.first(s)?
-            && open.remove(&id)
-            && let Some(item) = line.take(s, id, request, &mut None)?
-        {
-            leased.insert(id);
-            work.push((n, item));
-        }
-    }
-    let told = inserted.into_iter().filter(|(id, _)| !leased.contains(id));
-    let changes = turn::merged(told.map(|(_, change)| change));
-    s.hint_flow(&changes);
-    Ok((work, changes))
 }
 
 /// Removes a leased activity and tells its instance.

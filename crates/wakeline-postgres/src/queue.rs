@@ -15,10 +15,12 @@
 mod along;
 mod claim;
 mod directory;
+mod floors;
 mod grants;
 mod lease;
 mod push;
 mod push_plan;
+mod set_aside;
 mod settle;
 mod sql;
 mod sweep;
@@ -61,6 +63,8 @@ pub(crate) struct Core {
     directory: directory::Directory,
     dedup: Mutex<DedupCache>,
     tokens: tokens::GrantedTokens,
+    /// Where the due times of busy lines begin.
+    floors: floors::Floors,
     /// The latest moment that the database's clock is known to have reached.
     clock_seen: AtomicI64,
 }
@@ -162,6 +166,7 @@ impl Queue {
             directory: directory::Directory::default(),
             dedup: Mutex::default(),
             tokens: tokens::GrantedTokens::default(),
+            floors: floors::Floors::default(),
             clock_seen: AtomicI64::new(0),
         });
         let (pushing, claiming, settling) = (core.clone(), core.clone(), core.clone());

@@ -6,6 +6,10 @@
 -- recorded if its queue is missing. p_firsts, p_counts: which requests are the line's.
 -- p_agains: the token may have been granted before. p_patient: wait (by lock_timeout) for the
 -- first due cursor instead of passing over it.
+-- p_floor_groups, p_floors: by line, where the live due times of a group begin, as the caller was
+-- told by its last claim (group_id and created_at of the line's row); NULL if it does not know. A
+-- hint: index entries below it are passed over, because an old snapshot of somebody else's may keep
+-- any number of dead ones there. What may be alive below is looked at before a request goes without.
 -- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due.
 --
 -- The commonest call takes a short cut: one queue without delay or window, requests that want one
@@ -17,7 +21,8 @@ CREATE OR REPLACE FUNCTION @schema@.claim(
     p_kinds smallint[], p_queues text[], p_partitions text[], p_namespaces text[], p_tasks text[],
     p_groups text[], p_modes smallint[], p_firsts integer[], p_counts integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
-    p_agains boolean[], p_patient boolean)
+    p_agains boolean[], p_patient boolean, p_floor_groups integer[] DEFAULT NULL,
+    p_floors timestamptz[] DEFAULT NULL)
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
@@ -34,6 +39,11 @@ DECLARE
     s record;
     v_plain boolean := false;
     v_now timestamptz;
+    v_floor timestamptz := '-infinity';
+    v_first timestamptz;
+    -- Rows that are locked are found again by their place: behind an old snapshot the primary key
+    -- leads to every dead version of them first.
+    c_tid tid[];
     c_partition bigint[];
     c_name text[];
     c_start bigint[];
@@ -50,26 +60,34 @@ BEGIN
             AND g.backfilled_to IS NULL;
         IF FOUND THEN
             v_now := @schema@.clock();
-            SELECT array_agg(k.partition_id), array_agg(p.name), array_agg(k.next_offset),
-                array_agg(p.next_offset),
-                coalesce(bool_and(k.lease_token IS NULL AND k.parked = 0
-                    AND k.next_offset < p.next_offset), true)
-            INTO c_partition, c_name, c_start, c_end, v_plain
-            FROM (
-                SELECT x.partition_id, x.next_offset, x.parked, x.lease_token
-                FROM @schema@.cursors x
-                WHERE x.group_id = s.group_id AND x.due_at <= v_now
-                ORDER BY x.due_at, x.partition_id
-                LIMIT cardinality(p_tokens)
-                FOR NO KEY UPDATE SKIP LOCKED
-            ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
+            IF p_floor_groups[1] = s.group_id THEN
+                v_floor := coalesce(p_floors[1], v_floor);
+            END IF;
+            LOOP
+                SELECT array_agg(k.tid), array_agg(k.partition_id), array_agg(p.name),
+                    array_agg(k.next_offset), array_agg(p.next_offset), min(k.due_at),
+                    coalesce(bool_and(k.lease_token IS NULL AND k.parked = 0
+                        AND k.next_offset < p.next_offset), true)
+                INTO c_tid, c_partition, c_name, c_start, c_end, v_first, v_plain
+                FROM (
+                    SELECT x.ctid AS tid, x.partition_id, x.next_offset, x.parked, x.lease_token,
+                        x.due_at
+                    FROM @schema@.cursors x
+                    WHERE x.group_id = s.group_id AND x.due_at >= v_floor AND x.due_at <= v_now
+                    ORDER BY x.due_at, x.partition_id
+                    LIMIT cardinality(p_tokens)
+                    FOR NO KEY UPDATE SKIP LOCKED
+                ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
+                EXIT WHEN v_floor = '-infinity' OR cardinality(c_partition) = cardinality(p_tokens);
+                v_floor := '-infinity';
+            END LOOP;
         END IF;
     END IF;
     IF NOT v_plain THEN
         RETURN QUERY
         SELECT * FROM @schema@.claim_lines(p_kinds, p_queues, p_partitions, p_namespaces, p_tasks,
             p_groups, p_modes, p_firsts, p_counts, p_tokens, p_batches, p_partition_maxes,
-            p_auto_acks, p_agains, p_patient);
+            p_auto_acks, p_agains, p_patient, p_floor_groups, p_floors);
         RETURN;
     END IF;
     IF cardinality(c_partition) = 1 THEN
@@ -81,7 +99,7 @@ BEGIN
                 due_at = v_now + make_interval(secs => s.lease_secs),
                 lease_start = c_start[1], next_offset = v_until,
                 lease_set = int8multirange(int8range(c_start[1], v_until))
-            WHERE k.partition_id = c_partition[1] AND k.group_id = s.group_id
+            WHERE k.ctid = c_tid[1]
         )
         SELECT 1, 1, NULL::smallint, NULL::bigint, NULL::timestamptz,
             1::bigint, c_partition[1], s.group_id, p_queues[1], c_name[1], s.namespace, s.task,
@@ -107,18 +125,18 @@ BEGIN
     ELSIF c_partition IS NOT NULL THEN
         RETURN QUERY
         WITH h AS MATERIALIZED (
-            SELECT x.ord, x.partition_id, x.name, x.start,
+            SELECT x.ord, x.tid, x.partition_id, x.name, x.start,
                 least(x.log_end, x.start + x.batch) AS until, x.token
-            FROM unnest(c_partition, c_name, c_start, c_end, p_batches[:cardinality(c_partition)],
-                p_tokens[:cardinality(c_partition)])
-                WITH ORDINALITY AS x (partition_id, name, start, log_end, batch, token, ord)
+            FROM unnest(c_tid, c_partition, c_name, c_start, c_end,
+                p_batches[:cardinality(c_partition)], p_tokens[:cardinality(c_partition)])
+                WITH ORDINALITY AS x (tid, partition_id, name, start, log_end, batch, token, ord)
         ), leased AS (
             UPDATE @schema@.cursors k SET lease_token = h.token,
                 lease_until = v_now + make_interval(secs => s.lease_secs),
                 due_at = v_now + make_interval(secs => s.lease_secs),
                 lease_start = h.start, next_offset = h.until,
                 lease_set = int8multirange(int8range(h.start, h.until))
-            FROM h WHERE k.partition_id = h.partition_id AND k.group_id = s.group_id
+            FROM h WHERE k.ctid = h.tid
         )
         SELECT 1, h.ord::integer, NULL::smallint, NULL::bigint, NULL::timestamptz,
             h.ord, h.partition_id, s.group_id, p_queues[1], h.name, s.namespace, s.task,
@@ -147,6 +165,7 @@ BEGIN
         ) i;
     END IF;
     line := 1; request := 0; state := 0; clock_at := v_now;
+    group_id := s.group_id; created_at := v_first;
     IF coalesce(cardinality(c_partition), 0) < cardinality(p_tokens) THEN
         SELECT n.o_state, n.o_next_due_us INTO state, next_due_us
         FROM @schema@.claim_next_due(

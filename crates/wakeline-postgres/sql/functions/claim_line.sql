@@ -4,6 +4,7 @@
 -- the failures of messages that were delivered before, by the index of the hand-over; and the time
 -- to the line's next message if a request went without.
 -- p_passed: partitions that this call has served. p_patient: wait for the first due cursor.
+-- p_floor: where live due times begin, as in claim; o_floor: where they do by what was seen.
 -- o_state: 0 done, 2 only rivals' cursors are due.
 -- Called by: claim. Lock order: cursors, only tried, except the first one if p_patient; then tries
 -- queues and partitions.
@@ -12,14 +13,15 @@ CREATE OR REPLACE FUNCTION @schema@.claim_line(
     p_partition bigint, p_groups integer[], p_queues integer[], p_priorities integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_windowed boolean, p_passed bigint[], p_patient boolean,
-    OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
+    p_floor timestamptz, OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
     OUT o_partitions bigint[], OUT o_groups integer[], OUT o_sets int8multirange[],
     OUT o_lease_us bigint[], OUT o_retry_grants integer[], OUT o_retry_offsets bigint[],
-    OUT o_retry_failures integer[])
+    OUT o_retry_failures integer[], OUT o_floor timestamptz)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz := @schema@.clock();
     v_queue @schema@.queues;
+    v_floor timestamptz := coalesce(p_floor, '-infinity');
     v_cursors refcursor;
     v_cursor @schema@.cursors;
     c record;
@@ -42,8 +44,7 @@ DECLARE
     d_next bigint[];
     d_parked integer[];
     -- Leased.
-    g_partition bigint[] := '{}';
-    g_group integer[] := '{}';
+    g_tid tid[] := '{}';
     g_start bigint[] := '{}';
     g_next bigint[] := '{}';
     g_set int8multirange[] := '{}';
@@ -85,7 +86,7 @@ BEGIN
         IF p_partition IS NOT NULL THEN
             OPEN v_cursors FOR
                 SELECT k.*, p.next_offset AS log_end, p.last_push_at FROM (
-                    SELECT k.* FROM @schema@.cursors k
+                    SELECT k.ctid AS tid, k.* FROM @schema@.cursors k
                     WHERE k.partition_id = p_partition AND k.group_id = p_groups[1]
                         AND k.due_at <= v_now AND k.partition_id <> ALL (p_passed)
                     FOR NO KEY UPDATE SKIP LOCKED
@@ -93,8 +94,8 @@ BEGIN
         ELSIF cardinality(p_groups) = 1 THEN
             OPEN v_cursors FOR
                 SELECT k.*, p.next_offset AS log_end, p.last_push_at FROM (
-                    SELECT k.* FROM @schema@.cursors k
-                    WHERE k.group_id = p_groups[1] AND k.due_at <= v_now
+                    SELECT k.ctid AS tid, k.* FROM @schema@.cursors k
+                    WHERE k.group_id = p_groups[1] AND k.due_at >= v_floor AND k.due_at <= v_now
                         AND (p_passed = '{}' OR k.partition_id <> ALL (p_passed))
                     ORDER BY k.due_at, k.partition_id
                     FOR NO KEY UPDATE SKIP LOCKED
@@ -112,7 +113,7 @@ BEGIN
                         ORDER BY f.due_at, f.partition_id LIMIT 100) f
                     ORDER BY x.priority DESC, f.due_at, f.partition_id
                 ) m CROSS JOIN LATERAL (
-                    SELECT k.* FROM @schema@.cursors k
+                    SELECT k.ctid AS tid, k.* FROM @schema@.cursors k
                     WHERE k.partition_id = m.partition_id AND k.group_id = m.group_id
                         AND k.due_at <= v_now
                     FOR NO KEY UPDATE SKIP LOCKED
@@ -133,6 +134,7 @@ BEGIN
             FETCH v_cursors INTO c;
             EXIT WHEN NOT FOUND;
             v_found := v_found + 1;
+            o_floor := least(o_floor, c.due_at);
             IF v_queue.queue_id IS NULL
                 OR v_queue.queue_id <> p_queues[array_position(p_groups, c.group_id)]
             THEN
@@ -149,7 +151,7 @@ BEGIN
                     c.partition_id, c.group_id, c.lease_set, v_queue, v_now);
                 UPDATE @schema@.cursors k SET lease_token = NULL, lease_until = NULL,
                     lease_start = NULL, lease_set = NULL, parked = c.parked
-                WHERE k.partition_id = c.partition_id AND k.group_id = c.group_id;
+                WHERE k.ctid = c.tid RETURNING k.ctid INTO c.tid;
             END IF;
             IF c.parked = 0 AND v_queue.delay_secs = 0 AND v_queue.window_secs = 0 THEN
                 t_next := greatest(c.next_offset, least(c.log_end, c.next_offset + v_room));
@@ -207,7 +209,7 @@ BEGIN
                 s_next := s_next || t_next;
                 s_parked := s_parked || c.parked - cardinality(t_offsets);
             ELSE
-                g_partition := g_partition || c.partition_id; g_group := g_group || c.group_id;
+                g_tid := g_tid || c.tid;
                 g_start := g_start || c.next_offset; g_next := g_next || t_next;
                 g_set := g_set || t_set; g_parked := g_parked || c.parked;
                 g_token := g_token || p_tokens[v_request];
@@ -224,15 +226,17 @@ BEGIN
                 p_passed := p_passed || d_partition[c.ord];
             END LOOP;
         END IF;
-        EXIT WHEN v_done OR v_found = 0;
+        EXIT WHEN v_done OR (v_found = 0 AND v_floor = '-infinity');
+        v_floor := '-infinity';
     END LOOP;
-    IF g_partition <> '{}' THEN
+    IF g_tid <> '{}' THEN
+        -- By their places, as in claim: they are locked since they were read.
         UPDATE @schema@.cursors k SET lease_token = x.token, lease_until = x.until,
             due_at = x.until, lease_start = x.start, next_offset = x.next, lease_set = x.set,
             parked = x.parked
-        FROM unnest(g_partition, g_group, g_token, g_until, g_start, g_next, g_set, g_parked)
-            AS x (partition_id, group_id, token, until, start, next, set, parked)
-        WHERE k.partition_id = x.partition_id AND k.group_id = x.group_id;
+        FROM unnest(g_tid, g_token, g_until, g_start, g_next, g_set, g_parked)
+            AS x (tid, token, until, start, next, set, parked)
+        WHERE k.ctid = x.tid;
     END IF;
     IF s_partition <> '{}' THEN
         PERFORM @schema@.lease_end(s_partition, s_group, s_next, s_parked, v_now);

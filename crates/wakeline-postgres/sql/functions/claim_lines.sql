@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION @schema@.claim_lines(
     p_kinds smallint[], p_queues text[], p_partitions text[], p_namespaces text[], p_tasks text[],
     p_groups text[], p_modes smallint[], p_firsts integer[], p_counts integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
-    p_agains boolean[], p_patient boolean)
+    p_agains boolean[], p_patient boolean, p_floor_groups integer[], p_floors timestamptz[])
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
@@ -39,6 +39,7 @@ BEGIN
             p_partitions[v_line], p_namespaces[v_line], p_tasks[v_line], p_groups[v_line],
             p_modes[v_line]) x;
         line := v_line; request := 0; state := 0; next_due_us := NULL;
+        group_id := NULL; created_at := NULL;
         clock_at := @schema@.clock();
         IF s.o_begin THEN
             state := 1;
@@ -55,8 +56,12 @@ BEGIN
                 s.o_partition, s.o_groups, s.o_queues, s.o_priorities,
                 p_tokens[v_first:v_last], p_batches[v_first:v_last],
                 p_partition_maxes[v_first:v_last], p_auto_acks[v_first:v_last],
-                p_agains[v_first:v_last], s.o_windowed, v_passed, p_patient) x;
+                p_agains[v_first:v_last], s.o_windowed, v_passed, p_patient,
+                CASE WHEN p_floor_groups[v_line] = s.o_groups[1] THEN p_floors[v_line] END) x;
             state := l.o_state; next_due_us := l.o_next_due_us;
+            IF cardinality(s.o_groups) = 1 THEN
+                group_id := s.o_groups[1]; created_at := l.o_floor;
+            END IF;
             h_retry_grant := h_retry_grant || ARRAY(
                 SELECT x + cardinality(h_line) FROM unnest(l.o_retry_grants) AS x);
             h_retry_offset := h_retry_offset || l.o_retry_offsets;

@@ -10,14 +10,16 @@
 //!   nobody. It is an error for those whose claim found nothing else, and in the log.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio_postgres::Row;
 use uuid::Uuid;
 use wakeline_core::{Change, Subscription, Timestamp};
 use wakeline_store::{ClaimRequest, LineClaim, LineOutcome, StoreError};
 
+use super::floors::Floor;
 use super::grants::{Grants, Slice, Spoilt};
+use super::set_aside::SET_ASIDE;
 use super::sweep::LineColumns;
 use super::{Core, same_error};
 use crate::connect::Link;
@@ -32,8 +34,11 @@ const BEGINS_MAX: usize = 10;
 /// When to look again if rivals would not let go.
 const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
 
-/// How long claims keep away from what cannot be read.
-const SET_ASIDE: Duration = Duration::from_secs(300);
+/// Where the row of a line has the number of its group.
+const GROUP_COLUMN: usize = 7;
+
+/// Where the row of a line has its floor.
+const FLOOR_COLUMN: usize = 16;
 
 /// How a line stands after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +56,8 @@ pub(crate) struct LineResult {
     pub(super) claim: LineClaim,
     pub(super) state: LineState,
     pub(super) outcome: LineOutcome,
+    /// Where due times begin, if it was seen.
+    pub(super) seen: Option<Floor>,
     /// What was leased and cannot be read.
     pub(super) spoilt: Vec<Spoilt>,
 }
@@ -145,27 +152,6 @@ impl Core {
         }
     }
 
-    /// Gives back what cannot be read and keeps claims away from it. Returns the first error.
-    async fn set_aside(&self, spoilt: Vec<Spoilt>) -> Option<StoreError> {
-        let (mut partitions, mut groups, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
-        for Spoilt { lease, error, .. } in &spoilt {
-            tracing::error!(error = error::chain(error), "a claim met what it cannot read");
-            let Some(lease) = lease else { continue };
-            partitions.extend(lease.cursors.iter().map(|cursor| cursor.partition.0));
-            groups.extend(lease.cursors.iter().map(|cursor| cursor.group.0));
-            tokens.extend(lease.cursors.iter().map(|_| lease.token.0));
-        }
-        if !partitions.is_empty() {
-            let sql = &self.sql.lease_set_aside;
-            let secs = SET_ASIDE.as_secs_f64();
-            let done = self.general(OPERATION, sql, &[&partitions, &groups, &tokens, &secs]).await;
-            if let Err(error) = done {
-                tracing::warn!(error = error::chain(&error), "it stays leased for its time");
-            }
-        }
-        spoilt.into_iter().next().map(|spoilt| spoilt.error)
-    }
-
     /// Begins the group of a line, step by step.
     async fn begin(&self, claim: &LineClaim) -> Result<(), StoreError> {
         let line = LineColumns::new(std::iter::once(&claim.line));
@@ -256,6 +242,11 @@ impl Core {
     ) -> Result<Vec<LineResult>, StoreError> {
         let lines = LineColumns::new(claims.iter().map(|claim| &claim.line));
         let requests = self.request_columns(claims, again);
+        let floors: Vec<Option<Floor>> =
+            claims.iter().map(|claim| self.floors.of(&claim.line)).collect();
+        let floor_groups: Vec<Option<i32>> = floors.iter().map(|f| f.map(|f| f.group)).collect();
+        let floor_times: Vec<Option<SystemTime>> =
+            floors.iter().map(|f| f.map(|f| f.due_at)).collect();
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[
             &lines.kinds,
             &lines.queues,
@@ -272,6 +263,8 @@ impl Core {
             &requests.auto_acks,
             &requests.agains,
             &patient,
+            &floor_groups,
+            &floor_times,
         ];
         let sql = match self.shared.notifier.peers() {
             Some(_) => &self.sql.claim,
@@ -281,7 +274,12 @@ impl Core {
             Some(link) => link.query(OPERATION, sql, params).await?,
             None => self.shared.links.general.query(OPERATION, sql, params).await?,
         };
-        self.read_claim(claims, &rows)
+        let results = self.read_claim(claims, &rows)?;
+        for ((claim, result), under) in claims.iter().zip(&results).zip(floors) {
+            let served = result.outcome.grants.iter().all(Option::is_some);
+            self.floors.note(&claim.line, under, result.seen.filter(|_| served));
+        }
+        Ok(results)
     }
 
     fn request_columns(&self, claims: &[LineClaim], again: bool) -> RequestColumns {
@@ -318,6 +316,7 @@ impl Core {
                 claim: claim.clone(),
                 state: LineState::Done,
                 outcome: LineOutcome::default(),
+                seen: None,
                 spoilt: Vec::new(),
             })
             .collect();
@@ -343,6 +342,9 @@ impl Core {
             let next_due: Option<i64> = columns.take()?;
             results[line].outcome.next_due = next_due.map(rows::span);
             self.clock_seen.fetch_max(columns.moment()?.0, Ordering::Relaxed);
+            let group: Option<i32> = Columns::from(OPERATION, row, GROUP_COLUMN).take()?;
+            let due_at = Columns::from(OPERATION, row, FLOOR_COLUMN).take()?;
+            results[line].seen = group.zip(due_at).map(|(group, due_at)| Floor { group, due_at });
         }
         let mut grants = Grants::new(claims, slices);
         for spoilt in grants.take_spoilt() {

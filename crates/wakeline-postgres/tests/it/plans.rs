@@ -142,3 +142,79 @@ async fn costs_do_not_grow_with_partitions_and_segments() {
     }
     drop(store.schema);
 }
+
+/// Claims one message at a time and settles it, so many times.
+const CYCLE: &str = "DO $$
+    DECLARE
+        v_token uuid;
+        r record;
+    BEGIN
+        FOR i IN 1 .. 3000 LOOP
+            v_token := gen_random_uuid();
+            SELECT c.partition_id, c.txn_ids INTO r
+            FROM claim('{0}', '{q}', '{NULL}', '{NULL}', '{NULL}', '{g}', '{0}', '{1}', '{1}',
+                ARRAY[v_token], '{1}', '{1}', '{f}', '{f}', false) c WHERE c.request = 1;
+            COMMIT;
+            PERFORM FROM settle(ARRAY[r.partition_id], '{g}', '{1}', ARRAY[v_token], r.txn_ids,
+                '{0}', '{NULL}', false);
+            COMMIT;
+        END LOOP;
+    END $$";
+
+#[tokio::test]
+async fn a_busy_claim_does_not_walk_what_an_old_snapshot_keeps() {
+    let store = Store::open().await;
+    store.grow((1, 2000), 5).await;
+    store.analyze().await;
+    let client = &store.client;
+    let seen =
+        "SELECT max(group_id)::text, max(created_at)::text FROM claim('{0}', '{q}', '{NULL}',
+        '{NULL}', '{NULL}', '{g}', '{0}', '{1}', '{1}', ARRAY[gen_random_uuid()], '{1}', '{1}',
+        '{f}', '{f}', false) WHERE request = 0";
+    // Once by the short way, once by the general one, of which autoAck is a part.
+    let claim = |auto_ack: bool, floor: &str| {
+        format!(
+            "SELECT * FROM claim('{{0}}', '{{q}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{g}}',
+            '{{0}}', '{{1}}', '{{1}}', ARRAY[gen_random_uuid()], '{{1}}', '{{1}}',
+            ARRAY[{auto_ack}], '{{f}}', false{floor})"
+        )
+    };
+    let before = [store.buffers(&claim(false, "")).await, store.buffers(&claim(true, "")).await];
+    let old = crate::support::client().await;
+    old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await.expect("a snapshot");
+    client.batch_execute(CYCLE).await.expect("cycled");
+    let row = client.query_one(seen, &[]).await.expect("claimed");
+    let (group, floor): (String, String) = (row.get(0), row.get(1));
+    let floor = format!(", ARRAY[{group}], ARRAY['{floor}'::timestamptz]");
+    for (auto_ack, before) in [false, true].into_iter().zip(before) {
+        let walked = store.buffers(&claim(auto_ack, "")).await;
+        let floored = store.buffers(&claim(auto_ack, &floor)).await;
+        assert!(walked > before + 4 * GROWTH_MAX, "nothing to walk: {before}, {walked}");
+        assert!(floored <= before + GROWTH_MAX, "{auto_ack}: {before}, {walked}, {floored}");
+    }
+    old.batch_execute("COMMIT").await.expect("ended");
+}
+
+#[tokio::test]
+async fn a_floor_hides_nothing_from_a_claim_that_would_go_without() {
+    let store = Store::open().await;
+    store.grow((1, 3), 5).await;
+    let too_high = ", (SELECT array_agg(group_id) FROM groups), ARRAY[now()]";
+    for (requests, auto_ack) in [(2, false), (2, true)] {
+        let list = |value: &str| vec![value; requests].join(", ");
+        let claim = format!(
+            "SELECT count(*) FROM claim('{{0}}', '{{q}}', '{{NULL}}', '{{NULL}}', '{{NULL}}',
+            '{{g}}', '{{0}}', '{{1}}', '{{{requests}}}', ARRAY[{}], ARRAY[{}], ARRAY[{}],
+            ARRAY[{}], ARRAY[{}], false{too_high}) WHERE request > 0",
+            list("gen_random_uuid()"),
+            list("1"),
+            list("1"),
+            list(&auto_ack.to_string()),
+            list("false")
+        );
+        store.client.batch_execute("BEGIN").await.expect("begun");
+        let row = store.client.query_one(&claim, &[]).await.expect("claimed");
+        store.client.batch_execute("ROLLBACK").await.expect("undone");
+        assert_eq!(row.get::<_, i64>(0), 2, "autoAck {auto_ack}");
+    }
+}

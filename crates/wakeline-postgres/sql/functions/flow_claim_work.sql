@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION @schema@.flow_claim_work(p_lines jsonb, p_patient boo
 RETURNS TABLE (
     kind smallint, code smallint, command integer, due_us bigint,
     ids bigint[], commands integer[], requests integer[], now_at timestamptz)
-LANGUAGE plpgsql
+LANGUAGE plpgsql ROWS 4
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off SET enable_hashjoin = off AS $$

@@ -28,7 +28,7 @@ RETURNS TABLE (
     slot integer, state smallint, first_offset bigint, created_at timestamptz, window_secs bigint,
     wait_secs bigint, namespace text, task text, known_txns text[], known_ids uuid[],
     known_offsets bigint[], delta_firsts bigint[], delta_ats timestamptz[], delta_txns text[])
-LANGUAGE plpgsql
+LANGUAGE plpgsql ROWS 4
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off SET enable_hashjoin = off AS $$

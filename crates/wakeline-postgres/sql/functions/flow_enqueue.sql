@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION @schema@.flow_enqueue(
 RETURNS TABLE (
     kind smallint, codes smallint[], command integer, due_us bigint, what text,
     ids bigint[], commands integer[], requests integer[], now_at timestamptz)
-LANGUAGE plpgsql
+LANGUAGE plpgsql ROWS 4
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off SET enable_hashjoin = off AS $$

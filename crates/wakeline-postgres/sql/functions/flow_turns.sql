@@ -12,7 +12,7 @@ RETURNS TABLE (
     o_whole boolean, o_firsts bigint[], o_lasts bigint[], o_events bytea[], o_keys text[],
     o_values bytea[], o_executions bigint[], o_ats timestamptz[], o_now timestamptz,
     o_lease_us bigint)
-LANGUAGE plpgsql STRICT
+LANGUAGE plpgsql STRICT ROWS 2
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off SET enable_hashjoin = off AS $$

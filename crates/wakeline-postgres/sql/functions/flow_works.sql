@@ -8,7 +8,7 @@ RETURNS TABLE (
     o_command integer, o_request integer, o_work bigint, o_lane bigint, o_token uuid,
     o_attempt integer, o_instance text, o_execution bigint, o_activity bigint, o_tag text,
     o_session text, o_payload bytea, o_state text, o_lease_us bigint)
-LANGUAGE plpgsql STRICT
+LANGUAGE plpgsql STRICT ROWS 2
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off SET enable_hashjoin = off AS $$

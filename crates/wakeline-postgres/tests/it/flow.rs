@@ -1,5 +1,9 @@
 //! The rules of orchestrations, and what is PostgreSQL's own about them.
 
+mod calls;
+mod hot;
+mod plans;
+
 use std::sync::Arc;
 
 use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
@@ -13,3 +17,8 @@ impl FlowUnderTest for Fixture {
 }
 
 wakeline_testkit::flow_conformance_suite!(Fixture::open().await);
+
+#[test]
+fn random_orchestrations_go_as_on_the_oracle() {
+    wakeline_testkit::flow_differential::run(Fixture::open);
+}

@@ -41,18 +41,18 @@ const BROKEN: &str = "
             AND p.next_offset > c.next_offset)";
 
 /// A database of its own.
-struct Database {
+pub(crate) struct Database {
     name: String,
 }
 
 impl Database {
-    async fn create() -> Self {
+    pub(crate) async fn create() -> Self {
         let name = format!("wl_hot_{}", Uuid::new_v4().simple());
         client().await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("created");
         Self { name }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let (server, _) = url()
             .rsplit_once('/')
             .map(|(a, b)| (a.to_owned(), b.to_owned()))
@@ -60,7 +60,7 @@ impl Database {
         format!("{server}/{}", self.name)
     }
 
-    async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.expect("open");
         tokio::spawn(connection);
         client

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wakeline_core::{Change, QueueName};
+use wakeline_core::{Change, FlowChange, QueueName};
 use wakeline_postgres::{PostgresOptions, PostgresStore, Timings};
 use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreAdmin};
 
@@ -114,6 +114,7 @@ pub(crate) fn change(queue: &str) -> Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Heard {
     Changed(Vec<Change>),
+    Flow(Vec<FlowChange>),
     Everything,
     Up,
     Down,
@@ -178,6 +179,11 @@ impl HintSink for Recorder {
     fn changed(&self, changes: &[Change], origin: HintOrigin) {
         assert_eq!(origin, HintOrigin::Notify);
         self.record(Heard::Changed(changes.to_vec()));
+    }
+
+    fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
+        assert_eq!(origin, HintOrigin::Notify);
+        self.record(Heard::Flow(changes.to_vec()));
     }
 
     fn everything(&self) {

@@ -1,0 +1,148 @@
+//! What claims and commits touch does not grow with the number of sleeping instances.
+//!
+//! Buffers are counted, not times. The connection that plans on the small store is the one that is
+//! measured on the large one.
+
+use tokio_postgres::Client;
+use wakeline_store::StoreAdmin as _;
+
+use crate::support::{TestSchema, client};
+
+/// A few more buffers per index descent: the indexes are a level or two higher.
+const GROWTH_MAX: i64 = 40;
+
+struct Store {
+    schema: TestSchema,
+    client: Client,
+}
+
+impl Store {
+    async fn open() -> Self {
+        let schema = TestSchema::new();
+        schema.store().await.close().await;
+        let client = client().await;
+        let sql = format!(
+            "SET search_path = \"{0}\", public; SET synchronous_commit = off;
+             ALTER TABLE flow_lanes SET UNLOGGED; ALTER TABLE flow_messages SET UNLOGGED;
+             ALTER TABLE flow_work SET UNLOGGED; ALTER TABLE flow_instances SET UNLOGGED;
+             ALTER TABLE flow_executions SET UNLOGGED; ALTER TABLE flow_work_bodies SET UNLOGGED;
+             INSERT INTO flow_capabilities (name) VALUES ('main'), ('other');",
+            schema.name
+        );
+        client.batch_execute(&sql).await.expect("prepared");
+        Self { schema, client }
+    }
+
+    /// Adds instances that sleep on a timer, every tenth with an activity that is leased; and, the
+    /// first time, ten that are due, with activities that wait.
+    async fn grow(&self, from: u32, to: u32) {
+        let sql = format!(
+            "INSERT INTO flow_lanes (instance, capability_id, due_at, next_seq, phase)
+             SELECT 'i' || n, 1 + n % 2, now() + CASE WHEN n <= 10 THEN - interval '1 s'
+                ELSE interval '1 day' END, 2, 1 FROM generate_series({from}, {to}) AS n;
+             INSERT INTO flow_messages (lane_id, seq, visible_at, starts, payload)
+             SELECT lane_id, 1, due_at, false, 'x' FROM flow_lanes l
+             WHERE NOT EXISTS (SELECT FROM flow_messages m WHERE m.lane_id = l.lane_id);
+             INSERT INTO flow_instances (lane_id, instance, name, execution, state, created_at,
+                updated_at)
+             SELECT lane_id, instance, 'order', 1, 'running', now(), now() FROM flow_lanes l
+             WHERE NOT EXISTS (SELECT FROM flow_instances i WHERE i.lane_id = l.lane_id);
+             INSERT INTO flow_executions (lane_id, execution, state, started_at)
+             SELECT lane_id, 1, 'running', now() FROM flow_lanes l
+             WHERE NOT EXISTS (SELECT FROM flow_executions e WHERE e.lane_id = l.lane_id);
+             INSERT INTO flow_work (lane_id, execution, activity, state, due_at, lease_token,
+                attempts)
+             SELECT lane_id, 1, 1, CASE WHEN due_at < now() THEN 0 ELSE 1 END,
+                CASE WHEN due_at > now() THEN due_at END,
+                CASE WHEN due_at > now() THEN gen_random_uuid() END, 0
+             FROM flow_lanes l
+             WHERE (lane_id % 10 = 0 OR due_at < now())
+                AND NOT EXISTS (SELECT FROM flow_work w WHERE w.lane_id = l.lane_id);
+             INSERT INTO flow_work_bodies (work_id, payload)
+             SELECT work_id, 'x' FROM flow_work w
+             WHERE NOT EXISTS (SELECT FROM flow_work_bodies b WHERE b.work_id = w.work_id);
+             ANALYZE"
+        );
+        self.client.batch_execute(&sql).await.expect("grown");
+    }
+
+    /// Buffers that a statement touches, once its plans and the catalog's caches are warm. It is
+    /// undone each time.
+    async fn buffers(&self, (before, statement): (&str, &str)) -> i64 {
+        let mut least = i64::MAX;
+        for _ in 0..4 {
+            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
+            self.client.batch_execute(&format!("BEGIN; {before}")).await.expect("begun");
+            let row = self.client.query_one(&explain, &[]).await.expect("explained");
+            self.client.batch_execute("ROLLBACK").await.expect("undone");
+            let plan: serde_json::Value = row.get(0);
+            let count = |kind: &str| plan[0]["Plan"][kind].as_i64().expect("counted");
+            least = least.min(count("Shared Hit Blocks") + count("Shared Read Blocks"));
+        }
+        least
+    }
+}
+
+const KEY: &str = "00000000-0000-0000-0000-000000000001";
+
+fn statements() -> Vec<(&'static str, String, String)> {
+    let turns = |caps: &str| {
+        format!(
+            "SELECT c.kind, t.* FROM flow_claim_turns('[{{\"caps\": {caps}, \"requests\": \
+             [{{\"key\": \"{KEY}\", \"lease\": 9000000, \"again\": false}}]}}]', false) c \
+             LEFT JOIN LATERAL flow_turns(c.ids, c.commands, c.requests, c.now_at) t ON true"
+        )
+    };
+    let work = format!(
+        "SELECT c.kind, w.* FROM flow_claim_work('[{{\"tags\": [0], \"requests\": \
+         [{{\"key\": \"{KEY}\", \"lease\": 9000000, \"again\": false}}]}}]', false) c \
+         LEFT JOIN LATERAL flow_works(c.ids, c.commands, c.requests, c.now_at) w ON true"
+    );
+    let nothing = "UPDATE flow_lanes SET due_at = NULL WHERE due_at < now()".to_owned();
+    let idle = "UPDATE flow_work SET state = 1, due_at = now() + interval '1 day' WHERE state = 0";
+    let lease = format!(
+        "UPDATE flow_lanes SET lease_token = '{KEY}', lease_until = now() + interval '1 h', \
+         lease_at = now(), lease_seq = 1, due_at = now() + interval '1 h' WHERE instance = 'i1'"
+    );
+    let commit = format!(
+        "SELECT * FROM flow_commit((SELECT jsonb_build_array(jsonb_build_object('lane', lane_id, \
+         'key', '{KEY}', 'execution', 1, 'first', 1, 'last', 1, 'events', 1, 'statuses', 0, \
+         'kv', false, 'kv_clear', false, 'clear', false)) FROM flow_lanes WHERE instance = 'i1'), \
+         '[]', '[{{\"c\": 1, \"execution\": 1, \"activity\": 7, \"tag\": 0, \"after\": 0, \
+         \"body\": 1}}]', '[]', '[{{\"c\": 1, \"instance\": \"i2\", \"after\": 0, \"body\": 1, \
+         \"uniq\": false, \"ended_too\": false}}]', '[]', '[]', '[]', ARRAY['x'::bytea]{})",
+        ", '{}'".repeat(18)
+    );
+    let enqueue = "SELECT * FROM flow_enqueue(1, '[{\"c\": 1, \"instance\": \"new\", \"after\": 0, \
+         \"body\": 1, \"starts\": 1, \"uniq\": true, \"ended_too\": false}]', '[]', \
+         ARRAY['x'::bytea])";
+    vec![
+        ("claim turns", String::new(), turns("[1]")),
+        ("claim turns of any", String::new(), turns("null")),
+        ("claim no turns", nothing, turns("[1]")),
+        ("claim work", String::new(), work.clone()),
+        ("claim no work", idle.to_owned(), work),
+        ("enqueue", String::new(), enqueue.to_owned()),
+        ("commit", lease, commit),
+    ]
+}
+
+#[tokio::test]
+async fn costs_do_not_grow_with_sleeping_instances() {
+    let store = Store::open().await;
+    store.grow(1, 100).await;
+    let mut small = Vec::new();
+    for (_, before, statement) in &statements() {
+        small.push(store.buffers((before, statement)).await);
+    }
+    store.grow(101, 100_000).await;
+    let mut grown = Vec::new();
+    for ((name, before, statement), small) in statements().iter().zip(small) {
+        grown.push((*name, small, store.buffers((before, statement)).await));
+    }
+    for (name, before, after) in &grown {
+        assert!(after - before <= GROWTH_MAX, "{name} grew: {grown:?}");
+        assert!(*before < 400, "{name} is costly: {grown:?}");
+    }
+    drop(store.schema);
+}

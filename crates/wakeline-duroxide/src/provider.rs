@@ -1,0 +1,357 @@
+//! The provider: duroxide's trait over a store.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use duroxide::providers::{
+    DispatcherCapabilityFilter, ExecutionMetadata, OrchestrationItem, Provider, ProviderAdmin,
+    ProviderError, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter, WorkItem,
+};
+use duroxide::{Event, SystemStats};
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+use wakeline_core::{Change, FlowChange, FlowWhat, TagFilter as StoredTags};
+use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
+use wakeline_store::flow::{
+    Completion, FlowBackend, SessionClaim, TurnOutcome, WorkOutcome, WorkRequest,
+};
+use wakeline_store::{HintOrigin, HintSink, LinkState};
+use wakeline_wake::{LongPollConfig, WakeMode};
+
+use crate::ack::Ack;
+use crate::envelope;
+use crate::error::{lock_lost, of_flow, of_store, permanent};
+use crate::names;
+use crate::token::{self, TurnToken};
+use crate::versions::Versions;
+
+/// How a provider waits.
+#[derive(Debug, Clone, Default)]
+pub struct DuroxideOptions {
+    /// How fetches that wait are woken.
+    pub mode: WakeMode,
+    /// How they wait.
+    pub long_poll: LongPollConfig,
+}
+
+/// duroxide's provider over a store. A handle: clones share their waiters.
+///
+/// It is a [`HintSink`]: let the store feed it with the hints of other processes.
+///
+/// # Limits
+/// * Instance ids, names, tags, sessions, owners and keys have at most 255 bytes, and fewer if
+///   they contain control characters or `%`.
+/// * Events are appended by acknowledging turns only: `append_with_execution` is refused.
+#[derive(Clone)]
+pub struct DuroxideProvider {
+    pub(crate) inner: StoreProvider,
+    pub(crate) versions: Arc<Versions>,
+    /// Whether the versions that instances of the store are pinned to were looked up.
+    pub(crate) surveyed: Arc<OnceCell<()>>,
+}
+
+impl DuroxideProvider {
+    /// A provider on the current tokio runtime. The settings are taken as validated.
+    pub fn new(store: Arc<dyn FlowBackend>, options: DuroxideOptions) -> Self {
+        let DuroxideOptions { mode, long_poll } = options;
+        let options = StoreProviderOptions { mode, long_poll, queue_hints: None };
+        Self {
+            inner: StoreProvider::new(store, options),
+            versions: Arc::default(),
+            surveyed: Arc::default(),
+        }
+    }
+
+    /// Ends all waits, and waits for what is under way. Shut runtimes down first.
+    pub async fn close(&self) {
+        self.inner.close().await;
+    }
+
+    pub(crate) fn store(&self) -> &dyn FlowBackend {
+        self.inner.store().as_ref()
+    }
+}
+
+impl HintSink for DuroxideProvider {
+    fn changed(&self, changes: &[Change], origin: HintOrigin) {
+        self.inner.changed(changes, origin);
+    }
+
+    /// Learns first, so that fetches which wait are there for what they did not know of.
+    fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
+        for change in changes {
+            if let FlowWhat::Turn(capability) = &change.what {
+                self.versions.meet(capability);
+            }
+        }
+        self.inner.flow_changed(changes, origin);
+    }
+
+    fn everything(&self) {
+        self.inner.everything();
+    }
+
+    fn link(&self, state: LinkState) {
+        self.inner.link(state);
+    }
+}
+
+#[async_trait]
+impl Provider for DuroxideProvider {
+    fn name(&self) -> &str {
+        "wakeline"
+    }
+
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    async fn fetch_orchestration_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        filter: Option<&DispatcherCapabilityFilter>,
+    ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
+        self.fetch_turn(lock_timeout, poll_timeout, filter).await
+    }
+
+    async fn ack_orchestration_item(
+        &self,
+        lock_token: &str,
+        execution_id: u64,
+        history_delta: Vec<Event>,
+        worker_items: Vec<WorkItem>,
+        orchestrator_items: Vec<WorkItem>,
+        metadata: ExecutionMetadata,
+        cancelled_activities: Vec<ScheduledActivityIdentifier>,
+    ) -> Result<(), ProviderError> {
+        let ack = Ack {
+            token: TurnToken::parse(OP_ACK, lock_token)?,
+            execution: execution_id,
+            history_delta,
+            worker_items,
+            orchestrator_items,
+            metadata,
+            cancelled_activities,
+        };
+        let commit = ack.into_commit(self).await?;
+        if let Some(pinned) = &commit.pinned {
+            self.versions.meet(&pinned.capability);
+        }
+        match self.inner.commit_turn(commit).await.map_err(of_flow(OP_ACK))? {
+            TurnOutcome::Committed { .. } => Ok(()),
+            TurnOutcome::Stale => Err(lock_lost(OP_ACK)),
+            TurnOutcome::Conflict { last_event } => {
+                Err(permanent(OP_ACK, format!("duplicate event: {last_event} is there")))
+            }
+        }
+    }
+
+    async fn abandon_orchestration_item(
+        &self,
+        lock_token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        const OP: &str = "abandon_orchestration_item";
+        let token = TurnToken::parse(OP, lock_token)?.token;
+        let delay = delay.unwrap_or_default();
+        self.inner.give_back(token, delay, ignore_attempt).await.map_err(of_flow(OP))
+    }
+
+    async fn renew_orchestration_item_lock(
+        &self,
+        token: &str,
+        extend_for: Duration,
+    ) -> Result<(), ProviderError> {
+        const OP: &str = "renew_orchestration_item_lock";
+        let token = TurnToken::parse(OP, token)?.token;
+        self.inner.hold(token, extend_for).await.map(drop).map_err(of_flow(OP))
+    }
+
+    async fn read(&self, instance: &str) -> Result<Vec<Event>, ProviderError> {
+        self.history("read", instance, None).await
+    }
+
+    async fn read_with_execution(
+        &self,
+        instance: &str,
+        execution_id: u64,
+    ) -> Result<Vec<Event>, ProviderError> {
+        self.history("read_with_execution", instance, Some(execution_id)).await
+    }
+
+    async fn append_with_execution(
+        &self,
+        _instance: &str,
+        _execution_id: u64,
+        _new_events: Vec<Event>,
+    ) -> Result<(), ProviderError> {
+        let reason = "events are appended by acknowledging a turn, and by nothing else";
+        Err(permanent("append_with_execution", reason))
+    }
+
+    async fn enqueue_for_worker(&self, item: WorkItem) -> Result<(), ProviderError> {
+        const OP: &str = "enqueue_for_worker";
+        self.inner.schedule(envelope::work(OP, &item)?).await.map_err(of_flow(OP))
+    }
+
+    async fn fetch_work_item(
+        &self,
+        lock_timeout: Duration,
+        poll_timeout: Duration,
+        session: Option<&SessionFetchConfig>,
+        tag_filter: &TagFilter,
+    ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
+        const OP: &str = "fetch_work_item";
+        let request = WorkRequest {
+            key: Uuid::now_v7(),
+            lease: lock_timeout,
+            tags: tags(OP, tag_filter)?,
+            session: session.map(|config| claim(OP, config)).transpose()?,
+        };
+        let patience = Some(poll_timeout).filter(|timeout| !timeout.is_zero());
+        let work = self.inner.take_work(request, patience).await.map_err(of_flow(OP))?;
+        let Some(work) = work else { return Ok(None) };
+        let item = serde_json::from_slice(&work.payload).map_err(|error| {
+            let (activity, instance) = (work.key.activity, &work.instance);
+            permanent(OP, format!("activity {activity} of {instance} cannot be decoded: {error}"))
+        })?;
+        Ok(Some((item, work.token.to_string(), work.attempt)))
+    }
+
+    async fn ack_work_item(
+        &self,
+        token: &str,
+        completion: Option<WorkItem>,
+    ) -> Result<(), ProviderError> {
+        const OP: &str = "ack_work_item";
+        let token = token::parse(OP, token)?;
+        let message = completion.map(|item| envelope::envelope(OP, &item, envelope::delayed(None)));
+        let completion = Completion { token, message: message.transpose()? };
+        match self.inner.complete(completion).await.map_err(of_flow(OP))? {
+            WorkOutcome::Completed(_) => Ok(()),
+            WorkOutcome::Stale => Err(lock_lost(OP)),
+        }
+    }
+
+    async fn renew_work_item_lock(
+        &self,
+        token: &str,
+        extend_for: Duration,
+    ) -> Result<(), ProviderError> {
+        const OP: &str = "renew_work_item_lock";
+        let token = token::parse(OP, token)?;
+        self.inner.hold(token, extend_for).await.map(drop).map_err(of_flow(OP))
+    }
+
+    async fn abandon_work_item(
+        &self,
+        token: &str,
+        delay: Option<Duration>,
+        ignore_attempt: bool,
+    ) -> Result<(), ProviderError> {
+        const OP: &str = "abandon_work_item";
+        let token = token::parse(OP, token)?;
+        let delay = delay.unwrap_or_default();
+        self.inner.give_back(token, delay, ignore_attempt).await.map_err(of_flow(OP))
+    }
+
+    async fn renew_session_lock(
+        &self,
+        owner_ids: &[&str],
+        extend_for: Duration,
+        idle_timeout: Duration,
+    ) -> Result<usize, ProviderError> {
+        const OP: &str = "renew_session_lock";
+        if owner_ids.is_empty() {
+            return Ok(0);
+        }
+        let owners: Result<_, _> = owner_ids.iter().map(|owner| names::owner(OP, owner)).collect();
+        let kept = self.store().keep_sessions(owners?, extend_for, idle_timeout).await;
+        kept.map(counted).map_err(of_store(OP))
+    }
+
+    /// How long a session was idle does not matter: what has expired and is not needed goes.
+    async fn cleanup_orphaned_sessions(&self, _: Duration) -> Result<usize, ProviderError> {
+        let gone = self.store().keep_sessions(Vec::new(), Duration::ZERO, Duration::ZERO).await;
+        gone.map(counted).map_err(of_store("cleanup_orphaned_sessions"))
+    }
+
+    async fn enqueue_for_orchestrator(
+        &self,
+        item: WorkItem,
+        delay: Option<Duration>,
+    ) -> Result<(), ProviderError> {
+        const OP: &str = "enqueue_for_orchestrator";
+        let envelope = envelope::envelope(OP, &item, envelope::delayed(delay))?;
+        self.inner.send(envelope).await.map(drop).map_err(of_flow(OP))
+    }
+
+    fn as_management_capability(&self) -> Option<&dyn ProviderAdmin> {
+        Some(self)
+    }
+
+    async fn get_custom_status(
+        &self,
+        instance: &str,
+        last_seen_version: u64,
+    ) -> Result<Option<(Option<String>, u64)>, ProviderError> {
+        let detail = self.detail("get_custom_status", instance).await?;
+        Ok(detail
+            .filter(|detail| detail.status_version > last_seen_version)
+            .map(|detail| (detail.status, detail.status_version)))
+    }
+
+    async fn get_kv_value(
+        &self,
+        instance: &str,
+        key: &str,
+    ) -> Result<Option<String>, ProviderError> {
+        Ok(self.kv("get_kv_value", instance, Some(key)).await?.remove(key))
+    }
+
+    async fn get_kv_all_values(
+        &self,
+        instance: &str,
+    ) -> Result<HashMap<String, String>, ProviderError> {
+        self.kv("get_kv_all_values", instance, None).await
+    }
+
+    async fn get_instance_stats(
+        &self,
+        instance: &str,
+    ) -> Result<Option<SystemStats>, ProviderError> {
+        self.stats("get_instance_stats", instance).await
+    }
+}
+
+/// The name of the operation in errors.
+pub(crate) const OP_ACK: &str = "ack_orchestration_item";
+
+fn counted(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+fn claim(
+    operation: &'static str,
+    config: &SessionFetchConfig,
+) -> Result<SessionClaim, ProviderError> {
+    let owner = names::owner(operation, &config.owner_id)?;
+    Ok(SessionClaim { owner, lease: config.lock_timeout })
+}
+
+fn tags(operation: &'static str, filter: &TagFilter) -> Result<StoredTags, ProviderError> {
+    let (untagged, tags) = match filter {
+        TagFilter::Any => return Ok(StoredTags::Any),
+        TagFilter::DefaultOnly => return Ok(StoredTags::untagged()),
+        TagFilter::None => (false, None),
+        TagFilter::Tags(tags) => (false, Some(tags)),
+        TagFilter::DefaultAnd(tags) => (true, Some(tags)),
+    };
+    let tags: Result<_, _> =
+        tags.into_iter().flatten().map(|tag| names::tag(operation, tag)).collect();
+    Ok(StoredTags::Of { untagged, tags: tags? })
+}

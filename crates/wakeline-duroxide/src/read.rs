@@ -1,0 +1,183 @@
+//! Reading instances: histories, values, how much they hold.
+
+use std::collections::HashMap;
+
+use duroxide::providers::ProviderError;
+use duroxide::{Event, EventKind, SystemStats};
+use wakeline_core::InstanceId;
+use wakeline_store::flow::{
+    ExecutionDetail, HistoryBatch, InstanceDetail, InstanceState, ListInstances, Watched,
+};
+
+use crate::envelope;
+use crate::error::{of_store, permanent};
+use crate::names;
+use crate::provider::DuroxideProvider;
+
+/// How much history is read at a time.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// How many instances are listed at a time.
+pub(crate) const PAGE_LEN: u32 = 1_000;
+
+impl DuroxideProvider {
+    /// An instance, if it exists. One that waits to be started does not, to duroxide.
+    pub(crate) async fn detail(
+        &self,
+        operation: &'static str,
+        instance: &str,
+    ) -> Result<Option<InstanceDetail>, ProviderError> {
+        self.detail_of(operation, &names::instance(operation, instance)?).await
+    }
+
+    async fn detail_of(
+        &self,
+        operation: &'static str,
+        instance: &InstanceId,
+    ) -> Result<Option<InstanceDetail>, ProviderError> {
+        match self.store().instance(instance).await.map_err(of_store(operation))? {
+            Watched::There(detail) => Ok(Some(*detail)),
+            Watched::Missing | Watched::Pending => Ok(None),
+        }
+    }
+
+    /// The version of an instance's current execution.
+    pub(crate) async fn version_of(
+        &self,
+        operation: &'static str,
+        instance: &InstanceId,
+    ) -> Result<Option<String>, ProviderError> {
+        Ok(self.detail_of(operation, instance).await?.and_then(|detail| detail.version))
+    }
+
+    /// The executions of an instance, oldest first.
+    pub(crate) async fn executions(
+        &self,
+        operation: &'static str,
+        instance: &InstanceId,
+    ) -> Result<Vec<ExecutionDetail>, ProviderError> {
+        self.store().executions(instance).await.map_err(of_store(operation))
+    }
+
+    /// The events of an execution, or of the current one.
+    pub(crate) async fn history(
+        &self,
+        operation: &'static str,
+        instance: &str,
+        execution: Option<u64>,
+    ) -> Result<Vec<Event>, ProviderError> {
+        let instance = names::instance(operation, instance)?;
+        let batches = self.batches(operation, &instance, execution).await?;
+        envelope::events(&batches)
+            .map_err(|error| permanent(operation, format!("events cannot be decoded: {error}")))
+    }
+
+    pub(crate) async fn batches(
+        &self,
+        operation: &'static str,
+        instance: &InstanceId,
+        mut execution: Option<u64>,
+    ) -> Result<Vec<HistoryBatch>, ProviderError> {
+        let (mut from, mut all) = (1, Vec::new());
+        loop {
+            let page = self.store().history(instance, execution, from, PAGE_BYTES).await;
+            let page = page.map_err(of_store(operation))?;
+            // The first page may have chosen the execution: the others stay with it.
+            execution = Some(page.execution);
+            all.extend(page.batches);
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// The key-value state as it stands; of one key if it is named.
+    pub(crate) async fn kv(
+        &self,
+        operation: &'static str,
+        instance: &str,
+        key: Option<&str>,
+    ) -> Result<HashMap<String, String>, ProviderError> {
+        let instance = names::instance(operation, instance)?;
+        let key = key.map(|key| names::key(operation, key)).transpose()?;
+        let entries =
+            self.store().kv(&instance, key.as_ref()).await.map_err(of_store(operation))?;
+        let entries = entries.into_iter().map(|entry| envelope::kv_entry(operation, entry));
+        entries.map(|entry| entry.map(|(key, entry)| (key, entry.value))).collect()
+    }
+
+    /// How much an instance holds; `None` if there is none.
+    pub(crate) async fn stats(
+        &self,
+        operation: &'static str,
+        instance: &str,
+    ) -> Result<Option<SystemStats>, ProviderError> {
+        let id = names::instance(operation, instance)?;
+        let stats = self.store().stats(&id).await.map_err(of_store(operation))?;
+        let (Some(stats), Some(_)) = (stats, self.detail(operation, instance).await?) else {
+            return Ok(None);
+        };
+        let first = self.store().history(&id, None, 1, 1).await.map_err(of_store(operation))?;
+        let first = envelope::events(&first.batches)
+            .map_err(|error| permanent(operation, format!("events cannot be decoded: {error}")))?;
+        // Values are stored with a time, which is not theirs to count.
+        let values = self.kv(operation, instance, None).await?;
+        Ok(Some(SystemStats {
+            history_event_count: stats.events,
+            history_size_bytes: stats.history_bytes,
+            queue_pending_count: first.first().map_or(0, carried_forward),
+            kv_user_key_count: values.len() as u64,
+            kv_total_value_bytes: values.values().map(|value| value.len() as u64).sum(),
+        }))
+    }
+
+    /// All instances that a filter allows, newest first.
+    pub(crate) async fn list(
+        &self,
+        operation: &'static str,
+        mut filter: ListInstances,
+    ) -> Result<Vec<InstanceDetail>, ProviderError> {
+        let mut all = Vec::new();
+        filter.limit = PAGE_LEN;
+        loop {
+            let page = self.store().list_instances(filter.clone()).await;
+            let page = page.map_err(of_store(operation))?;
+            all.extend(page.instances);
+            match page.next {
+                Some(next) => filter.after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Meets the versions that instances of the store are pinned to.
+    pub(crate) async fn survey(&self, operation: &'static str) -> Result<(), ProviderError> {
+        let mut filter = ListInstances {
+            states: vec![InstanceState::Running],
+            limit: PAGE_LEN,
+            ..ListInstances::default()
+        };
+        loop {
+            let page = self.store().list_instances(filter.clone()).await;
+            let page = page.map_err(of_store(operation))?;
+            for capability in page.instances.iter().filter_map(|found| found.capability.as_ref()) {
+                self.versions.meet(capability);
+            }
+            match page.next {
+                Some(next) => filter.after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// How many queue messages an execution took over from the one before.
+fn carried_forward(first: &Event) -> u64 {
+    match &first.kind {
+        EventKind::OrchestrationStarted { carry_forward_events: Some(events), .. } => {
+            events.len() as u64
+        }
+        _ => 0,
+    }
+}

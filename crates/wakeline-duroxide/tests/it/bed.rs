@@ -1,0 +1,113 @@
+//! Providers over stores of their own, fed with the stores' hints, as duroxide's suite wants them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use duroxide::provider_validation::ProviderFactory;
+use duroxide::providers::Provider;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use wakeline_duroxide::{DuroxideOptions, DuroxideProvider};
+use wakeline_store::WholeStore;
+use wakeline_wake::LongPollConfig;
+
+/// A store for one provider, and what the suite asks of it besides.
+#[async_trait]
+pub(crate) trait Site: Send + Sync + Sized + 'static {
+    async fn open(long_polling: bool) -> Self;
+
+    fn fed(&self) -> &Fed;
+
+    /// Makes all events of an instance undecodable.
+    async fn corrupt_history(&self, instance: &str);
+
+    /// The highest attempt of an instance's messages.
+    async fn attempt_max(&self, instance: &str) -> u32;
+
+    async fn close(self);
+}
+
+/// Opens a site for every provider that a validation wants: the suite's own providers are
+/// isolated from each other, and some validations use the same ids again.
+pub(crate) struct Bed<S> {
+    long_polling: bool,
+    sites: Mutex<Vec<S>>,
+}
+
+impl<S: Site> Bed<S> {
+    pub(crate) fn new(long_polling: bool) -> Self {
+        Self { long_polling, sites: Mutex::default() }
+    }
+
+    pub(crate) async fn provider(&self) -> DuroxideProvider {
+        let site = S::open(self.long_polling).await;
+        let provider = site.fed().provider.clone();
+        self.sites.lock().await.push(site);
+        provider
+    }
+
+    pub(crate) async fn close(self) {
+        for site in self.sites.into_inner() {
+            site.close().await;
+        }
+    }
+}
+
+#[async_trait]
+impl<S: Site> ProviderFactory for Bed<S> {
+    async fn create_provider(&self) -> Arc<dyn Provider> {
+        Arc::new(self.provider().await)
+    }
+
+    /// The suite sleeps that long to let leases expire.
+    fn lock_timeout(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn short_poll_threshold(&self) -> Duration {
+        Duration::from_millis(400)
+    }
+
+    async fn corrupt_instance_history(&self, instance: &str) {
+        let sites = self.sites.lock().await;
+        sites.last().expect("a provider was made").corrupt_history(instance).await;
+    }
+
+    async fn get_max_attempt_count(&self, instance: &str) -> u32 {
+        let sites = self.sites.lock().await;
+        sites.last().expect("a provider was made").attempt_max(instance).await
+    }
+}
+
+/// A provider that hears what its store tells.
+pub(crate) struct Fed {
+    pub(crate) provider: DuroxideProvider,
+    pub(crate) store: Arc<dyn WholeStore>,
+    feeding: JoinHandle<()>,
+    shutdown: CancellationToken,
+}
+
+impl Fed {
+    pub(crate) fn over<S: WholeStore + 'static>(store: S, long_polling: bool) -> Self {
+        let store = Arc::new(store);
+        let long_poll = LongPollConfig { enabled: long_polling, ..LongPollConfig::default() };
+        let options = DuroxideOptions { long_poll, ..DuroxideOptions::default() };
+        let provider = DuroxideProvider::new(store.clone(), options);
+        let shutdown = CancellationToken::new();
+        let feeding = {
+            let (store, sink) = (Arc::clone(&store), Arc::new(provider.clone()));
+            let shutdown = shutdown.clone();
+            tokio::spawn(async move { store.feed(sink, shutdown).await })
+        };
+        Self { provider, store, feeding, shutdown }
+    }
+
+    pub(crate) async fn close(self) {
+        self.shutdown.cancel();
+        self.feeding.await.expect("the feed ends by itself");
+        self.provider.close().await;
+        self.store.close().await;
+    }
+}

@@ -1,0 +1,8 @@
+//! Tests of the adapter: duroxide's own validation suite on both stores, and what it does not ask.
+
+mod bed;
+mod suite;
+mod waking;
+
+mod postgres;
+mod sqlite;

@@ -1,0 +1,229 @@
+//! What duroxide's suite does not ask: fetches that wait are woken, and providers over one store
+//! understand each other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::{
+    DispatcherCapabilityFilter, ExecutionMetadata, Provider, ProviderAdmin, SemverRange, TagFilter,
+    WorkItem,
+};
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::runtime::{OrchestrationStatus, Runtime};
+use duroxide::{
+    ActivityContext, Client, Event, EventKind, OrchestrationContext, OrchestrationRegistry,
+};
+use semver::Version;
+use wakeline_duroxide::{DuroxideOptions, DuroxideProvider};
+
+use crate::bed::Site;
+
+const LEASE: Duration = Duration::from_secs(30);
+/// Longer than a test may take: who is not woken fails.
+const WAIT: Duration = Duration::from_secs(25);
+const SOON: Duration = Duration::from_secs(10);
+
+fn start(instance: &str) -> WorkItem {
+    WorkItem::StartOrchestration {
+        instance: instance.to_owned(),
+        orchestration: "Greet".to_owned(),
+        input: String::new(),
+        version: Some("1.0.0".to_owned()),
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        execution_id: 1,
+    }
+}
+
+fn poke(instance: &str) -> WorkItem {
+    let (name, data) = ("poke".to_owned(), String::new());
+    WorkItem::ExternalRaised { instance: instance.to_owned(), name, data }
+}
+
+fn up_to(major: u64) -> DispatcherCapabilityFilter {
+    let range = SemverRange::new(Version::new(0, 0, 0), Version::new(major, 0, 0));
+    DispatcherCapabilityFilter { supported_duroxide_versions: vec![range] }
+}
+
+/// Fetches the only turn there is, at once.
+async fn fetch(provider: &DuroxideProvider) -> (duroxide::providers::OrchestrationItem, String) {
+    let fetched = provider.fetch_orchestration_item(LEASE, Duration::ZERO, None).await;
+    let (item, token, _) = fetched.expect("it is answered").expect("there is a turn");
+    (item, token)
+}
+
+/// Acknowledges the first turn of an instance, pinned to a version, with a message to itself.
+async fn begin(provider: &DuroxideProvider, instance: &str, token: &str, version: Version) {
+    let started = EventKind::OrchestrationStarted {
+        name: "Greet".to_owned(),
+        version: "1.0.0".to_owned(),
+        input: String::new(),
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        carry_forward_events: None,
+        initial_custom_status: None,
+    };
+    let metadata = ExecutionMetadata {
+        orchestration_name: Some("Greet".to_owned()),
+        orchestration_version: Some("1.0.0".to_owned()),
+        pinned_duroxide_version: Some(version),
+        ..ExecutionMetadata::default()
+    };
+    let history = vec![Event::with_event_id(1, instance, 1, None, started)];
+    let messages = vec![poke(instance)];
+    let acked =
+        provider.ack_orchestration_item(token, 1, history, vec![], messages, metadata, vec![]);
+    acked.await.expect("it is committed");
+}
+
+pub(crate) async fn a_waiting_fetch_is_served_by_an_enqueue<S: Site>() {
+    let site = S::open(true).await;
+    let provider = site.fed().provider.clone();
+    let waiting = tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.fetch_orchestration_item(LEASE, WAIT, None).await }
+    });
+    provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
+    assert_eq!(served.expect("answered").expect("a turn").0.instance, "a");
+    site.close().await;
+}
+
+pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {
+    let site = S::open(true).await;
+    let provider = site.fed().provider.clone();
+    provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    let (_, token) = fetch(&provider).await;
+    let waiting = tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.fetch_work_item(LEASE, WAIT, None, &TagFilter::DefaultOnly).await }
+    });
+    let work = WorkItem::ActivityExecute {
+        instance: "a".to_owned(),
+        execution_id: 1,
+        id: 2,
+        name: "hello".to_owned(),
+        input: String::new(),
+        session_id: None,
+        tag: None,
+    };
+    let metadata = ExecutionMetadata::default();
+    let items = vec![work.clone()];
+    let acked = provider.ack_orchestration_item(&token, 1, vec![], items, vec![], metadata, vec![]);
+    acked.await.expect("committed");
+    let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
+    assert_eq!(served.expect("answered").expect("an activity").0, work);
+    site.close().await;
+}
+
+pub(crate) async fn a_waiting_fetch_learns_of_a_version_that_it_did_not_know<S: Site>() {
+    let site = S::open(true).await;
+    let provider = site.fed().provider.clone();
+    provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    let (_, token) = fetch(&provider).await;
+    let waiting = tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.fetch_orchestration_item(LEASE, WAIT, Some(&up_to(9))).await }
+    });
+    begin(&provider, "a", &token, Version::new(7, 1, 0)).await;
+    let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
+    assert_eq!(served.expect("answered").expect("a turn").0.messages, [poke("a")]);
+    site.close().await;
+}
+
+pub(crate) async fn a_filter_finds_versions_that_another_provider_pinned<S: Site>() {
+    let site = S::open(true).await;
+    let provider = site.fed().provider.clone();
+    provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    let (_, token) = fetch(&provider).await;
+    begin(&provider, "a", &token, Version::new(7, 1, 0)).await;
+    let other = DuroxideProvider::new(site.fed().store.clone(), DuroxideOptions::default());
+    let refused = other.fetch_orchestration_item(LEASE, Duration::ZERO, Some(&up_to(7))).await;
+    assert!(refused.expect("answered").is_none(), "7.1.0 is beyond 7.0.0");
+    let found = other.fetch_orchestration_item(LEASE, Duration::ZERO, Some(&up_to(9))).await;
+    assert_eq!(found.expect("answered").expect("a turn").0.instance, "a");
+    other.close().await;
+    site.close().await;
+}
+
+pub(crate) async fn one_provider_acknowledges_what_another_fetched<S: Site>() {
+    let site = S::open(true).await;
+    let provider = site.fed().provider.clone();
+    let other = DuroxideProvider::new(site.fed().store.clone(), DuroxideOptions::default());
+    provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    let (_, token) = fetch(&provider).await;
+    begin(&other, "a", &token, Version::new(0, 1, 32)).await;
+    assert_eq!(provider.read("a").await.expect("read").len(), 1);
+    other.close().await;
+    site.close().await;
+}
+
+pub(crate) async fn messages_beside_those_of_queues_wait_for_a_start<S: Site>() {
+    let site = S::open(true).await;
+    let provider = &site.fed().provider;
+    let queued = WorkItem::QueueMessage {
+        instance: "a".to_owned(),
+        name: "mail".to_owned(),
+        data: String::new(),
+    };
+    provider.enqueue_for_orchestrator(poke("a"), None).await.expect("stored");
+    provider.enqueue_for_orchestrator(queued, None).await.expect("stored");
+    let fetched = provider.fetch_orchestration_item(LEASE, Duration::ZERO, None).await;
+    assert!(fetched.expect("answered").is_none(), "nothing has started");
+    let depths = provider.get_queue_depths().await.expect("read");
+    assert_eq!(depths.orchestrator_queue + depths.timer_queue, 2, "nothing is lost");
+    site.close().await;
+}
+
+pub(crate) async fn a_runtime_runs_on_it<S: Site>() {
+    let site = S::open(true).await;
+    let provider: Arc<dyn Provider> = Arc::new(site.fed().provider.clone());
+    let greet = |_: ActivityContext, name: String| async move { Ok(format!("hello {name}")) };
+    let activities = ActivityRegistry::builder().register("greet", greet).build();
+    let code = |ctx: OrchestrationContext, names: String| async move {
+        let greetings = names.split(' ').map(|name| ctx.schedule_activity("greet", name));
+        let greetings: Result<Vec<_>, _> =
+            ctx.join(greetings.collect()).await.into_iter().collect();
+        ctx.schedule_timer(Duration::from_millis(20)).await;
+        Ok(greetings?.join(", "))
+    };
+    let orchestrations = OrchestrationRegistry::builder().register("Greet", code).build();
+    let runtime =
+        Runtime::start_with_store(Arc::clone(&provider), activities, orchestrations).await;
+    let client = Client::new(provider);
+    client.start_orchestration("party", "Greet", "ann bob").await.expect("started");
+    let ended = client.wait_for_orchestration("party", SOON).await.expect("it ends");
+    let OrchestrationStatus::Completed { output, .. } = ended else { panic!("{ended:?}") };
+    assert_eq!(output, "hello ann, hello bob");
+    runtime.shutdown(None).await;
+    site.close().await;
+}
+
+/// All of these on a site.
+macro_rules! on_site {
+    ($site:ty: $($law:ident,)+) => {
+        mod waking {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $law() {
+                    $crate::waking::$law::<$site>().await;
+                }
+            )+
+        }
+    };
+    ($site:ty) => {
+        $crate::waking::on_site! { $site:
+            a_waiting_fetch_is_served_by_an_enqueue,
+            a_waiting_worker_is_served_by_a_turn,
+            a_waiting_fetch_learns_of_a_version_that_it_did_not_know,
+            a_filter_finds_versions_that_another_provider_pinned,
+            one_provider_acknowledges_what_another_fetched,
+            messages_beside_those_of_queues_wait_for_a_start,
+            a_runtime_runs_on_it,
+        }
+    };
+}
+
+pub(crate) use on_site;

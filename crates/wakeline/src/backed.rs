@@ -16,6 +16,11 @@ use wakeline_store::flow::{FlowBackend, InstanceState};
 use wakeline_store::{HintFeed, StoreAdmin, StoreError};
 use wakeline_wake::{LongPollConfig, WakeMode};
 
+/// A store that a provider can be made over.
+pub trait StoreBackend: FlowBackend + HintFeed + StoreAdmin {}
+
+impl<S: FlowBackend + HintFeed + StoreAdmin> StoreBackend for S {}
+
 /// A provider over a store of its own. Cheap to clone: clones share the store, its connections and
 /// one listener, which ends with the last of them.
 pub struct Backed<S> {
@@ -42,7 +47,7 @@ impl<S> Deref for Backed<S> {
     }
 }
 
-impl<S: FlowBackend + HintFeed + StoreAdmin + 'static> Backed<S> {
+impl<S: StoreBackend + 'static> Backed<S> {
     /// A provider over a store that is open already: waits on it, and listens to other processes if
     /// that is of use.
     pub fn over(store: S, long_poll: LongPollConfig) -> Result<Self, StoreError> {

@@ -39,7 +39,7 @@ mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use backed::Backed;
+pub use backed::{Backed, StoreBackend};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresProvider;
 #[cfg(feature = "sqlite")]
@@ -53,3 +53,13 @@ pub use wakeline_wake::{AggressiveOn, LongPollConfig, PollMode, WakeMode};
 pub use wakeline_postgres::{NotifyMode, PostgresOptions};
 #[cfg(feature = "sqlite")]
 pub use wakeline_sqlite::SqliteOptions;
+
+/// The examples of the README, compiled.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeExamples;
+
+/// The examples of the guide, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/orchestrations.md")]
+struct GuideExamples;

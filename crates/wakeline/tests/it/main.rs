@@ -1,3 +1,5 @@
 //! Orchestrations as users run them: on real stores, in real processes.
 
+mod crash;
+mod support;
 mod testing;

@@ -1,0 +1,39 @@
+//! One step after the other: what each returns goes into the next.
+
+mod common;
+
+use wakeline::{ActivityContext, FlowError, OrchestrationContext, Registry};
+
+async fn reserve(ctx: ActivityContext, order: u32) -> Result<String, common::BoxError> {
+    common::note(&ctx)?;
+    Ok(format!("seat {order}"))
+}
+
+async fn charge(ctx: ActivityContext, seat: String) -> Result<String, common::BoxError> {
+    common::note(&ctx)?;
+    Ok(format!("{seat}, paid"))
+}
+
+async fn confirm(ctx: ActivityContext, receipt: String) -> Result<String, common::BoxError> {
+    common::note(&ctx)?;
+    Ok(format!("{receipt}, confirmed"))
+}
+
+async fn checkout(ctx: OrchestrationContext, order: u32) -> Result<String, FlowError> {
+    let seat = ctx.call(reserve, order).await?;
+    let receipt = ctx.call(charge, seat).attempts(3).await?;
+    ctx.call(confirm, receipt).await
+}
+
+#[tokio::main]
+async fn main() -> Result<(), common::BoxError> {
+    let registry = Registry::builder()
+        .orchestration("checkout", checkout)
+        .activity_fn(reserve)
+        .activity_fn(charge)
+        .activity_fn(confirm)
+        .build()?;
+    let program = common::start(registry).await?;
+    program.client.start(&program.instance, "checkout", &7).await?;
+    program.finish().await
+}

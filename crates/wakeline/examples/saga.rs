@@ -1,0 +1,52 @@
+//! All or nothing, over systems that share no transaction: what was done is undone in reverse if a
+//! later step fails.
+
+mod common;
+
+use wakeline::{ActivityContext, FlowError, OrchestrationContext, Registry};
+
+async fn book(ctx: ActivityContext, what: String) -> Result<String, FlowError> {
+    common::note(&ctx).map_err(|error| FlowError::application(error.to_string()))?;
+    match what.as_str() {
+        "car" => Err(FlowError::permanent("no car is left")),
+        _ => Ok(format!("{what} booked")),
+    }
+}
+
+async fn cancel(ctx: ActivityContext, what: String) -> Result<String, common::BoxError> {
+    common::note(&ctx)?;
+    Ok(format!("{what} cancelled"))
+}
+
+async fn trip(ctx: OrchestrationContext, parts: Vec<String>) -> Result<Vec<String>, FlowError> {
+    let mut report = Vec::new();
+    let mut booked = Vec::new();
+    for part in parts {
+        match ctx.call(book, part.clone()).await {
+            Ok(done) => {
+                report.push(done);
+                booked.push(part);
+            }
+            Err(error) => {
+                report.push(error.to_string());
+                for part in booked.into_iter().rev() {
+                    report.push(ctx.call(cancel, part).attempts(100).await?);
+                }
+                break;
+            }
+        }
+    }
+    Ok(report)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), common::BoxError> {
+    let registry = Registry::builder()
+        .orchestration("trip", trip)
+        .activity_fn(book)
+        .activity_fn(cancel)
+        .build()?;
+    let program = common::start(registry).await?;
+    program.client.start(&program.instance, "trip", &["flight", "hotel", "car"]).await?;
+    program.finish().await
+}

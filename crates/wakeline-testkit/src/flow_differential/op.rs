@@ -145,7 +145,11 @@ fn mail() -> impl Strategy<Value = Mail> {
 }
 
 fn line() -> impl Strategy<Value = Line> {
-    prop_oneof![3 => Just(Line::Any), 2 => (0..CAPABILITIES).prop_map(Line::Only), 1 => Just(Line::Both)]
+    prop_oneof![
+        3 => Just(Line::Any),
+        2 => (0..CAPABILITIES).prop_map(Line::Only),
+        1 => Just(Line::Both),
+    ]
 }
 
 fn lines() -> impl Strategy<Value = Vec<Line>> {

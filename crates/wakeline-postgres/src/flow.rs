@@ -16,6 +16,7 @@
 mod admin;
 mod claim;
 mod commit;
+mod commit_form;
 mod enqueue;
 mod hints;
 mod items;
@@ -44,7 +45,7 @@ use wakeline_store::flow::{
 };
 
 use self::claim::{TurnLine, WorkLine};
-use self::commit::CommitForm;
+use self::commit_form::CommitForm;
 use self::enqueue::{CompleteForm, EnqueueForm};
 use self::lease::RenewForm;
 use self::wire::MessageForm;

@@ -1,9 +1,9 @@
--- Leases turns that a write has made available to the dispatchers that came along with it, if nothing
--- older that they may take is available. The lanes are not written: see flow_save. So the table still
--- says what was available before the write.
--- p_fresh: indexes of lanes in p_lanes that got something, in order; p_fresh_commands: by which command
--- each did. p_requests: an array of objects. c: the number of the command; r: the request's
--- index within it; lease: microseconds; caps: numbers, null for any.
+-- Leases turns that a write has made available to the dispatchers that came along with it, if
+-- nothing older that they may take is available. The lanes are not written: see flow_save. So the
+-- table still says what was available before the write. p_fresh: indexes of lanes in p_lanes that
+-- got something, in order; p_fresh_commands: by which command each did. p_requests: an array of
+-- objects. c: the number of the command; r: the request's index within it; lease: microseconds;
+-- caps: numbers, null for any.
 -- Called by: flow_enqueue, flow_commit, flow_complete, under the lanes' locks, before flow_save.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_born(

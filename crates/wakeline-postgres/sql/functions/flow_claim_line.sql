@@ -1,6 +1,6 @@
 -- Leases turns to the dispatchers of one line, lanes in the order in which they became due. SKIP
--- LOCKED: rivals pass over what is being claimed instead of queueing behind it. o_code, o_due_us: see
--- flow_claim_turns.
+-- LOCKED: rivals pass over what is being claimed instead of queueing behind it. o_code, o_due_us:
+-- see flow_claim_turns.
 -- Called by: flow_claim_turns. Lock order: lanes, only tried, except the first one if p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_line(

@@ -1,11 +1,11 @@
 -- Leases work to the workers of some lines. Rows of kind 0, one per line: code is 2 if rivals hold
--- something that is available, else 0; due_us is the time to the line's next work if a request went
--- without. Kind 1: work that was leased, with the numbers of the lines and the requests' indexes.
--- p_lines: an array of objects. tags: numbers, null for any; owner and session_lease (microseconds), if
--- it may claim sessions; requests: objects of key, lease (microseconds), again (an earlier try may have
--- leased something to the key). p_patient: wait a little for the first.
--- Called by: FlowStore::claim_work. Lock order: sessions and work, only tried, except the first work if
--- p_patient.
+-- something that is available, else 0; due_us is the time to the line's next work if a request
+-- went without. Kind 1: work that was leased, with the numbers of the lines and the requests'
+-- indexes. p_lines: an array of objects. tags: numbers, null for any; owner and session_lease
+-- (microseconds), if it may claim sessions; requests: objects of key, lease (microseconds), again
+-- (an earlier try may have leased something to the key). p_patient: wait a little for the first.
+-- Called by: FlowStore::claim_work. Lock order: sessions and work, only tried, except the first
+-- work if p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_work(p_lines jsonb, p_patient boolean)
 RETURNS TABLE (

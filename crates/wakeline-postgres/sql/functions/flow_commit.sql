@@ -1,16 +1,16 @@
--- Commits turns: for each all that it did, or nothing. Rows of kind 0: codes as in flow_commit_check and
--- lasts, the last events, one per command; outcomes of all messages, in order (see flow_put). Kinds 1
--- and 2: see flow_enqueue. Kind 4: work that was leased to requests that came along. Kind 5: work of a
--- tag became available, or will in due_us. Kind 6: the outcome, status or key-value state of an instance
--- changed; watched: somebody has asked to be told.
--- Pushes come with one command only. Kind 3: as push, one per slot. If one has a state other than 0,
--- nothing happened, there are no other rows, and the node tries again as after a push.
--- p_commands: an array of objects. key: of the lease; name, parent, parent_event: of a birth;
--- capability, version: pinned; first, last, events: history, with the index in p_blobs; statuses: how
--- many, status: the last one; kv: whether it changed; kv_clear: whether all keys lost their value first;
--- ending: how the execution ended; output: the index in p_blobs; clear: empty the lane. p_kv: objects
--- of c, key, value (index in p_blobs, null if cleared).
--- p_unwork: objects of c, execution, activity; p_unsend: of c, execution, event.
+-- Commits turns: for each all that it did, or nothing. Rows of kind 0: codes as in
+-- flow_commit_check and lasts, the last events, one per command; outcomes of all messages, in
+-- order (see flow_put). Kinds 1 and 2: see flow_enqueue. Kind 4: work that was leased to requests
+-- that came along. Kind 5: work of a tag became available, or will in due_us. Kind 6: the outcome,
+-- status or key-value state of an instance changed; watched: somebody has asked to be told. Pushes
+-- come with one command only. Kind 3: as push, one per slot. If one has a state other than 0,
+-- nothing happened, there are no other rows, and the node tries again as after a push. p_commands:
+-- an array of objects. key: of the lease; name, parent, parent_event: of a birth; capability,
+-- version: pinned; first, last, events: history, with the index in p_blobs; statuses: how many,
+-- status: the last one; kv: whether it changed; kv_clear: whether all keys lost their value first;
+-- ending: how the execution ended; output: the index in p_blobs; clear: empty the lane. p_kv:
+-- objects of c, key, value (index in p_blobs, null if cleared). p_unwork: objects of c, execution,
+-- activity; p_unsend: of c, execution, event.
 -- Called by: FlowStore::commit_turn. Lock order: partitions by id and their cursors (waits, by
 -- lock_timeout), lanes, tries sessions, work.
 
@@ -24,7 +24,8 @@ CREATE OR REPLACE FUNCTION @schema@.flow_commit(
     p_ids uuid[], p_ends integer[], p_traces uuid[], p_producers text[])
 RETURNS TABLE (
     kind smallint, codes smallint[], lasts bigint[], outcomes smallint[], command integer,
-    watched boolean, due_us bigint, what text, ids bigint[], commands integer[], requests integer[], now_at timestamptz,
+    watched boolean, due_us bigint, what text, ids bigint[], commands integer[],
+    requests integer[], now_at timestamptz,
     slot integer, state smallint, first_offset bigint, created_at timestamptz, window_secs bigint,
     wait_secs bigint, namespace text, task text, known_txns text[], known_ids uuid[],
     known_offsets bigint[], delta_firsts bigint[], delta_ats timestamptz[], delta_txns text[])

@@ -1,6 +1,6 @@
--- Decides for each turn that is to be committed whether it may be. o_codes: 0 yes, 1 its lease is over,
--- 2 its events do not follow the last one (o_lasts), 3 there is no instance, and no birth of one.
--- o_lanes: the index of each command's lane in p_lanes.
+-- Decides for each turn that is to be committed whether it may be. o_codes: 0 yes, 1 its lease is
+-- over, 2 its events do not follow the last one (o_lasts), 3 there is no instance, and no birth of
+-- one. o_lanes: the index of each command's lane in p_lanes.
 -- Called by: flow_commit, under the lanes' locks. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_check(

@@ -1,5 +1,6 @@
--- Removes what turns are done with: the messages that they took, work and messages that they took back,
--- or, where a turn clears its lane, all work and messages of it. p_at: the index of each command's lane.
+-- Removes what turns are done with: the messages that they took, work and messages that they took
+-- back, or, where a turn clears its lane, all work and messages of it. p_at: the index of each
+-- command's lane.
 -- Called by: flow_commit, under the lanes' locks. Lock order: work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_clean(
@@ -11,7 +12,8 @@ DECLARE
     v_clear bigint[];
 BEGIN
     DELETE FROM @schema@.flow_messages m
-    USING ROWS FROM (jsonb_to_recordset(p_commands) AS (lane bigint)) WITH ORDINALITY AS c (lane, ord)
+    USING ROWS FROM (jsonb_to_recordset(p_commands) AS (lane bigint)) WITH ORDINALITY
+        AS c (lane, ord)
     WHERE p_ok[c.ord] AND m.lane_id = c.lane AND m.seq <= (p_lanes[p_at[c.ord]]).lease_seq
         AND m.visible_at <= (p_lanes[p_at[c.ord]]).lease_at;
     IF p_unsend <> '[]' THEN
@@ -29,7 +31,8 @@ BEGIN
             WHERE p_ok[x.c]));
     END IF;
     v_clear := ARRAY(
-        SELECT c.lane FROM ROWS FROM (jsonb_to_recordset(p_commands) AS (lane bigint, clear boolean))
+        SELECT c.lane
+        FROM ROWS FROM (jsonb_to_recordset(p_commands) AS (lane bigint, clear boolean))
             WITH ORDINALITY AS c (lane, clear, ord)
         WHERE p_ok[c.ord] AND c.clear);
     IF v_clear <> '{}' THEN

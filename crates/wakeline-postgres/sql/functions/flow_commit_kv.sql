@@ -1,5 +1,5 @@
--- Writes the changes of key-value state of turns: to the delta of the execution, and, where it ends,
--- the whole delta into the state.
+-- Writes the changes of key-value state of turns: to the delta of the execution, and, where it
+-- ends, the whole delta into the state.
 -- Called by: flow_commit, under the lanes' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_kv(

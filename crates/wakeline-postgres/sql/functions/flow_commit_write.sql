@@ -1,6 +1,6 @@
 -- Writes what turns did to their instances: the instance itself, its execution, its history.
--- Returns how each instance stands afterwards (1 it runs, 2 it has ended), by the index of its command;
--- NULL where there is none.
+-- Returns how each instance stands afterwards (1 it runs, 2 it has ended), by the index of its
+-- command; NULL where there is none.
 -- Called by: flow_commit, under the lanes' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_write(

@@ -1,10 +1,11 @@
--- Removes leased work and tells its instances, for several completions at once. Rows of kind 0: codes
--- has one of 0 completed, 1 stale per completion, followed by the outcomes of all messages, in order
--- (see flow_put). Kinds 1 and 2: see flow_enqueue.
+-- Removes leased work and tells its instances, for several completions at once. Rows of kind 0:
+-- codes has one of 0 completed, 1 stale per completion, followed by the outcomes of all messages,
+-- in order (see flow_put). Kinds 1 and 2: see flow_enqueue.
 -- Called by: FlowStore::complete_work. Lock order: lanes, sessions by name, work by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_complete(
-    p_lanes bigint[], p_works bigint[], p_keys uuid[], p_messages jsonb, p_requests jsonb, p_blobs bytea[])
+    p_lanes bigint[], p_works bigint[], p_keys uuid[], p_messages jsonb, p_requests jsonb,
+    p_blobs bytea[])
 RETURNS TABLE (
     kind smallint, codes smallint[], command integer, due_us bigint, what text,
     ids bigint[], commands integer[], requests integer[], now_at timestamptz)

@@ -1,5 +1,5 @@
--- Deletes instances with all below them. Without p_force nothing is deleted if one of them has not ended
--- (o_running), or one of those named has a parent that stays (o_orphans).
+-- Deletes instances with all below them. Without p_force nothing is deleted if one of them has not
+-- ended (o_running), or one of those named has a parent that stays (o_orphans).
 -- Called by: FlowAdmin::delete_instances. Lock order: lanes, work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_delete(
@@ -29,7 +29,8 @@ BEGIN
     END IF;
     IF NOT p_force THEN
         o_running := ARRAY(
-            SELECT x.name FROM unnest(d.o_lanes, d.o_instances) WITH ORDINALITY AS x (lane, name, ord)
+            SELECT x.name
+            FROM unnest(d.o_lanes, d.o_instances) WITH ORDINALITY AS x (lane, name, ord)
             JOIN @schema@.flow_lanes l ON l.lane_id = x.lane
             WHERE l.phase < 2 ORDER BY x.ord);
         o_orphans := ARRAY(

@@ -1,5 +1,6 @@
--- Deletes ended instances that have no parent, with all below them; those with a descendant that has not
--- ended are passed over. p_instances: only these, NULL for all; p_before: only those that ended before.
+-- Deletes ended instances that have no parent, with all below them; those with a descendant that
+-- has not ended are passed over. p_instances: only these, NULL for all; p_before: only those that
+-- ended before.
 -- Called by: FlowAdmin::delete_matching. Lock order: lanes, work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_delete_matching(

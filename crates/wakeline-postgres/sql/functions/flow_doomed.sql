@@ -1,5 +1,5 @@
--- What a deletion of some instances takes with it: each with all below it, or just its lane if it only
--- waits for its first turn.
+-- What a deletion of some instances takes with it: each with all below it, or just its lane if it
+-- only waits for its first turn.
 -- Called by: flow_delete. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_doomed(

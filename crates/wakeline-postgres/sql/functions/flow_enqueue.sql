@@ -1,6 +1,6 @@
--- Puts messages into lanes, for several commands at once. Rows of kind 0: codes has the outcomes of
--- all messages, in order (see flow_put). Kind 1: lanes whose turns were leased to requests that came along.
--- Kind 2: a turn of a capability (what) became available, or will in due_us.
+-- Puts messages into lanes, for several commands at once. Rows of kind 0: codes has the outcomes
+-- of all messages, in order (see flow_put). Kind 1: lanes whose turns were leased to requests that
+-- came along. Kind 2: a turn of a capability (what) became available, or will in due_us.
 -- Called by: FlowStore::enqueue. Lock order: lanes.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_enqueue(

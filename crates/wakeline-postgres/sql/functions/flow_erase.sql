@@ -1,5 +1,6 @@
 -- Removes lanes with everything that hangs on them.
--- Called by: flow_terminate, flow_delete, flow_delete_matching, under the lanes' locks. Lock order: work.
+-- Called by: flow_terminate, flow_delete, flow_delete_matching, under the lanes' locks. Lock
+-- order: work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_erase(
     p_lanes bigint[], OUT o_executions bigint, OUT o_events bigint, OUT o_messages bigint)

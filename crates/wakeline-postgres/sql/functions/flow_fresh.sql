@@ -1,5 +1,5 @@
--- The lanes that a write put something into, by their index: per command those that became due first in
--- front, and of these in the order of o_firsts (see flow_put).
+-- The lanes that a write put something into, by their index: per command those that became due
+-- first in front, and of these in the order of o_firsts (see flow_put).
 -- Called by: flow_enqueue, flow_commit, flow_complete.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_fresh(

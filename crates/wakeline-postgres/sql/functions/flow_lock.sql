@@ -15,7 +15,8 @@ BEGIN
         SELECT array_agg(x.name ORDER BY x.ord) INTO v_names FROM (
             SELECT n.name, min(n.ord) AS ord FROM unnest(p_instances) WITH ORDINALITY
                 AS n (name, ord) GROUP BY n.name) x;
-        v_named := ARRAY(SELECT l.lane_id FROM @schema@.flow_lanes l WHERE l.instance = ANY (v_names));
+        v_named := ARRAY(
+            SELECT l.lane_id FROM @schema@.flow_lanes l WHERE l.instance = ANY (v_names));
         IF cardinality(v_named) < cardinality(v_names) THEN
             -- Numbered in the order in which they are named, inserted in that of their names.
             v_names := ARRAY(SELECT n.name FROM unnest(v_names) WITH ORDINALITY AS n (name, ord)

@@ -1,7 +1,7 @@
 -- The numbers of capabilities (kind 0) or tags (kind 1), made if they are missing. Names are never
 -- removed, so nodes remember the numbers.
--- Called by: whoever names one that its node does not know yet, in a commit of its own. Lock order: rows
--- in the order of their names.
+-- Called by: whoever names one that its node does not know yet, in a commit of its own. Lock
+-- order: rows in the order of their names.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_names(p_kind smallint, p_names text[])
 RETURNS TABLE (name text, id integer)

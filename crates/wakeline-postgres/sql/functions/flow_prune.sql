@@ -1,6 +1,6 @@
--- Removes executions that are not the current one, with their history: all but the newest p_keep of each
--- instance, and of these only those that ended before p_ended_before, if that is given. Instances as in
--- flow_delete_matching, but those that run as well.
+-- Removes executions that are not the current one, with their history: all but the newest p_keep
+-- of each instance, and of these only those that ended before p_ended_before, if that is given.
+-- Instances as in flow_delete_matching, but those that run as well.
 -- Called by: FlowAdmin::prune. Lock order: lanes.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_prune(

@@ -1,9 +1,9 @@
--- Puts messages into locked lanes, in order, and decides for each whether it may be: o_outcomes has
--- 0 stored, 1 exists, 2 ended, NULL for those of commands that are not p_ok. The lanes are not
--- written: o_lanes is how they stand now, for flow_save. o_firsts, o_commands: for each lane that got
--- something the number of the first message, and that of its command.
--- p_messages: an array of objects. c: the number of the command; body: the index in p_blobs; after,
--- at: microseconds from now or since 1970; starts: a capability's number.
+-- Puts messages into locked lanes, in order, and decides for each whether it may be: o_outcomes
+-- has 0 stored, 1 exists, 2 ended, NULL for those of commands that are not p_ok. The lanes are not
+-- written: o_lanes is how they stand now, for flow_save. o_firsts, o_commands: for each lane that
+-- got something the number of the first message, and that of its command. p_messages: an array of
+-- objects. c: the number of the command; body: the index in p_blobs; after, at: microseconds from
+-- now or since 1970; starts: a capability's number.
 -- Called by: flow_enqueue, flow_commit, flow_complete, flow_terminate, under the lanes' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_put(

@@ -1,5 +1,5 @@
--- Moves the end of leases of turns and work to a span from now; never to an earlier time. One row per
--- token whose lease is live, by its index: how the execution stands.
+-- Moves the end of leases of turns and work to a span from now; never to an earlier time. One row
+-- per token whose lease is live, by its index: how the execution stands.
 -- Called by: FlowStore::renew. Lock order: lanes by id, sessions by name, work by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_renew(
@@ -53,7 +53,8 @@ BEGIN
             due_at = greatest(w.due_at, v_now + x.span * interval '1 microsecond')
         FROM unnest(p_lanes, p_works, p_keys, p_spans) WITH ORDINALITY
             AS x (lane, work, key, span, ord)
-        WHERE w.work_id = x.work AND w.lane_id = x.lane AND w.lease_token = x.key AND w.state = 1 AND w.due_at > v_now
+        WHERE w.work_id = x.work AND w.lane_id = x.lane AND w.lease_token = x.key
+            AND w.state = 1 AND w.due_at > v_now
         RETURNING x.ord, w.lane_id, w.execution, w.session
     ), active AS (
         UPDATE @schema@.flow_sessions s SET active_at = v_now

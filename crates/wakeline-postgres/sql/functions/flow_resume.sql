@@ -1,6 +1,6 @@
--- Ends suspensions: of one instance, or, if it is NULL, of those that were held back for a mismatch and
--- need one of some capabilities. One row per capability: how many, and the time until the first is due,
--- if any is.
+-- Ends suspensions: of one instance, or, if it is NULL, of those that were held back for a
+-- mismatch and need one of some capabilities. One row per capability: how many, and the time until
+-- the first is due, if any is.
 -- Called by: FlowAdmin::resume, FlowAdmin::retry_mismatched. Lock order: lanes by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_resume(p_instance text, p_caps jsonb)

@@ -1,6 +1,6 @@
--- Moves the end of the sessions of some owners to a span from now: those that are live and were active
--- within the idle time. Without owners it removes the sessions that have expired and for which no work
--- waits. Returns how many.
+-- Moves the end of the sessions of some owners to a span from now: those that are live and were
+-- active within the idle time. Without owners it removes the sessions that have expired and for
+-- which no work waits. Returns how many.
 -- Called by: FlowStore::keep_sessions. Lock order: sessions by name.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_sessions_keep(

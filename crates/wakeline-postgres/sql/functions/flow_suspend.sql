@@ -1,5 +1,6 @@
--- Holds an instance back: by its name, or by the lease of its turn. Its lease ends; the attempt of a live
--- one does not count. False if it does not exist, has ended, is held back already, or the lease is over.
+-- Holds an instance back: by its name, or by the lease of its turn. Its lease ends; the attempt of
+-- a live one does not count. False if it does not exist, has ended, is held back already, or the
+-- lease is over.
 -- Called by: FlowAdmin::suspend, FlowAdmin::suspend_turn. Lock order: the lane.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_suspend(

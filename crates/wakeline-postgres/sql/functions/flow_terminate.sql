@@ -1,6 +1,7 @@
--- Ends an instance without its code: its lease, messages and work go, and others are told. One that only
--- waits for its first turn vanishes. Rows: kind 0, whether it did not exist or had ended (code 1), and
--- whether somebody has watched; kind 2, a turn of a capability (what) became available, or will in due_us.
+-- Ends an instance without its code: its lease, messages and work go, and others are told. One
+-- that only waits for its first turn vanishes. Rows: kind 0, whether it did not exist or had ended
+-- (code 1), and whether somebody has watched; kind 2, a turn of a capability (what) became
+-- available, or will in due_us.
 -- Called by: FlowAdmin::terminate. Lock order: lanes, work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_terminate(

@@ -1,5 +1,5 @@
--- Leased turns with all that they need: one row each. The history comes along if it has at most 32 kB;
--- a longer one is not read.
+-- Leased turns with all that they need: one row each. The history comes along if it has at most 32
+-- kB; a longer one is not read.
 -- Called by: everything that leases turns, after the lanes were written, by a query over its rows.
 -- VOLATILE although it only reads: so it sees what was written earlier in the same statement.
 

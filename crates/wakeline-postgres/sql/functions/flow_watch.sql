@@ -1,4 +1,5 @@
--- Notes that somebody waits for the outcome of some instances: their next change is hinted to all nodes.
+-- Notes that somebody waits for the outcome of some instances: their next change is hinted to all
+-- nodes.
 -- Called by: FlowReader::watch, which reads afterwards. Lock order: lanes by id.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_watch(p_instances text[]) RETURNS void

@@ -1,10 +1,10 @@
--- Stores work, in order, leased at once to workers that came along if nothing older that they may take
--- is available. Work with a key that is there is left as it is.
--- p_work: an array of objects. c: the number of the command; body: the index in p_blobs; after, at:
--- microseconds from now or since 1970; tag: a number. p_requests: an array of objects. c: the number of
--- the command; r: the request's index within it; lease: microseconds; tags: numbers, null for any;
--- owner and session_lease, if it may claim sessions. p_lanes: by command.
--- Returns what was leased, and what else became available: per command and tag the earliest time.
+-- Stores work, in order, leased at once to workers that came along if nothing older that they may
+-- take is available. Work with a key that is there is left as it is. p_work: an array of objects.
+-- c: the number of the command; body: the index in p_blobs; after, at: microseconds from now or
+-- since 1970; tag: a number. p_requests: an array of objects. c: the number of the command; r: the
+-- request's index within it; lease: microseconds; tags: numbers, null for any; owner and
+-- session_lease, if it may claim sessions. p_lanes: by command. Returns what was leased, and what
+-- else became available: per command and tag the earliest time.
 -- Called by: flow_commit, flow_enqueue_work, under the lanes' locks. Lock order: tries sessions.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_add(

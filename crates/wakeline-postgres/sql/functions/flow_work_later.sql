@@ -1,5 +1,5 @@
--- When the work of a line that is out, delayed, or of another owner's session becomes available: the
--- earliest time; NULL if there is none.
+-- When the work of a line that is out, delayed, or of another owner's session becomes available:
+-- the earliest time; NULL if there is none.
 -- Called by: flow_claim_work_line, flow_sweep. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_later(

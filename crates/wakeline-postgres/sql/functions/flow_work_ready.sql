@@ -1,5 +1,5 @@
--- Available work that a line may take, in order of insertion, after p_after: without a session, and,
--- if there is an owner, of sessions that are the owner's or nobody's. Locks nothing.
+-- Available work that a line may take, in order of insertion, after p_after: without a session,
+-- and, if there is an owner, of sessions that are the owner's or nobody's. Locks nothing.
 -- Called by: claims and born leases of work. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_ready(

@@ -1,6 +1,6 @@
 -- How much waits in the whole store. Called by: FlowReader::depths.
-SELECT m.messages, w.total - w.leased, l.leased, w.leased, m.delayed, i.states, i.counts, e.executions,
-    e.events
+SELECT m.messages, w.total - w.leased, l.leased, w.leased, m.delayed, i.states, i.counts,
+    e.executions, e.events
 FROM (SELECT @schema@.clock() AS at) AS now
 CROSS JOIN LATERAL (
     SELECT count(*) AS messages, count(*) FILTER (WHERE visible_at > now.at) AS delayed

@@ -1,8 +1,8 @@
 //! Tells other nodes what orchestrations may go on, off the write path.
 //!
 //! # Where it sits
-//! Everything that writes calls [`FlowHints::tell`] after its commit. What is sent goes out over the
-//! notifier's connection, as a notification of its own kind.
+//! Everything that writes calls [`FlowHints::tell`] after its commit. What is sent goes out over
+//! the notifier's connection, as a notification of its own kind.
 //!
 //! # Invariants
 //! * Nobody waits for a hint to be sent, and no write fails because one could not be.

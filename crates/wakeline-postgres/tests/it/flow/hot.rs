@@ -1,4 +1,4 @@
-//! Parents and children of two nodes that start, tell and complete each other, hot, for some seconds.
+//! Instances of two nodes that start, tell and complete each other, hot, for some seconds.
 //!
 //! The test has a database of its own, so that its deadlocks can be counted.
 

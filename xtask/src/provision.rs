@@ -80,8 +80,8 @@ fn plan(host: Host) -> Plan {
     } else {
         format!(
             "install what Debian calls {packages}: PostgreSQL {POSTGRES_MAJOR_MIN} or later with \
-             its contrib modules, Python 3 with venv, curl, openssl; initdb, pg_ctl and postgres on \
-             the PATH"
+             its contrib modules, Python 3 with venv, curl, openssl; initdb, pg_ctl and postgres \
+             on the PATH"
         )
     })
 }

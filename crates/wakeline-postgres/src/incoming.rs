@@ -3,8 +3,8 @@
 //! # Where it sits
 //! Runs beside the listener, in the future of the feed, because the node's own waiters must hear
 //! of what it pushes. Rung by the notification of the SQL function `push` or of the trigger, after
-//! every join, and by a sweep that sees rows. While nothing can be heard (poll mode, notify = off, a
-//! lost listener) claims look for rows as well, so that polling is enough to find them.
+//! every join, and by a sweep that sees rows. While nothing can be heard (poll mode, notify = off,
+//! a lost listener) claims look for rows as well, so that polling is enough to find them.
 //!
 //! # Invariants
 //! * A row is deleted only after its push is durable; repeating the push after a crash in between

@@ -7,9 +7,9 @@
 //! is told a floor begins there instead.
 //!
 //! # Invariants
-//! * A floor is a hint. A due time below it may come to light, from a transaction that read the clock
-//!   earlier and committed later: the function `claim` looks below before a request goes without,
-//!   and a line is claimed from without a floor every [`LOOK_BELOW_EVERY`].
+//! * A floor is a hint. A due time below it may come to light, from a transaction that read the
+//!   clock earlier and committed later: the function `claim` looks below before a request goes
+//!   without, and a line is claimed from without a floor every [`LOOK_BELOW_EVERY`].
 //! * Only lines whose last claim served everybody have one: the others look below anyway.
 
 use std::collections::HashMap;

@@ -11,144 +11,24 @@
 //!   anew and repeated, because nothing of it was executed.
 //! * `Unavailable` means that no statement was sent.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockWriteGuard};
-use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
-use uuid::Uuid;
+use tokio_postgres::Row;
 use wakeline_store::StoreError;
 
 use crate::connector::Connector;
 use crate::error::{self, Kind};
-use crate::options::Schema;
-
-/// Parameters of a statement.
-pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
-
-/// One SQL text of this store. Make it once and clone it: its identity is the key under which
-/// connections keep the prepared statement.
-#[derive(Debug, Clone)]
-pub(crate) struct Sql {
-    id: u64,
-    text: Arc<str>,
-}
-
-impl Sql {
-    /// Puts the schema's quoted name for `@schema@`, and its channel for `@channel@`.
-    pub(crate) fn new(schema: &Schema, template: &str) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), text: fill(schema, template).into() }
-    }
-}
-
-/// Puts a schema's names into a template.
-pub(crate) fn fill(schema: &Schema, template: &str) -> String {
-    template.replace("@schema@", &schema.quoted()).replace("@channel@", &schema.channel())
-}
-
-/// A statement that is sent right behind another. See [`Link::query_then`].
-pub(crate) struct Follower {
-    pub(crate) sql: Sql,
-    pub(crate) text: String,
-    pub(crate) id: Uuid,
-}
-
-/// What becomes of a follower: how many rows it returned.
-pub(crate) type Followed = BoxFuture<'static, Result<usize, tokio_postgres::Error>>;
-
-impl Follower {
-    async fn run(
-        self,
-        session: Arc<Session>,
-        statement: Statement,
-    ) -> Result<usize, tokio_postgres::Error> {
-        let rows = session.client.query(&statement, &[&self.text, &self.id]).await?;
-        Ok(rows.len())
-    }
-}
-
-/// One open connection.
-struct Session {
-    client: Client,
-    driver: AbortHandle,
-    cut: AtomicBool,
-    statements: Mutex<HashMap<u64, Statement>>,
-}
-
-impl Session {
-    async fn open(connector: &Connector, operation: &'static str) -> Result<Self, StoreError> {
-        let (client, wire) = connector.open_wire(operation).await?;
-        let driver = tokio::spawn(async move {
-            if let Err(error) = wire.await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "connection lost");
-            }
-        });
-        let session = Self {
-            client,
-            driver: driver.abort_handle(),
-            cut: AtomicBool::new(false),
-            statements: Mutex::new(HashMap::new()),
-        };
-        let set_up = session.client.batch_execute(connector.session());
-        match timeout(connector.connect_timeout(), set_up).await {
-            Ok(Ok(())) => Ok(session),
-            Ok(Err(error)) => Err(error::connect_failed(operation, error)),
-            Err(_) => {
-                session.cut();
-                Err(error::connect_failed(operation, "no session within the deadline"))
-            }
-        }
-    }
-
-    /// Closes the socket without a farewell, which a black hole would swallow.
-    fn cut(&self) {
-        self.cut.store(true, Ordering::Release);
-        self.driver.abort();
-    }
-
-    /// Whether a statement may be sent. The driver notices a cut a little later than it happens.
-    fn is_usable(&self) -> bool {
-        !self.cut.load(Ordering::Acquire) && !self.client.is_closed() && !self.driver.is_finished()
-    }
-
-    async fn prepare(&self, sql: &Sql) -> Result<Statement, tokio_postgres::Error> {
-        if let Some(statement) = self.prepared(sql) {
-            return Ok(statement);
-        }
-        let statement = self.client.prepare(&sql.text).await?;
-        self.statements.lock().insert(sql.id, statement.clone());
-        Ok(statement)
-    }
-
-    fn prepared(&self, sql: &Sql) -> Option<Statement> {
-        self.statements.lock().get(&sql.id).cloned()
-    }
-
-    async fn query(
-        &self,
-        sql: &Sql,
-        params: Params<'_>,
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let statement = self.prepare(sql).await?;
-        self.client.query(&statement, params).await
-    }
-
-    fn forget(&self, sql: &Sql) {
-        self.statements.lock().remove(&sql.id);
-    }
-}
+use crate::session::Session;
+pub(crate) use crate::session::{Followed, Follower, Params, Sql, fill};
 
 /// One PostgreSQL connection: opened on demand, reopened after loss. Concurrent queries are
 /// pipelined in the order of their calls; a transaction has the connection to itself.
@@ -432,7 +312,7 @@ fn count_connect(outcome: &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::PostgresOptions;
+    use crate::options::{PostgresOptions, Schema};
 
     fn url() -> String {
         std::env::var("WAKELINE_TEST_POSTGRES")

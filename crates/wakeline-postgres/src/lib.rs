@@ -19,6 +19,7 @@ mod error;
 mod flow;
 mod fuse;
 mod incoming;
+mod lease_hints;
 mod listener;
 mod migrate;
 mod notifier;
@@ -28,6 +29,7 @@ mod pool;
 mod queue;
 mod rows;
 mod schema_dump;
+mod session;
 mod tls;
 
 use std::sync::Arc;

@@ -31,14 +31,12 @@ use wakeline_core::{Change, NodeId};
 use wakeline_store::StoreError;
 
 use crate::connect::{Followed, Follower, Link, Sql};
+use crate::lease_hints::LeaseHints;
 use crate::options::{NotifyMode, Schema, Timings};
 use crate::payload::Payload;
 
 /// More waiting changes than this are told as "everything".
 const PENDING_MAX: usize = 2000;
-
-/// More remembered lease hints than this are forgotten, which only costs hints.
-const LEASES_MAX: usize = 10_000;
 
 /// What a [`Notifier`] is made of.
 pub(crate) struct NotifierParts {
@@ -98,7 +96,7 @@ impl Notifier {
         }
         let node = self.board.parts.node;
         let text = Payload::of_changes(node, vec![change.clone()]);
-        Some(Follower { sql: self.board.lead.clone(), text, id: node.0 })
+        Some(Follower { sql: self.lead_sql(), text, id: node.0 })
     }
 
     /// The push went well and its hint is under way. Should that fail, it is told once more.
@@ -247,12 +245,6 @@ struct State {
     wants_reap: bool,
 }
 
-impl State {
-    fn is_quiet(&self) -> bool {
-        self.pending.is_empty() && !self.everything
-    }
-}
-
 impl Board {
     /// Whether a push may take its hint along: others listen, and it was quiet for a while.
     fn take_lead(&self) -> bool {
@@ -260,7 +252,8 @@ impl Board {
         let now = Instant::now();
         let heard = state.roster.as_ref().is_some_and(|roster| !roster.is_empty());
         let quiet = |told: Instant| now.duration_since(told) >= self.parts.timings.coalesce;
-        if !heard || !state.is_quiet() || !state.told.is_none_or(quiet) {
+        let waiting = !state.pending.is_empty() || state.everything;
+        if !heard || waiting || !state.told.is_none_or(quiet) {
             return false;
         }
         state.told = Some(now);
@@ -354,7 +347,7 @@ impl Board {
     async fn flush(&self) -> Result<bool, StoreError> {
         let (changes, everything) = {
             let mut state = self.state.lock();
-            if state.is_quiet() {
+            if state.pending.is_empty() && !state.everything {
                 return Ok(false);
             }
             (std::mem::take(&mut state.pending), std::mem::take(&mut state.everything))
@@ -401,75 +394,5 @@ impl Board {
                 tracing::debug!(error = &error as &dyn std::error::Error, "reap failed");
             }
         }
-    }
-}
-
-/// Which lease ends the other nodes were told of.
-#[derive(Default)]
-struct LeaseHints {
-    told: HashMap<Change, Told>,
-}
-
-struct Told {
-    at: Instant,
-    due: Instant,
-}
-
-impl LeaseHints {
-    /// What the others do not know yet: an earlier end, or any end once half a lease has passed.
-    fn news(&mut self, changes: &[Change]) -> Vec<Change> {
-        let now = Instant::now();
-        if self.told.len() > LEASES_MAX {
-            self.told.clear();
-        }
-        let mut news = Vec::new();
-        for change in changes {
-            let Some(due) = now.checked_add(change.due_in) else { continue };
-            let key = Change { due_in: Duration::ZERO, partition: None, ..change.clone() };
-            let known = self.told.get(&key).is_some_and(|told| {
-                told.due > now && told.due <= due && told.at + change.due_in / 2 > now
-            });
-            if !known {
-                self.told.insert(key.clone(), Told { at: now, due });
-                news.push(Change { due_in: change.due_in, ..key });
-            }
-        }
-        news
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use wakeline_core::{PartitionName, QueueName};
-
-    fn lease(partition: &str, secs: u64) -> Change {
-        Change {
-            queue: QueueName::new("q").expect("valid"),
-            partition: PartitionName::new(partition).ok(),
-            namespace: None,
-            task: None,
-            group: None,
-            due_in: Duration::from_secs(secs),
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn lease_ends_are_told_once_per_half_lease() {
-        let mut hints = LeaseHints::default();
-        assert_eq!(hints.news(&[lease("a", 10)]).len(), 1);
-        assert_eq!(hints.news(&[lease("a", 10), lease("b", 12)]).len(), 0);
-        tokio::time::advance(Duration::from_secs(4)).await;
-        assert_eq!(hints.news(&[lease("a", 10)]).len(), 0);
-        tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(hints.news(&[lease("a", 10)]).len(), 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_earlier_lease_end_is_always_told() {
-        let mut hints = LeaseHints::default();
-        assert_eq!(hints.news(&[lease("a", 100)]).len(), 1);
-        assert_eq!(hints.news(&[lease("b", 10)]).len(), 1);
-        assert_eq!(hints.news(&[lease("b", 20)]).len(), 0);
     }
 }

@@ -5,6 +5,7 @@ mod conformance;
 mod flow;
 mod hot;
 mod incoming;
+mod leading;
 mod listener;
 mod migrate;
 mod plans;

@@ -1,0 +1,55 @@
+//! The hint that goes with a push: right behind its commit, on its own connection.
+
+use std::time::Duration;
+
+use wakeline_testkit::conformance::Ask;
+
+use crate::claims::{ids, push, queue, take};
+use crate::support::{Node, TestSchema, client, eventually};
+
+/// Connections whose last statement was a push, with nothing behind it.
+async fn bare_pushes(schema: &TestSchema) -> i64 {
+    let like = format!("%\"{}\".push_slots(%", schema.name);
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE $1";
+    client().await.query_one(sql, &[&like]).await.expect("read").get(0)
+}
+
+async fn two_nodes(schema: &TestSchema, coalesce: Duration) -> (Node, Node) {
+    let mut options = schema.options();
+    options.timings.coalesce = coalesce;
+    let (a, b) = (Node::start(options).await, Node::start(schema.options()).await);
+    eventually("they know each other", async || a.store.peers() == Some(1)).await;
+    (a, b)
+}
+
+#[tokio::test]
+async fn whoever_hears_of_a_push_finds_it() {
+    let schema = TestSchema::new();
+    let (a, b) = two_nodes(&schema, Duration::ZERO).await;
+    let ask = Ask::queue(&queue()).auto_ack();
+    for n in 0..20 {
+        let id = n.to_string();
+        push(&a.store, "p", &id).await;
+        b.sink.until_changed("q").await;
+        b.sink.take();
+        assert_eq!(ids(&take(&b.store, &ask).await), [id]);
+    }
+    assert_eq!(bare_pushes(&schema).await, 0, "the last push took its hint along");
+    assert_eq!(a.store.notifies_sent(), 20);
+    a.stop().await;
+    b.stop().await;
+}
+
+#[tokio::test]
+async fn pushes_that_follow_each_other_take_no_hint_along() {
+    let schema = TestSchema::new();
+    let (a, b) = two_nodes(&schema, Duration::from_secs(600)).await;
+    for n in 0..20 {
+        push(&a.store, "p", &n.to_string()).await;
+    }
+    b.sink.until_changed("q").await;
+    assert_eq!(bare_pushes(&schema).await, 1);
+    assert_eq!(a.store.notifies_sent(), 1, "the others wait for the pause to end");
+    a.stop().await;
+    b.stop().await;
+}

@@ -27,6 +27,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-sqlite", &["wakeline-core", "wakeline-store"]),
     ("wakeline-queue", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
     ("wakeline-flow", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
+    ("wakeline-duroxide", &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-flow"]),
     (
         "wakeline",
         &[
@@ -67,6 +68,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const RESERVED: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["wakeline-postgres", "wakeline-bench"]),
     ("rusqlite", &["wakeline-sqlite", "wakeline-bench"]),
+    ("duroxide", &["wakeline-duroxide"]),
     ("axum", &["wakeline-http"]),
     ("hyper", &["wakeline-http", "wakeline-bench"]),
     ("clap", &["wakeline-cli", "wakeline-bench"]),
@@ -77,6 +79,7 @@ const RESERVED: &[(&str, &[&str])] = &[
             "wakeline-store",
             "wakeline-wake",
             "wakeline-flow",
+            "wakeline-duroxide",
             "wakeline",
             "wakeline-testkit",
             "wakeline-postgres",

@@ -12,6 +12,21 @@
 //!   process may acknowledge what another one fetched.
 //! * Which versions of duroxide an execution needs is the capability of its lane: a filter decides
 //!   before anything is leased or decoded.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use duroxide::Client;
+//! use wakeline_duroxide::{DuroxideOptions, DuroxideProvider};
+//! use wakeline_sqlite::{SqliteOptions, SqliteStore};
+//!
+//! # async fn run(path: std::path::PathBuf) -> Result<(), wakeline_store::StoreError> {
+//! let store = Arc::new(SqliteStore::open(SqliteOptions::new(path)).await?);
+//! let provider = Arc::new(DuroxideProvider::new(store, DuroxideOptions::default()));
+//! let client = Client::new(provider);
+//! # Ok(())
+//! # }
+//! ```
 
 mod ack;
 mod admin;

@@ -50,6 +50,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "flow_commit_check",
     "flow_commit_clean",
     "flow_commit_kv",
+    "flow_commit_unwork",
     "flow_commit_write",
     "flow_complete",
     "flow_delete",

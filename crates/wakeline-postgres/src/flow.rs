@@ -40,11 +40,11 @@ use wakeline_core::{FlowChange, FlowLine, FlowToken, LeaseToken, OwnerId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, EnqueueReply, Envelope, FlowStore, NewWork,
-    RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnReply, TurnRequest, WorkClaim,
-    WorkClaimed,
+    RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest, WorkClaim,
+    WorkClaimed, WorkItem,
 };
 
-use self::claim::{TurnLine, WorkLine};
+use self::claim::{Claimed, TurnLine, WorkLine};
 use self::commit_form::CommitForm;
 use self::enqueue::{CompleteForm, EnqueueForm};
 use self::lease::RenewForm;
@@ -106,8 +106,8 @@ pub(crate) struct Flow {
     complete: Lanes<CompleteForm, CompletionReply>,
     renew: Lanes<RenewForm, Vec<RenewOutcome>>,
     commit: Lanes<CommitForm, TurnReply>,
-    claim_turns: Lanes<Vec<TurnLine>, Vec<TurnClaimed>>,
-    claim_work: Lanes<Vec<WorkLine>, Vec<WorkClaimed>>,
+    claim_turns: Lanes<Vec<TurnLine>, Vec<Claimed<TurnItem>>>,
+    claim_work: Lanes<Vec<WorkLine>, Vec<Claimed<WorkItem>>>,
 }
 
 /// Fusers of one kind of call, one per connection.
@@ -138,8 +138,8 @@ impl Flow {
             complete: lanes!(core, links.write.len(), "flow_complete", flush_complete),
             renew: lanes!(core, links.write.len(), "flow_renew", flush_renew),
             commit: lanes!(core, links.commit.len(), "flow_commit", flush_commit),
-            claim_turns: lanes!(core, links.claim.len(), "flow_claim_turns", flush_claim_turns),
-            claim_work: lanes!(core, links.claim.len(), "flow_claim_work", flush_claim_work),
+            claim_turns: lanes!(core, 1, "flow_claim_turns", flush_claim_turns),
+            claim_work: lanes!(core, 1, "flow_claim_work", flush_claim_work),
             core,
         }
     }
@@ -175,7 +175,8 @@ impl FlowStore for PostgresStore {
     async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Result<Vec<TurnClaimed>, StoreError> {
         let forms = self.flow.core.turn_lines(&lines).await?;
         let bytes = lines.iter().map(|line| 200 + 80 * line.requests.len()).sum();
-        self.flow.claim_turns.submit(0, forms, bytes).await
+        let claimed = self.flow.claim_turns.submit((), forms.clone(), bytes).await?;
+        self.flow.core.finish_turns(forms, claimed).await
     }
 
     async fn commit_turn(&self, mut commit: TurnCommit) -> Result<TurnReply, StoreError> {
@@ -196,7 +197,8 @@ impl FlowStore for PostgresStore {
     async fn claim_work(&self, lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError> {
         let forms = self.flow.core.work_lines(&lines).await?;
         let bytes = lines.iter().map(|line| 200 + 80 * line.requests.len()).sum();
-        self.flow.claim_work.submit(1, forms, bytes).await
+        let claimed = self.flow.claim_work.submit((), forms.clone(), bytes).await?;
+        self.flow.core.finish_work(forms, claimed).await
     }
 
     async fn complete_work(

@@ -73,13 +73,16 @@ pub(crate) struct FlowLinks {
     pub(crate) write: Vec<Link>,
     /// For fused commits of turns.
     pub(crate) commit: Vec<Link>,
-    /// For fused claims.
-    pub(crate) claim: Vec<Link>,
+    /// For fused claims of turns: one, because claims of a line must not meet each other.
+    pub(crate) claim_turns: Link,
+    /// For fused claims of activities.
+    pub(crate) claim_work: Link,
 }
 
 impl FlowLinks {
     fn all(&self) -> impl Iterator<Item = &Link> {
-        self.write.iter().chain(&self.commit).chain(&self.claim)
+        let claims = [&self.claim_turns, &self.claim_work];
+        self.write.iter().chain(&self.commit).chain(claims)
     }
 }
 
@@ -99,8 +102,8 @@ impl Links {
             flow: FlowLinks {
                 write: links(),
                 commit: links(),
-                // One for turns, one for work: a line's claims must not meet each other.
-                claim: (0..2).map(|_| Link::new(connector.clone())).collect(),
+                claim_turns: Link::new(connector.clone()),
+                claim_work: Link::new(connector.clone()),
             },
         }
     }

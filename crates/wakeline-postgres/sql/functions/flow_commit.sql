@@ -40,6 +40,7 @@ DECLARE
     p record;
     b record;
     w record;
+    v_before @schema@.flow_lanes[];
     v_lanes @schema@.flow_lanes[];
     v_now timestamptz;
     v_ok boolean[];
@@ -112,12 +113,13 @@ BEGIN
             PERFORM @schema@.flow_commit_kv(p_commands, p_kv, p_blobs, k.o_codes, v_now);
         END IF;
     END IF;
+    PERFORM @schema@.flow_commit_unwork(p_commands, p_unwork, v_ok);
     SELECT x.* INTO w FROM @schema@.flow_work_add(
         p_work, p_work_requests, p_blobs, v_own, v_ok, v_now) AS x;
     SELECT x.* INTO p FROM @schema@.flow_put(v_lanes, p_messages, p_blobs, v_ok, v_now) AS x;
+    v_before := v_lanes;
     v_lanes := p.o_lanes;
-    PERFORM @schema@.flow_commit_clean(
-        p_commands, p_unwork, p_unsend, v_lanes, k.o_lanes, v_ok);
+    PERFORM @schema@.flow_commit_clean(p_commands, p_unsend, v_lanes, k.o_lanes, v_ok);
     -- The own lanes: their leases end, and what is left in them is due.
     FOR r IN
         SELECT c.*, k.o_lanes[c.ord] AS at
@@ -172,7 +174,7 @@ BEGIN
     RETURN NEXT;
     codes := NULL; lasts := NULL; outcomes := NULL;
     kind := 2;
-    FOR r IN SELECT * FROM @schema@.flow_hints(v_lanes, v_fresh, v_by, v_now) LOOP
+    FOR r IN SELECT * FROM @schema@.flow_hints(v_before, v_lanes, v_fresh, v_by, v_now) LOOP
         command := r.o_command; due_us := r.o_due_us; what := r.o_what;
         RETURN NEXT;
     END LOOP;

@@ -1,10 +1,9 @@
--- Removes what turns are done with: the messages that they took, work and messages that they took
--- back, or, where a turn clears its lane, all work and messages of it. p_at: the index of each
--- command's lane.
--- Called by: flow_commit, under the lanes' locks. Lock order: work.
+-- Removes messages that turns are done with: those that they took or took back, or, where a turn
+-- clears its lane, all of it. p_at: the index of each command's lane.
+-- Called by: flow_commit, under the lanes' locks, after new messages were stored.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit_clean(
-    p_commands jsonb, p_unwork jsonb, p_unsend jsonb, p_lanes @schema@.flow_lanes[],
+    p_commands jsonb, p_unsend jsonb, p_lanes @schema@.flow_lanes[],
     p_at integer[], p_ok boolean[])
 RETURNS void
 LANGUAGE plpgsql AS $$
@@ -22,14 +21,6 @@ BEGIN
         WHERE p_ok[x.c] AND m.lane_id = (p_commands->(x.c - 1)->>'lane')::bigint
             AND m.key_execution = x.execution AND m.key_event = x.event;
     END IF;
-    IF p_unwork <> '[]' THEN
-        PERFORM @schema@.flow_work_remove(ARRAY(
-            SELECT w.work_id
-            FROM jsonb_to_recordset(p_unwork) AS x (c integer, execution bigint, activity bigint)
-            JOIN @schema@.flow_work w ON w.lane_id = (p_commands->(x.c - 1)->>'lane')::bigint
-                AND w.execution = x.execution AND w.activity = x.activity
-            WHERE p_ok[x.c]));
-    END IF;
     v_clear := ARRAY(
         SELECT c.lane
         FROM ROWS FROM (jsonb_to_recordset(p_commands) AS (lane bigint, clear boolean))
@@ -37,8 +28,6 @@ BEGIN
         WHERE p_ok[c.ord] AND c.clear);
     IF v_clear <> '{}' THEN
         DELETE FROM @schema@.flow_messages m WHERE m.lane_id = ANY (v_clear);
-        PERFORM @schema@.flow_work_remove(ARRAY(
-            SELECT w.work_id FROM @schema@.flow_work w WHERE w.lane_id = ANY (v_clear)));
     END IF;
 END
 $$;

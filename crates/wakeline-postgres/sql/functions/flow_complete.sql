@@ -73,7 +73,7 @@ BEGIN
         || p.o_outcomes;
     RETURN NEXT;
     kind := 2; codes := NULL;
-    FOR h IN SELECT * FROM @schema@.flow_hints(b.o_lanes, v_fresh, v_by, v_now) LOOP
+    FOR h IN SELECT * FROM @schema@.flow_hints(v_lanes, b.o_lanes, v_fresh, v_by, v_now) LOOP
         command := h.o_command; due_us := h.o_due_us; what := h.o_what;
         RETURN NEXT;
     END LOOP;

@@ -1,9 +1,11 @@
 -- What a write made available and nobody was given: per command and capability the earliest time.
+-- p_before: the lanes as they stood. One that is out and whose need has changed is told as well:
+-- others wait for the end of its lease now.
 -- Called by: everything that puts messages into lanes. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_hints(
-    p_lanes @schema@.flow_lanes[], p_fresh integer[], p_fresh_commands integer[],
-    p_now timestamptz)
+    p_before @schema@.flow_lanes[], p_lanes @schema@.flow_lanes[], p_fresh integer[],
+    p_fresh_commands integer[], p_now timestamptz)
 RETURNS TABLE (o_command integer, o_due_us bigint, o_what text)
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
@@ -17,7 +19,9 @@ BEGIN
     FROM (
         SELECT f.command, (p_lanes[f.i]).capability_id, (p_lanes[f.i]).due_at
         FROM unnest(p_fresh, p_fresh_commands) AS f (i, command)
-        WHERE (p_lanes[f.i]).lease_token IS NULL AND (p_lanes[f.i]).due_at IS NOT NULL
+        WHERE (p_lanes[f.i]).due_at IS NOT NULL AND ((p_lanes[f.i]).lease_token IS NULL
+            OR ((p_lanes[f.i]).lease_token = (p_before[f.i]).lease_token
+                AND (p_lanes[f.i]).capability_id IS DISTINCT FROM (p_before[f.i]).capability_id))
     ) x
     GROUP BY x.command, x.capability_id;
 END

@@ -61,7 +61,8 @@ BEGIN
     PERFORM @schema@.flow_save(p.o_lanes);
     SELECT x.* INTO f FROM @schema@.flow_fresh(p.o_lanes, p.o_firsts, p.o_commands) AS x;
     kind := 2; code := NULL; watched := NULL;
-    FOR h IN SELECT * FROM @schema@.flow_hints(p.o_lanes, f.o_fresh, f.o_by, v_now) LOOP
+    FOR h IN SELECT * FROM @schema@.flow_hints(
+        v_lanes, p.o_lanes, f.o_fresh, f.o_by, v_now) LOOP
         due_us := h.o_due_us; what := h.o_what;
         RETURN NEXT;
     END LOOP;

@@ -15,36 +15,44 @@ CREATE OR REPLACE FUNCTION @schema@.flow_work_add(
 LANGUAGE plpgsql AS $$
 DECLARE
     r record;
-    w record;
     n integer;
     v_known text := '';
     v_tags integer[];
     v_older boolean;
     w_ids bigint[];
     w_commands integer[];
+    w_executions bigint[];
+    w_activities bigint[];
+    w_bodies integer[];
     w_tags integer[];
     w_sessions text[];
     w_due timestamptz[];
     w_tokens uuid[];
-    v_stored bigint[];
 BEGIN
     o_ids := '{}'; o_commands := '{}'; o_requests := '{}';
     o_hint_commands := '{}'; o_hint_us := '{}'; o_hint_tags := '{}';
     IF p_work = '[]' THEN
         RETURN;
     END IF;
-    SELECT array_agg(nextval('@schema@.flow_work_work_id_seq') ORDER BY x.ord),
-        array_agg(x.c ORDER BY x.ord), array_agg(coalesce(x.tag, 0) ORDER BY x.ord),
-        array_agg(x.session ORDER BY x.ord),
+    -- Work whose key is there is none. The lane's lock keeps it so.
+    SELECT array_agg(x.c ORDER BY x.ord), array_agg(x.execution ORDER BY x.ord),
+        array_agg(x.activity ORDER BY x.ord), array_agg(coalesce(x.tag, 0) ORDER BY x.ord),
+        array_agg(x.session ORDER BY x.ord), array_agg(x.body ORDER BY x.ord),
         array_agg(CASE WHEN x.at IS NOT NULL
             THEN timestamptz 'epoch' + x.at * interval '1 microsecond'
             ELSE p_now + x.after * interval '1 microsecond' END ORDER BY x.ord)
-    INTO w_ids, w_commands, w_tags, w_sessions, w_due
-    FROM ROWS FROM (jsonb_to_recordset(p_work) AS (c integer, tag integer, session text,
-            after bigint, at bigint))
-        WITH ORDINALITY AS x (c, tag, session, after, at, ord);
-    n := cardinality(w_ids);
-    w_ids := ARRAY(SELECT x FROM unnest(w_ids) AS x ORDER BY x);
+    INTO w_commands, w_executions, w_activities, w_tags, w_sessions, w_bodies, w_due
+    FROM ROWS FROM (jsonb_to_recordset(p_work) AS (c integer, execution bigint, activity bigint,
+            tag integer, session text, after bigint, at bigint, body integer))
+        WITH ORDINALITY AS x (c, execution, activity, tag, session, after, at, body, ord)
+    WHERE p_ok[x.c] AND NOT EXISTS (
+        SELECT FROM @schema@.flow_work w WHERE w.lane_id = p_lanes[x.c]
+            AND w.execution = x.execution AND w.activity = x.activity);
+    n := coalesce(cardinality(w_commands), 0);
+    IF n = 0 THEN
+        RETURN;
+    END IF;
+    w_ids := ARRAY(SELECT nextval('@schema@.flow_work_work_id_seq') FROM generate_series(1, n));
     w_tokens := array_fill(NULL::uuid, ARRAY[n]);
     FOR r IN SELECT x.*, concat_ws('/', x.tags, x.owner) AS line
         FROM jsonb_to_recordset(p_requests) AS x (c integer, r integer, key uuid, lease bigint,
@@ -72,7 +80,7 @@ BEGIN
         END IF;
         CONTINUE WHEN v_older;
         FOR i IN 1 .. n LOOP
-            CONTINUE WHEN w_tokens[i] IS NOT NULL OR w_due[i] > p_now OR NOT p_ok[w_commands[i]]
+            CONTINUE WHEN w_tokens[i] IS NOT NULL OR w_due[i] > p_now
                 OR w_tags[i] <> ALL (v_tags) OR (w_sessions[i] IS NOT NULL AND r.owner IS NULL);
             -- Of an earlier command: older. Of a later one: not there yet.
             EXIT WHEN w_commands[i] <> r.c;
@@ -85,35 +93,25 @@ BEGIN
             EXIT;
         END LOOP;
     END LOOP;
-    WITH stored AS (
-        INSERT INTO @schema@.flow_work (work_id, lane_id, execution, activity, tag_id, session,
-            state, due_at, lease_token, attempts)
-        OVERRIDING SYSTEM VALUE
-        SELECT w_ids[x.ord], p_lanes[x.c], x.execution, x.activity, w_tags[x.ord], x.session,
-            CASE WHEN w_due[x.ord] > p_now THEN 1 ELSE 0 END,
-            CASE WHEN w_due[x.ord] > p_now THEN w_due[x.ord] END,
-            w_tokens[x.ord], CASE WHEN w_tokens[x.ord] IS NULL THEN 0 ELSE 1 END
-        FROM ROWS FROM (jsonb_to_recordset(p_work) AS (c integer, execution bigint,
-                activity bigint, session text))
-            WITH ORDINALITY AS x (c, execution, activity, session, ord)
-        WHERE p_ok[x.c]
-        ON CONFLICT (lane_id, execution, activity) DO NOTHING
-        RETURNING work_id
-    )
-    SELECT coalesce(array_agg(s.work_id), '{}') INTO v_stored FROM stored s;
+    INSERT INTO @schema@.flow_work (work_id, lane_id, execution, activity, tag_id, session, state,
+        due_at, lease_token, attempts)
+    OVERRIDING SYSTEM VALUE
+    SELECT x.id, p_lanes[x.c], x.execution, x.activity, x.tag, x.session,
+        CASE WHEN x.due > p_now THEN 1 ELSE 0 END, CASE WHEN x.due > p_now THEN x.due END,
+        x.token, CASE WHEN x.token IS NULL THEN 0 ELSE 1 END
+    FROM unnest(w_ids, w_commands, w_executions, w_activities, w_tags, w_sessions, w_due, w_tokens)
+        AS x (id, c, execution, activity, tag, session, due, token);
     INSERT INTO @schema@.flow_work_bodies (work_id, payload)
-    SELECT w_ids[x.ord], p_blobs[x.body]
-    FROM ROWS FROM (jsonb_to_recordset(p_work) AS (body integer)) WITH ORDINALITY AS x (body, ord)
-    WHERE cardinality(v_stored) = n OR w_ids[x.ord] = ANY (v_stored);
+    SELECT x.id, p_blobs[x.body] FROM unnest(w_ids, w_bodies) AS x (id, body);
     SELECT coalesce(array_agg(h.c), '{}'), coalesce(array_agg(h.us), '{}'),
         coalesce(array_agg(h.tag), '{}')
     INTO o_hint_commands, o_hint_us, o_hint_tags
     FROM (
         SELECT x.c, t.name AS tag,
             greatest(ceil(extract(epoch FROM min(x.due) - p_now) * 1000000), 0)::bigint AS us
-        FROM unnest(w_ids, w_commands, w_tags, w_due, w_tokens) AS x (id, c, tag, due, token)
+        FROM unnest(w_commands, w_tags, w_due, w_tokens) AS x (c, tag, due, token)
         LEFT JOIN @schema@.flow_tags t ON t.tag_id = x.tag
-        WHERE x.token IS NULL AND (cardinality(v_stored) = n OR x.id = ANY (v_stored))
+        WHERE x.token IS NULL
         GROUP BY x.c, t.name
     ) h;
 END

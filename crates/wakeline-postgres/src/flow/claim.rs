@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! * A claim that finds only rivals' rows does not report that there is nothing (trap 24): it
-//!   tries once more and waits for them a little.
+//!   tries once more and waits for them a little, without holding up the others of its call.
 //! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
 //!   leased. So does a later claim with a key that was granted before.
 
@@ -22,7 +22,7 @@ use wakeline_store::flow::{
 use super::items::{self, Leased};
 use super::wire::micros;
 use super::{Core, Flushed, hints, one_by_one};
-use crate::connect::{Link, Sql};
+use crate::connect::{Link, Params, Sql};
 use crate::error;
 use crate::queue::ROLLBACKS_MAX;
 use crate::rows::{self, Columns};
@@ -94,7 +94,8 @@ pub(super) struct Claimed<T> {
 struct Ways<'a, T> {
     operation: &'static str,
     sql: &'a Sql,
-    link: &'a Link,
+    /// One for general use if there is none.
+    link: Option<&'a Link>,
     read: ReadItem<T>,
 }
 
@@ -141,65 +142,53 @@ impl Core {
     /// Makes one call for many claims of turns.
     pub(super) async fn flush_claim_turns(
         &self,
-        link: usize,
+        _link: usize,
         commands: Vec<Vec<TurnLine>>,
-    ) -> Flushed<Vec<TurnClaimed>> {
-        let link = &self.shared.links.flow.claim[link];
-        let flushed = one_by_one(&commands, |part| self.turn_call(link, part).boxed()).await;
-        self.finish(&self.turn_ways(link), commands, flushed)
-            .await
-            .into_iter()
-            .map(|claimed| {
-                let claimed = claimed?.into_iter();
-                Ok(claimed.map(|c| TurnClaimed { turns: c.items, next_due: c.next_due }).collect())
-            })
-            .collect()
+    ) -> Flushed<Vec<Claimed<TurnItem>>> {
+        let link = Some(&self.shared.links.flow.claim_turns);
+        one_by_one(&commands, |part| self.claim_call(self.turn_ways(link), part).boxed()).await
     }
 
     /// Makes one call for many claims of activities.
     pub(super) async fn flush_claim_work(
         &self,
-        link: usize,
+        _link: usize,
         commands: Vec<Vec<WorkLine>>,
-    ) -> Flushed<Vec<WorkClaimed>> {
-        let link = &self.shared.links.flow.claim[link];
-        let flushed = one_by_one(&commands, |part| self.work_call(link, part).boxed()).await;
-        self.finish(&self.work_ways(link), commands, flushed)
-            .await
-            .into_iter()
-            .map(|claimed| {
-                let claimed = claimed?.into_iter();
-                Ok(claimed.map(|c| WorkClaimed { work: c.items, next_due: c.next_due }).collect())
-            })
-            .collect()
+    ) -> Flushed<Vec<Claimed<WorkItem>>> {
+        let link = Some(&self.shared.links.flow.claim_work);
+        one_by_one(&commands, |part| self.claim_call(self.work_ways(link), part).boxed()).await
     }
 
-    fn turn_ways<'a>(&'a self, link: &'a Link) -> Ways<'a, TurnItem> {
+    /// Does what a fused call left to do for a claim of turns, and answers.
+    pub(super) async fn finish_turns(
+        &self,
+        lines: Vec<TurnLine>,
+        claimed: Vec<Claimed<TurnItem>>,
+    ) -> Result<Vec<TurnClaimed>, StoreError> {
+        let claimed = self.wait_for_rivals(self.turn_ways(None), lines, claimed).await?;
+        self.granted_turns(claimed.iter().flat_map(|c| c.items.iter().flatten()));
+        let answer = |c: Claimed<_>| TurnClaimed { turns: c.items, next_due: c.next_due };
+        Ok(claimed.into_iter().map(answer).collect())
+    }
+
+    /// Does what a fused call left to do for a claim of activities, and answers.
+    pub(super) async fn finish_work(
+        &self,
+        lines: Vec<WorkLine>,
+        claimed: Vec<Claimed<WorkItem>>,
+    ) -> Result<Vec<WorkClaimed>, StoreError> {
+        let claimed = self.wait_for_rivals(self.work_ways(None), lines, claimed).await?;
+        self.granted_work(claimed.iter().flat_map(|c| c.items.iter().flatten()));
+        let answer = |c: Claimed<_>| WorkClaimed { work: c.items, next_due: c.next_due };
+        Ok(claimed.into_iter().map(answer).collect())
+    }
+
+    fn turn_ways<'a>(&'a self, link: Option<&'a Link>) -> Ways<'a, TurnItem> {
         Ways { operation: CLAIM_TURNS, sql: &self.sql.claim_turns, link, read: items::turn }
     }
 
-    fn work_ways<'a>(&'a self, link: &'a Link) -> Ways<'a, WorkItem> {
+    fn work_ways<'a>(&'a self, link: Option<&'a Link>) -> Ways<'a, WorkItem> {
         Ways { operation: CLAIM_WORK, sql: &self.sql.claim_work, link, read: items::work }
-    }
-
-    async fn turn_call(
-        &self,
-        link: &Link,
-        commands: Vec<&Vec<TurnLine>>,
-    ) -> Result<Vec<Vec<Claimed<TurnItem>>>, StoreError> {
-        let claimed = self.claim_call(&self.turn_ways(link), &commands).await?;
-        self.granted_turns(claimed.iter().flatten().flat_map(|c| c.items.iter().flatten()));
-        Ok(claimed)
-    }
-
-    async fn work_call(
-        &self,
-        link: &Link,
-        commands: Vec<&Vec<WorkLine>>,
-    ) -> Result<Vec<Vec<Claimed<WorkItem>>>, StoreError> {
-        let claimed = self.claim_call(&self.work_ways(link), &commands).await?;
-        self.granted_work(claimed.iter().flatten().flat_map(|c| c.items.iter().flatten()));
-        Ok(claimed)
     }
 
     /// Remembers activities that were leased, and tells other nodes when they end.
@@ -213,11 +202,11 @@ impl Core {
     /// Makes one call for several commands, and once more if its outcome is unknown.
     async fn claim_call<L: Line, T>(
         &self,
-        ways: &Ways<'_, T>,
-        commands: &[&Vec<L>],
+        ways: Ways<'_, T>,
+        commands: Vec<&Vec<L>>,
     ) -> Result<Vec<Vec<Claimed<T>>>, StoreError> {
         let mut lines: Vec<L> = commands.iter().copied().flatten().cloned().collect();
-        let claimed = self.claim_twice(ways, &mut lines).await?;
+        let claimed = self.claim_twice(&ways, &mut lines).await?;
         let mut claimed = claimed.into_iter();
         Ok(commands.iter().map(|lines| claimed.by_ref().take(lines.len()).collect()).collect())
     }
@@ -227,11 +216,11 @@ impl Core {
         ways: &Ways<'_, T>,
         lines: &mut [L],
     ) -> Result<Vec<Claimed<T>>, StoreError> {
-        let mut result = claim_once(ways, lines, false).await;
+        let mut result = self.claim_once(ways, lines, false).await;
         for _ in 0..ROLLBACKS_MAX {
             match &result {
                 Err(error) if error::was_rolled_back(error) => {
-                    result = claim_once(ways, lines, false).await;
+                    result = self.claim_once(ways, lines, false).await;
                 }
                 _ => break,
             }
@@ -240,7 +229,7 @@ impl Core {
             for request in lines.iter_mut().flat_map(Line::requests) {
                 request.again = true;
             }
-            result = claim_once(ways, lines, false).await;
+            result = self.claim_once(ways, lines, false).await;
         }
         if result.is_err() {
             let keys: Vec<Uuid> =
@@ -250,26 +239,10 @@ impl Core {
         result
     }
 
-    /// Tries once more for the lines in which only rivals' rows were found.
-    async fn finish<L: Line, T>(
+    /// One try that waits for rivals a little, for lines in which only their rows were found.
+    async fn wait_for_rivals<L: Line, T>(
         &self,
-        ways: &Ways<'_, T>,
-        commands: Vec<Vec<L>>,
-        flushed: Flushed<Vec<Claimed<T>>>,
-    ) -> Flushed<Vec<Claimed<T>>> {
-        let mut finished = Vec::with_capacity(flushed.len());
-        for (lines, claimed) in commands.into_iter().zip(flushed) {
-            finished.push(match claimed {
-                Ok(claimed) => self.finish_lines(ways, lines, claimed).await,
-                Err(error) => Err(error),
-            });
-        }
-        finished
-    }
-
-    async fn finish_lines<L: Line, T>(
-        &self,
-        ways: &Ways<'_, T>,
+        ways: Ways<'_, T>,
         lines: Vec<L>,
         mut claimed: Vec<Claimed<T>>,
     ) -> Result<Vec<Claimed<T>>, StoreError> {
@@ -282,7 +255,7 @@ impl Core {
                 .collect();
             let requests = without.iter().map(|index| line.requests()[*index].clone()).collect();
             *line.requests() = requests;
-            match claim_once(ways, &[line], true).await {
+            match self.claim_once(&ways, &[line], true).await {
                 Ok(mut again) => {
                     let again = again.remove(0);
                     for (index, item) in without.into_iter().zip(again.items) {
@@ -299,32 +272,37 @@ impl Core {
         }
         Ok(claimed)
     }
-}
 
-async fn claim_once<L: Line, T>(
-    ways: &Ways<'_, T>,
-    lines: &[L],
-    patient: bool,
-) -> Result<Vec<Claimed<T>>, StoreError> {
-    let rows = ways.link.query(ways.operation, ways.sql, &[&Json(lines), &patient]).await?;
-    let mut claimed: Vec<Claimed<T>> = lines
-        .iter()
-        .map(|line| {
-            let items = line.clone().requests().iter().map(|_| None).collect();
-            Claimed { items, next_due: None, contended: false }
-        })
-        .collect();
-    for row in &rows {
-        let mut columns = Columns::new(ways.operation, row);
-        if columns.take::<i16>()? == 1 {
-            let leased = (ways.read)(ways.operation, row, ITEM_COLUMN)?;
-            claimed[leased.command].items[leased.request] = Some(leased.item);
-            continue;
+    async fn claim_once<L: Line, T>(
+        &self,
+        ways: &Ways<'_, T>,
+        lines: &[L],
+        patient: bool,
+    ) -> Result<Vec<Claimed<T>>, StoreError> {
+        let params: Params<'_> = &[&Json(lines), &patient];
+        let rows = match ways.link {
+            Some(link) => link.query(ways.operation, ways.sql, params).await?,
+            None => self.shared.links.general.query(ways.operation, ways.sql, params).await?,
+        };
+        let mut claimed: Vec<Claimed<T>> = lines
+            .iter()
+            .map(|line| {
+                let items = line.clone().requests().iter().map(|_| None).collect();
+                Claimed { items, next_due: None, contended: false }
+            })
+            .collect();
+        for row in &rows {
+            let mut columns = Columns::new(ways.operation, row);
+            if columns.take::<i16>()? == 1 {
+                let leased = (ways.read)(ways.operation, row, ITEM_COLUMN)?;
+                claimed[leased.command].items[leased.request] = Some(leased.item);
+                continue;
+            }
+            let code: i16 = columns.take()?;
+            let line = items::index(columns.take()?);
+            claimed[line].contended = code == 2;
+            claimed[line].next_due = columns.take::<Option<i64>>()?.map(rows::span);
         }
-        let code: i16 = columns.take()?;
-        let line = items::index(columns.take()?);
-        claimed[line].contended = code == 2;
-        claimed[line].next_due = columns.take::<Option<i64>>()?.map(rows::span);
+        Ok(claimed)
     }
-    Ok(claimed)
 }

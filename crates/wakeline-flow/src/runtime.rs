@@ -23,6 +23,7 @@ mod turn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wakeline_core::Capabilities;
@@ -136,9 +137,11 @@ fn spawn_turns(shared: &Arc<Shared>, capabilities: &Capabilities, tasks: &mut Jo
     }
     let sticky = Sticky::new(shared.options.sticky_max);
     let runner = Arc::new(TurnRunner::new(Arc::clone(shared), sticky));
-    for _ in 0..shared.options.orchestration_concurrency {
+    let concurrency = shared.options.orchestration_concurrency;
+    let slots = Arc::new(Semaphore::new(concurrency));
+    for _ in 0..dispatchers(concurrency, shared.options.prefetch) {
         let turns = Turns { runner: Arc::clone(&runner), capabilities: capabilities.clone() };
-        tasks.spawn(dispatch(Arc::clone(shared), turns));
+        tasks.spawn(dispatch(Arc::clone(shared), Arc::clone(&slots), turns));
     }
 }
 
@@ -148,11 +151,18 @@ fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     }
     let runner = Arc::new(ActivityRunner::new(Arc::clone(shared)));
     let filter = WorkFilter { tags: shared.options.tags.clone(), session: shared.sessions.claim() };
-    for _ in 0..shared.options.worker_concurrency {
+    let concurrency = shared.options.worker_concurrency;
+    let slots = Arc::new(Semaphore::new(concurrency));
+    for _ in 0..dispatchers(concurrency, shared.options.prefetch) {
         let activities = Activities { runner: Arc::clone(&runner), filter: filter.clone() };
-        tasks.spawn(dispatch(Arc::clone(shared), activities));
+        tasks.spawn(dispatch(Arc::clone(shared), Arc::clone(&slots), activities));
     }
     if shared.sessions.claim().is_some() {
         tasks.spawn(sessions::keep(Arc::clone(shared)));
     }
+}
+
+/// As many as fill the slots, and those that fetch ahead; none without a slot.
+fn dispatchers(concurrency: usize, prefetch: usize) -> usize {
+    if concurrency == 0 { 0 } else { concurrency.saturating_add(prefetch) }
 }

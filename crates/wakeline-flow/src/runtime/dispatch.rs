@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use wakeline_core::Capabilities;
 
 use super::Shared;
 use super::activity::ActivityRunner;
+use super::renewal;
 use super::turn::TurnRunner;
 use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
 
@@ -26,6 +29,12 @@ pub(super) trait Source: Send + Sync {
         shared: &Shared,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<Self::Item>, ProviderError>;
+
+    /// Renews the lease of an item that waits for a slot. Ends if it is lost.
+    async fn hold(&self, shared: &Arc<Shared>, item: &Self::Item);
+
+    /// Gives an item back that will not be run.
+    async fn give_back(&self, shared: &Shared, item: Self::Item);
 
     async fn run(&self, item: Self::Item);
 }
@@ -48,6 +57,15 @@ impl Source for Turns {
         let lock_timeout = shared.options.orchestrator_lock_timeout;
         let provider = &shared.provider;
         provider.fetch_orchestration_item_for(&self.capabilities, lock_timeout, poll_timeout).await
+    }
+
+    async fn hold(&self, shared: &Arc<Shared>, item: &OrchestrationItem) {
+        renewal::renew_turn(shared, &item.lock_token).await;
+    }
+
+    async fn give_back(&self, shared: &Shared, item: OrchestrationItem) {
+        let given = shared.provider.abandon_orchestration_item(&item.lock_token, None, true).await;
+        given.unwrap_or_else(|error| tracing::debug!(%error, "a turn is left to its lease"));
     }
 
     async fn run(&self, item: OrchestrationItem) {
@@ -74,6 +92,15 @@ impl Source for Activities {
         shared.provider.fetch_work_item_for(&self.filter, lock_timeout, poll_timeout).await
     }
 
+    async fn hold(&self, shared: &Arc<Shared>, item: &FetchedWork) {
+        renewal::renew_activity(shared, &item.lock_token, &CancellationToken::new()).await;
+    }
+
+    async fn give_back(&self, shared: &Shared, item: FetchedWork) {
+        let given = shared.provider.abandon_work_item(&item.lock_token, None, true).await;
+        given.unwrap_or_else(|error| tracing::debug!(%error, "an activity is left to its lease"));
+    }
+
     async fn run(&self, item: FetchedWork) {
         self.runner.run(item).await;
     }
@@ -81,7 +108,7 @@ impl Source for Activities {
 
 /// Runs a dispatcher until the runtime closes. A fetch under way is dropped then: the provider
 /// gives back what it may have leased.
-pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, source: S) {
+pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Semaphore>, source: S) {
     let options = &shared.options;
     let long_poll = options.dispatcher_long_poll_timeout;
     let poll_timeout = long_poll.filter(|_| shared.provider.supports_long_polling());
@@ -96,7 +123,7 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, source: S) {
         let sleep = match fetched {
             Ok(Some(item)) => {
                 failures = 0;
-                source.run(item).await;
+                run(&shared, &slots, &source, item).await;
                 continue;
             }
             // It waited as long as it was told to; the next wait may begin.
@@ -121,6 +148,19 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, source: S) {
             () = tokio::time::sleep(sleep) => {}
         }
     }
+}
+
+/// Runs what was fetched, when a slot is free: there are more dispatchers than slots if some fetch
+/// ahead.
+async fn run<S: Source>(shared: &Arc<Shared>, slots: &Semaphore, source: &S, item: S::Item) {
+    let slot = tokio::select! {
+        biased;
+        slot = slots.acquire() => slot.expect("the slots are never closed"),
+        () = shared.closing.cancelled() => return source.give_back(shared, item).await,
+        () = source.hold(shared, &item) => return,
+    };
+    source.run(item).await;
+    drop(slot);
 }
 
 fn backoff(first: Duration, failures: u32) -> Duration {

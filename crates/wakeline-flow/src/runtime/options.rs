@@ -12,6 +12,9 @@ pub struct RuntimeOptions {
     pub orchestration_concurrency: usize,
     /// Activities at once. 4.
     pub worker_concurrency: usize,
+    /// Turns, and activities, that are fetched ahead while all slots are busy: work is at hand when
+    /// one is free, but idle processes do not get it. 0.
+    pub prefetch: usize,
     /// How long a dispatcher sleeps if the provider came back empty before its poll timeout.
     /// 100 ms.
     pub dispatcher_idle_sleep: Duration,
@@ -49,6 +52,7 @@ impl Default for RuntimeOptions {
         Self {
             orchestration_concurrency: 4,
             worker_concurrency: 4,
+            prefetch: 0,
             dispatcher_idle_sleep: Duration::from_millis(100),
             dispatcher_long_poll_timeout: Some(Duration::from_secs(30)),
             orchestrator_lock_timeout: Duration::from_secs(30),

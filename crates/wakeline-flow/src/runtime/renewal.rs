@@ -16,17 +16,7 @@ impl TurnRenewal {
     /// Begins to renew after a third of the lease: most turns are over long before.
     pub(super) fn start(shared: &Arc<Shared>, lock_token: &str) -> Self {
         let (shared, token) = (Arc::clone(shared), lock_token.to_owned());
-        let task = tokio::spawn(async move {
-            let lease = shared.options.orchestrator_lock_timeout;
-            loop {
-                tokio::time::sleep(lease / 3).await;
-                match shared.provider.renew_orchestration_item_lock(&token, lease).await {
-                    Ok(()) => {}
-                    Err(ProviderError::LockLost | ProviderError::Closed) => return,
-                    Err(error) => tracing::warn!(%error, "could not renew the lease of a turn"),
-                }
-            }
-        });
+        let task = tokio::spawn(async move { renew_turn(&shared, &token).await });
         Self(task.abort_handle())
     }
 }
@@ -34,6 +24,19 @@ impl TurnRenewal {
 impl Drop for TurnRenewal {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Renews the lease of a turn until it is lost.
+pub(super) async fn renew_turn(shared: &Shared, lock_token: &str) {
+    let lease = shared.options.orchestrator_lock_timeout;
+    loop {
+        tokio::time::sleep(lease / 3).await;
+        match shared.provider.renew_orchestration_item_lock(lock_token, lease).await {
+            Ok(()) => {}
+            Err(ProviderError::LockLost | ProviderError::Closed) => return,
+            Err(error) => tracing::warn!(%error, "could not renew the lease of a turn"),
+        }
     }
 }
 

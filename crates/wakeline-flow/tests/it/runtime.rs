@@ -301,3 +301,33 @@ async fn unregistered_names_wait_visibly_and_are_no_hot_loop() {
     assert_eq!(house.client.status("u").await.expect("read").name(), "pending");
     runtime.shutdown(Duration::from_secs(1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_fetched_ahead_keeps_its_lease_and_is_given_back_at_the_end() {
+    let house = house();
+    let registry = Registry::builder()
+        .orchestration("two", async |ctx: OrchestrationContext, (): ()| {
+            let slow = (0..2).map(|n| ctx.activity::<_, u32>("slow", n).start());
+            let done = wakeline_flow::join_all(slow).await;
+            done.into_iter().sum::<Result<u32, FlowError>>()
+        })
+        .activity("slow", async |ctx: ActivityContext, n: u32| {
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            Ok::<_, FlowError>(n + ctx.attempt())
+        })
+        .build()
+        .expect("a registry");
+    let options = RuntimeOptions { worker_concurrency: 1, prefetch: 1, ..Default::default() };
+    let runtime = house.run_with(registry, options).await;
+    house.client.start("t", "two", &()).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let depths = house.client.depths().await.expect("read");
+    assert_eq!((depths.leased_work, depths.work), (2, 0), "one runs, one is at hand");
+    // Both leases ran out long ago if nobody renewed them; a second try would add to the sum.
+    assert_eq!(house.client.wait::<u32>("t", LONG).await.expect("completed"), 1 + 1 + 1);
+    house.client.start("u", "two", &()).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    runtime.shutdown(Duration::from_secs(1)).await;
+    let depths = house.client.depths().await.expect("read");
+    assert_eq!(depths.leased_work, 0, "nothing is left to its lease");
+}

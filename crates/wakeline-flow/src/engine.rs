@@ -2,9 +2,9 @@
 //!
 //! # Where it sits
 //! Pure: no store, no clock, no runtime. A runtime looks the code up in a [`Registry`], makes an
-//! [`Execution`] by [`Execution::start`] (first turn) or [`Execution::replay`] (from history), gives
-//! it messages with [`Execution::deliver`], and commits the [`TurnResult`]. An execution may stay in
-//! memory between turns; it is valid only if number and [`Execution::last_event`] are those that
+//! [`Execution`] by [`Execution::start`] (first turn) or [`Execution::replay`] (from history),
+//! gives it messages with [`Execution::deliver`], and commits the [`TurnResult`]. An execution may
+//! stay in memory between turns; it is valid only if number and [`Execution::last_event`] are those that
 //! the next claim names, and may be dropped at any time.
 //!
 //! # Invariants

@@ -88,7 +88,7 @@ fn decision_at_the_end_of_a_history_that_does_not_have_it_is_found() {
     assert!(mismatch.to_string().contains("(end)"), "{mismatch}");
 }
 
-/// Numbers of lines vary with this file: they are replaced.
+/// Numbers of lines vary with this file: they are replaced. Spaces and breaks do not count.
 fn without_lines(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -115,11 +115,13 @@ flow@1.0.0 of instance i, execution 1: the code does not decide what its history
         4  turn at 3000000                          |
         5  activity of 3 returned 9                 |
         6  timer for 63000000                       | timer for 63000000
-             at crates/wakeline-flow/tests/it/mismatching.rs:34 |   at crates/wakeline-flow/tests/it/mismatching.rs:34
+             at crates/wakeline-flow/tests/it/mismatching.rs:34
+               |   at crates/wakeline-flow/tests/it/mismatching.rs:34
         7  turn at 4000000                          |
         8  timer of 6 fired                         |
 >       9  activity ship 9                          | wait for event more
-             at crates/wakeline-flow/tests/it/mismatching.rs:39 |   at crates/wakeline-flow/tests/it/mismatching.rs:38
+             at crates/wakeline-flow/tests/it/mismatching.rs:39
+               |   at crates/wakeline-flow/tests/it/mismatching.rs:38
        10  turn at 5000000                          |
        11  activity of 9 returned 1                 |
        12  wait for event end                       |

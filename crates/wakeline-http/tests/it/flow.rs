@@ -13,7 +13,7 @@ const BASE: &str = "/api/v1/orchestrations";
 
 async fn approval(ctx: OrchestrationContext, order: u32) -> Result<Value, FlowError> {
     ctx.set_status("waiting for approval");
-    ctx.kv_set("order", &order)?;
+    ctx.kv_set("order", order)?;
     let by: String = ctx.event("approved").await?;
     Ok(json!({ "order": order, "by": by }))
 }

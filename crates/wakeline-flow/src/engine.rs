@@ -4,8 +4,8 @@
 //! Pure: no store, no clock, no runtime. A runtime looks the code up in a [`Registry`], makes an
 //! [`Execution`] by [`Execution::start`] (first turn) or [`Execution::replay`] (from history),
 //! gives it messages with [`Execution::deliver`], and commits the [`TurnResult`]. An execution may
-//! stay in memory between turns; it is valid only if number and [`Execution::last_event`] are those that
-//! the next claim names, and may be dropped at any time.
+//! stay in memory between turns; it is valid only if number and [`Execution::last_event`] are
+//! those that the next claim names, and may be dropped at any time.
 //!
 //! # Invariants
 //! * One message at a time: what happened is appended and delivered, the code is polled until it

@@ -81,7 +81,7 @@ impl<S: StoreBackend + 'static> Backed<S> {
 }
 
 #[async_trait]
-impl<S: Send + Sync> Provider for Backed<S> {
+impl<S: Send + Sync + 'static> Provider for Backed<S> {
     fn name(&self) -> &str {
         self.provider.name()
     }
@@ -205,7 +205,9 @@ impl<S: Send + Sync> Provider for Backed<S> {
     }
 
     fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {
-        self.provider.rewired(mode, long_poll)
+        // With the listener, which ends with the last of all that need it.
+        let provider = self.provider.sibling(mode, long_poll);
+        Some(Arc::new(Self { provider, ..self.clone() }))
     }
 
     fn admin(&self) -> Option<&dyn ProviderAdmin> {

@@ -47,7 +47,7 @@ pub use sqlite::SqliteProvider;
 pub use wakeline_core as core;
 pub use wakeline_flow::*;
 pub use wakeline_store::StoreError;
-pub use wakeline_wake::{AggressiveOn, LongPollConfig, PollMode, WakeMode};
+pub use wakeline_wake::{AggressiveOn, Link, LongPollConfig, PollMode, Snapshot, WakeMode};
 
 #[cfg(feature = "postgres")]
 pub use wakeline_postgres::{NotifyMode, PostgresOptions};

@@ -95,6 +95,15 @@ impl StoreProvider {
         Self { inner }
     }
 
+    /// A provider over the same store whose waiters are woken in another way. It hears the same
+    /// hints.
+    pub fn sibling(&self, mode: WakeMode, long_poll: LongPollConfig) -> Self {
+        let queue_hints = self.inner.queue_hints.clone();
+        let options = StoreProviderOptions { mode, long_poll, queue_hints };
+        let (family, store) = (Arc::clone(&self.inner.family), Arc::clone(&self.inner.store));
+        Self::join(family, store, options)
+    }
+
     /// Whether hints are of use to it.
     pub fn uses_hints(&self) -> bool {
         self.inner.hub.mode().uses_hints()
@@ -352,10 +361,7 @@ impl Provider for StoreProvider {
     }
 
     fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {
-        let queue_hints = self.inner.queue_hints.clone();
-        let options = StoreProviderOptions { mode, long_poll, queue_hints };
-        let (family, store) = (Arc::clone(&self.inner.family), Arc::clone(&self.inner.store));
-        Some(Arc::new(Self::join(family, store, options)))
+        Some(Arc::new(self.sibling(mode, long_poll)))
     }
 
     fn admin(&self) -> Option<&dyn ProviderAdmin> {

@@ -36,8 +36,8 @@
 //!
 //! # Where it sits
 //! Beside the product, over the same runtime, provider and SQLite store that it ships: only the
-//! clock is another one. Every turn replays its history, so that code which does not decide the same
-//! every time fails its tests.
+//! clock is another one. Every turn replays its history, so that code which does not decide the
+//! same every time fails its tests.
 //!
 //! # Invariants
 //! * Time stands still while anything runs, and skips only while a test waits for an outcome.

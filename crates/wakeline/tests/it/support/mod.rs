@@ -1,5 +1,9 @@
 //! Stores of a test's own, on files and on the PostgreSQL that `cargo xtask test` runs.
 
+mod database;
+
+pub(crate) use database::Database;
+
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client as Session, NoTls};
 use wakeline::provider::Provider;
-use wakeline::{Client, LongPollConfig, PostgresProvider, SqliteProvider};
+use wakeline::{Client, LongPollConfig, PostgresProvider, Snapshot, SqliteProvider};
 
 /// Whether the long versions of the tests were asked for (`cargo xtask test --long`).
 pub(crate) fn long() -> bool {
@@ -54,13 +58,12 @@ impl Store {
 
     /// The flags of an example.
     pub(crate) fn flags(&self) -> Vec<String> {
-        let words = match self {
+        match self {
             Self::Sqlite(_) => vec!["--store".into(), format!("sqlite:{}", self.file().display())],
             Self::Postgres(schema) => {
                 vec!["--store".into(), shared_url(), "--schema".into(), schema.name.clone()]
             }
-        };
-        words
+        }
     }
 
     fn file(&self) -> PathBuf {
@@ -99,6 +102,14 @@ impl Node {
             Self::Postgres(provider) => Arc::new(provider.clone()),
         }
     }
+
+    /// A look at who waits.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        match self {
+            Self::Sqlite(provider) => provider.snapshot(),
+            Self::Postgres(provider) => provider.snapshot(),
+        }
+    }
 }
 
 /// The PostgreSQL that the tests share.
@@ -111,6 +122,17 @@ pub(crate) async fn connect(url: &str) -> Session {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connected");
     tokio::spawn(connection);
     client
+}
+
+/// Runs a statement where nothing can be awaited.
+fn in_a_thread(sql: String) {
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let _ = connect(&shared_url()).await.batch_execute(&sql).await;
+        });
+    });
+    let _ = thread.join();
 }
 
 /// A schema of its own, dropped at the end.
@@ -132,13 +154,6 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name);
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async {
-                let _ = connect(&shared_url()).await.batch_execute(&sql).await;
-            });
-        });
-        let _ = dropping.join();
+        in_a_thread(format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
     }
 }

@@ -1,0 +1,148 @@
+//! When a fetch returns.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wakeline::provider::Provider;
+use wakeline::{LongPollConfig, PostgresProvider, SqliteProvider, WakeMode};
+
+use super::{HOUR, POLL, fetch, patient, send, soon, waiting};
+use crate::support::{Node, Schema, Store, eventually, shared_url};
+
+#[tokio::test]
+async fn all_constructors_wait_by_default() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("c.db");
+    let schema = Schema::new();
+    let (url, name) = (shared_url(), Some(schema.name.as_str()));
+    let config = LongPollConfig::default();
+    let providers: Vec<Arc<dyn Provider>> = vec![
+        Arc::new(SqliteProvider::new(&file).await.expect("opened")),
+        Arc::new(SqliteProvider::new_with_schema(&file, Some("a")).await.expect("opened")),
+        Arc::new(SqliteProvider::new_with_long_poll(&file).await.expect("opened")),
+        Arc::new(SqliteProvider::new_with_long_poll_and_schema(&file, None).await.expect("opened")),
+        Arc::new(
+            SqliteProvider::new_with_options(&file, None, config.clone()).await.expect("opened"),
+        ),
+        Arc::new(PostgresProvider::new_with_schema(&url, name).await.expect("connected")),
+        Arc::new(
+            PostgresProvider::new_with_long_poll_and_schema(&url, name).await.expect("connected"),
+        ),
+        Arc::new(PostgresProvider::new_with_options(&url, name, config).await.expect("connected")),
+    ];
+    for provider in providers {
+        assert!(provider.supports_long_polling());
+        assert!(fetch(&provider, None).await.is_none(), "and return at once without a timeout");
+    }
+}
+
+#[tokio::test]
+async fn without_long_polling_a_fetch_never_waits() {
+    for store in Store::both() {
+        let config = LongPollConfig { enabled: false, ..patient() };
+        let provider = store.node(config).await.provider();
+        assert!(!provider.supports_long_polling());
+        assert!(fetch(&provider, POLL).await.is_none(), "{}", store.name());
+        send(&provider, "a", None).await;
+        assert!(fetch(&provider, POLL).await.is_some(), "{}", store.name());
+    }
+}
+
+#[tokio::test]
+async fn a_fetch_waits_its_time_when_there_is_no_work() {
+    for store in Store::both() {
+        let provider = store.node(patient()).await.provider();
+        let started = Instant::now();
+        let span = Duration::from_millis(400);
+        assert!(fetch(&provider, Some(span)).await.is_none());
+        assert!(started.elapsed() >= span, "{}: {:?}", store.name(), started.elapsed());
+        let capped = LongPollConfig { max_wait_time: span, ..patient() };
+        let provider = store.node(capped).await.provider();
+        let started = Instant::now();
+        assert!(fetch(&provider, POLL).await.is_none(), "not longer than max_wait_time");
+        assert!(started.elapsed() >= span, "{}: {:?}", store.name(), started.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_fetch_returns_at_once_when_there_is_work() {
+    for store in Store::both() {
+        let provider = store.node(patient()).await.provider();
+        send(&provider, "a", None).await;
+        let item = soon(waiting(&provider)).await;
+        assert_eq!((item.instance.as_str(), item.attempt), ("a", 1), "{}", store.name());
+    }
+}
+
+#[tokio::test]
+async fn a_fetch_wakes_by_what_another_node_sends() {
+    for store in Store::both() {
+        let (a, b) = (store.node(patient()).await, store.node(patient()).await);
+        let (sender, fetcher) = (a.provider(), b.provider());
+        let fetching = waiting(&fetcher);
+        parked(&b, 1).await;
+        send(&sender, "a", None).await;
+        assert_eq!(soon(fetching).await.instance.as_str(), "a", "{}", store.name());
+    }
+}
+
+#[tokio::test]
+async fn a_timer_wakes_at_its_time_on_the_node_that_set_it_and_on_others() {
+    let delay = Duration::from_secs(1);
+    for store in Store::both() {
+        let (a, b) = (store.node(patient()).await, store.node(patient()).await);
+        for (instance, fetcher) in [("own", &a), ("other", &b)] {
+            let (sender, fetching) = (a.provider(), waiting(&fetcher.provider()));
+            parked(fetcher, 1).await;
+            let started = Instant::now();
+            send(&sender, instance, Some(delay)).await;
+            assert!(fetch(&sender, None).await.is_none(), "not visible yet");
+            assert_eq!(soon(fetching).await.instance.as_str(), instance);
+            assert!(started.elapsed() >= delay, "{}: {:?}", store.name(), started.elapsed());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_timer_set_before_a_node_began_is_learnt_by_its_first_claim() {
+    for store in Store::both() {
+        let before = store.node(patient()).await.provider();
+        send(&before, "a", Some(Duration::from_secs(1))).await;
+        drop(before);
+        let after = store.node(patient()).await.provider();
+        assert_eq!(soon(waiting(&after)).await.instance.as_str(), "a", "{}", store.name());
+    }
+}
+
+#[tokio::test]
+async fn one_of_several_competing_dispatchers_wins_and_the_others_wait_on() {
+    for store in Store::both() {
+        let sender = store.node(patient()).await.provider();
+        // The provider itself goes away; its listener does not.
+        let rewired = |node: Node| node.provider().rewired(WakeMode::Compete, patient());
+        let node = rewired(store.node(patient()).await).expect("our own provider");
+        let mut fetching = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let node = Arc::clone(&node);
+            fetching.spawn(async move { fetch(&node, POLL).await });
+        }
+        for round in ["a", "b"] {
+            send(&sender, round, None).await;
+            let won = tokio::time::timeout(HOUR, fetching.join_next()).await;
+            let won = won.expect("woken").expect("four").expect("no panic").expect("an item");
+            assert_eq!(won.instance.as_str(), round, "{}", store.name());
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(fetching.len(), 2, "nobody else came back");
+        assert!(fetching.try_join_next().is_none(), "nobody else came back");
+    }
+}
+
+/// Waits until so many wait on a node, and no claim is under way.
+pub(super) async fn parked(node: &Node, waiters: usize) {
+    eventually("somebody waits", || async {
+        let hub = node.snapshot();
+        hub.waiters == waiters && hub.claims_in_flight + hub.claims_queued == 0
+    })
+    .await;
+}

@@ -1,0 +1,117 @@
+//! Lost listeners, lost connections and unanswered hints cost latency, never work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline::core::{FlowChange, FlowWhat};
+use wakeline::provider::Provider;
+use wakeline::{LongPollConfig, NotifyMode, PostgresOptions, PostgresProvider};
+use wakeline_store::{HintOrigin, HintSink};
+
+use super::{capability, patient, quick, send, soon, waiting};
+use crate::support::{Database, eventually};
+
+async fn connect(options: PostgresOptions, long_poll: LongPollConfig) -> PostgresProvider {
+    PostgresProvider::connect(options, long_poll).await.expect("connected")
+}
+
+fn degraded(node: &PostgresProvider) -> bool {
+    node.snapshot().degraded.is_some()
+}
+
+async fn linked(node: &PostgresProvider) {
+    let up = || async { node.snapshot().link == wakeline::Link::Up && !degraded(node) };
+    eventually("the listener is up", up).await;
+}
+
+#[tokio::test]
+async fn a_lost_listener_is_bridged_by_polling_and_reconnects() {
+    let database = Database::create().await;
+    let proxy = database.proxy().await;
+    let listen_url = Some(database.url_through(&proxy));
+    let node = connect(PostgresOptions { listen_url, ..database.options() }, quick()).await;
+    let (fetcher, sender): (Arc<dyn Provider>, Arc<dyn Provider>) =
+        (Arc::new(node.clone()), Arc::new(database.node(patient()).await));
+    linked(&node).await;
+    let fetching = waiting(&fetcher);
+    proxy.cut();
+    eventually("the loss is noticed", || async { degraded(&node) }).await;
+    send(&sender, "during the cut", None).await;
+    assert_eq!(soon(fetching).await.instance.as_str(), "during the cut");
+
+    let fetching = waiting(&fetcher);
+    proxy.mend();
+    linked(&node).await;
+    let wakes = node.snapshot().counters.wakes;
+    send(&sender, "after the cut", None).await;
+    assert_eq!(soon(fetching).await.instance.as_str(), "after the cut");
+    let woken = node.snapshot().counters.wakes;
+    assert!(woken.notify > wakes.notify, "by a notification: {woken:?}");
+    assert_eq!(woken.fallback, 0);
+}
+
+#[tokio::test]
+async fn failing_claims_are_repeated_by_polling_until_they_succeed_again() {
+    let database = Database::create().await;
+    let proxy = database.proxy().await;
+    let options = PostgresOptions {
+        url: database.url_through(&proxy),
+        listen_url: Some(database.url()),
+        ..database.options()
+    };
+    let node = connect(options, quick()).await;
+    let (fetcher, sender): (Arc<dyn Provider>, Arc<dyn Provider>) =
+        (Arc::new(node.clone()), Arc::new(database.node(patient()).await));
+    linked(&node).await;
+    let fetching = waiting(&fetcher);
+    super::fetching::parked(&crate::support::Node::Postgres(node.clone()), 1).await;
+    proxy.cut();
+    send(&sender, "a", None).await;
+    eventually("a claim fails", || async { degraded(&node) }).await;
+    // Far longer than degraded polling lasts by itself: it stays while claims fail.
+    tokio::time::sleep(3 * quick().aggressive_poll_duration).await;
+    assert!(degraded(&node), "still in trouble");
+    proxy.mend();
+    assert_eq!(soon(fetching).await.instance.as_str(), "a");
+    let fetching = waiting(&fetcher);
+    eventually("polling ends", || async { !degraded(&node) }).await;
+    fetching.abort();
+}
+
+#[tokio::test]
+async fn a_hint_that_no_claim_answers_in_time_wakes_everybody_by_polling() {
+    let database = Database::create().await;
+    let config = LongPollConfig { notify_delivery_timeout: Duration::from_millis(100), ..quick() };
+    let node = database.node(config).await;
+    let fetcher: Arc<dyn Provider> = Arc::new(node.clone());
+    linked(&node).await;
+    let fetching = waiting(&fetcher);
+    super::fetching::parked(&crate::support::Node::Postgres(node.clone()), 1).await;
+    let mut session = database.session().await;
+    let holding = session.transaction().await.expect("begun");
+    holding.batch_execute("LOCK TABLE wakeline.flow_lanes").await.expect("held");
+    let hint = FlowChange::now(FlowWhat::Turn(capability()));
+    node.flow_changed(&[hint], HintOrigin::Notify);
+    eventually("the delay is noticed", || async { degraded(&node) }).await;
+    let reason = node.snapshot().degraded.map(|degraded| degraded.reason);
+    let reason = reason.unwrap_or_default();
+    assert!(reason.contains("notify_delivery_timeout"), "{reason}");
+    holding.rollback().await.expect("let go");
+    eventually("polling ends", || async { !degraded(&node) }).await;
+    let sender: Arc<dyn Provider> = Arc::new(database.node(patient()).await);
+    send(&sender, "a", None).await;
+    assert_eq!(soon(fetching).await.instance.as_str(), "a");
+}
+
+#[tokio::test]
+async fn without_listen_a_node_polls_and_says_so() {
+    let database = Database::create().await;
+    let off = PostgresOptions { notify: NotifyMode::Off, ..database.options() };
+    let node = connect(off.clone(), quick()).await;
+    let (fetcher, sender): (Arc<dyn Provider>, Arc<dyn Provider>) =
+        (Arc::new(node.clone()), Arc::new(connect(off, quick()).await));
+    let fetching = waiting(&fetcher);
+    eventually("it says so", || async { degraded(&node) }).await;
+    send(&sender, "a", None).await;
+    assert_eq!(soon(fetching).await.instance.as_str(), "a");
+}

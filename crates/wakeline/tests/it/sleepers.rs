@@ -1,0 +1,181 @@
+//! Many orchestrations asleep cost nothing; their timers come on time, none early.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wakeline::core::Timestamp;
+use wakeline::provider::Provider;
+use wakeline::{
+    Client, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime, RuntimeOptions,
+    SqliteProvider,
+};
+use wakeline_store::flow::{InstanceState, ListInstances};
+
+use crate::support::{Database, long};
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// Starts under way at a time.
+const STARTERS: usize = 64;
+
+/// How many sleep, over what time they wake, and how long they are watched.
+struct Size {
+    sleepers: usize,
+    spread: Duration,
+    watch: Duration,
+}
+
+fn size() -> Size {
+    let (sleepers, spread, watch) = if long() { (100_000, 60, 20) } else { (2_000, 4, 3) };
+    let secs = Duration::from_secs;
+    Size { sleepers, spread: secs(spread), watch: secs(watch) }
+}
+
+/// Sleeps until a moment, and tells by how many microseconds it woke too late.
+async fn sleeper(ctx: OrchestrationContext, at: i64) -> Result<i64, FlowError> {
+    ctx.sleep_until(Timestamp(at)).await;
+    Ok(ctx.now().0 - at)
+}
+
+async fn runtime(provider: Arc<dyn Provider>) -> Runtime {
+    let registry = Registry::builder().orchestration("sleeper", sleeper).build();
+    // The end of every lease is looked at once: far from here, so that what is counted is sleep.
+    let options = RuntimeOptions { orchestrator_lock_timeout: HOUR, ..RuntimeOptions::default() };
+    let runtime =
+        Runtime::start_with_options(provider, registry.expect("no name twice"), options).await;
+    runtime.expect("valid")
+}
+
+fn patient() -> LongPollConfig {
+    LongPollConfig {
+        fallback_poll_interval: HOUR,
+        notify_delivery_timeout: HOUR,
+        ..LongPollConfig::default()
+    }
+}
+
+/// Starts sleepers that wake at these moments, and waits until all are asleep.
+async fn put_to_sleep(client: &Client, prefix: &str, moments: Vec<i64>) {
+    let asleep = client.depths().await.expect("read").delayed + moments.len() as u64;
+    let mut starting = tokio::task::JoinSet::new();
+    for (n, at) in moments.into_iter().enumerate() {
+        if starting.len() == STARTERS {
+            starting.join_next().await.expect("some").expect("started");
+        }
+        let (client, id) = (client.clone(), format!("{prefix}-{n}"));
+        starting.spawn(async move {
+            client.start(&id, "sleeper", &at).await.expect("started");
+        });
+    }
+    starting.join_all().await;
+    while client.depths().await.expect("read").delayed < asleep {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    i64::try_from(since.expect("after 1970").as_micros()).expect("before 292277")
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).expect("a short time")
+}
+
+/// Puts everybody to sleep; leaves them so much time before the first wakes.
+async fn all_asleep(client: &Client, size: &Size) -> i64 {
+    // How fast this machine is decides how far away the first timer has to be.
+    let started = Instant::now();
+    put_to_sleep(client, "warm", vec![now() + micros(HOUR); 200]).await;
+    let each = started.elapsed() / 200;
+    let lead = 3 * each * u32::try_from(size.sleepers).expect("few") + size.watch * 2;
+    let first = now() + micros(lead);
+    let step = micros(size.spread) / i64::try_from(size.sleepers).expect("few");
+    let moments = (0..size.sleepers).map(|n| first + step * i64::try_from(n).expect("few"));
+    put_to_sleep(client, "s", moments.collect()).await;
+    assert!(now() + micros(size.watch) < first, "the machine became slower than it had been");
+    first
+}
+
+/// Waits for all to wake; prints and checks by how much they were late.
+async fn all_awake(client: &Client, store: &str, size: &Size) {
+    let done = size.sleepers as u64;
+    let completed = InstanceState::ALL.iter().position(|s| *s == InstanceState::Completed);
+    let completed = completed.expect("one of all");
+    while client.depths().await.expect("read").instances[completed] < done {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let mut late: Vec<i64> = Vec::with_capacity(size.sleepers);
+    let mut filter =
+        ListInstances { id_prefix: Some("s-".into()), limit: 1_000, ..ListInstances::default() };
+    loop {
+        let (page, next) = client.list(filter.clone()).await.expect("listed");
+        let told = |output: wakeline::Json| output.to::<i64>().expect("a number");
+        late.extend(page.into_iter().map(|one| told(one.result.expect("completed"))));
+        match next {
+            Some(_) => filter.after = next,
+            None => break,
+        }
+    }
+    late.sort_unstable();
+    assert_eq!(late.len(), size.sleepers);
+    let at = |share: f64| {
+        Duration::from_micros(late[((late.len() - 1) as f64 * share) as usize].unsigned_abs())
+    };
+    eprintln!(
+        "{store}: {} timers over {:?}: late p50 {:?}, p99 {:?}, max {:?}",
+        late.len(),
+        size.spread,
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
+    assert!(late[0] >= 0, "a timer was {} us early", -late[0]);
+}
+
+/// Memory of this process that is in use.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a line");
+    let kilobytes = line.split_whitespace().nth(1).expect("a field");
+    kilobytes.parse::<u64>().expect("a number") * 1024
+}
+
+fn print_memory(store: &str, before: u64, size: &Size) {
+    let grown = resident().saturating_sub(before);
+    eprintln!("{store}: {} asleep: {} bytes each", size.sleepers, grown / size.sleepers as u64);
+}
+
+#[tokio::test]
+async fn sleeping_costs_no_statement_on_postgres_and_ends_on_time() {
+    let size = size();
+    let database = Database::create().await;
+    let provider = Arc::new(database.node(patient()).await);
+    let runtime = runtime(provider).await;
+    let client = runtime.client();
+    let before = resident();
+    all_asleep(&client, &size).await;
+    print_memory("PostgreSQL", before, &size);
+    database.statements().await;
+    tokio::time::sleep(size.watch).await;
+    assert_eq!(database.statements().await, [], "statements while all are asleep");
+    all_awake(&client, "PostgreSQL", &size).await;
+    runtime.shutdown(HOUR).await;
+}
+
+#[tokio::test]
+async fn sleeping_costs_no_command_on_sqlite_and_ends_on_time() {
+    let size = size();
+    let folder = tempfile::tempdir().expect("a folder");
+    let provider = SqliteProvider::new_with_options(folder.path().join("s.db"), None, patient());
+    let provider = provider.await.expect("opened");
+    let runtime = runtime(Arc::new(provider.clone())).await;
+    let client = runtime.client();
+    let before = resident();
+    all_asleep(&client, &size).await;
+    print_memory("SQLite", before, &size);
+    let counted = provider.store().counters();
+    tokio::time::sleep(size.watch).await;
+    assert_eq!(provider.store().counters(), counted, "commands while all are asleep");
+    all_awake(&client, "SQLite", &size).await;
+    runtime.shutdown(HOUR).await;
+}

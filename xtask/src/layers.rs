@@ -58,7 +58,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "wakeline-bench",
-        &["wakeline-core", "wakeline-store", "wakeline-postgres", "wakeline-sqlite"],
+        &["wakeline", "wakeline-core", "wakeline-store", "wakeline-postgres", "wakeline-sqlite"],
     ),
     ("xtask", &[]),
 ];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use wakeline_flow::provider::{QueueHints, StoreProvider, StoreProviderOptions};
+use wakeline_flow::provider::{Provider as _, QueueHints, StoreProvider, StoreProviderOptions};
 use wakeline_http::{AppState, Server};
 use wakeline_queue::{QueueService, QueueServiceOptions};
 use wakeline_store::{FanOut, HintOrigin, StoreInfo, WholeStore};

@@ -66,7 +66,7 @@ impl DuroxideProvider {
 
     /// Ends all waits, and waits for what is under way. Shut runtimes down first.
     pub async fn close(&self) {
-        self.inner.close().await;
+        wakeline_flow::provider::Provider::close(&self.inner).await;
     }
 
     pub(crate) fn store(&self) -> &dyn FlowBackend {

@@ -161,6 +161,15 @@ pub trait Provider: Send + Sync {
         Ok(0)
     }
 
+    /// Waits until what was leased for fetches that were dropped meanwhile is given back.
+    async fn settle(&self) {}
+
+    /// Ends all waits, finishes what is under way, tells other processes of it, and lets go of what
+    /// the provider holds. Shut runtimes down first.
+    async fn close(&self) {
+        self.settle().await;
+    }
+
     /// The same place with waiters that are woken in another way; `None` if there is no other way.
     fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {
         let _ = (mode, long_poll);

@@ -23,7 +23,6 @@ mod turn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wakeline_core::Capabilities;
@@ -35,10 +34,13 @@ use crate::registry::Registry;
 pub use options::{RuntimeOptions, RuntimeOptionsError};
 
 use activity::ActivityRunner;
-use dispatch::{Activities, Turns, dispatch};
+use dispatch::{Activities, Slots, Turns, dispatch};
 use sessions::Sessions;
 use sticky::Sticky;
 use turn::TurnRunner;
+
+/// Time for claims whose dispatchers have gone to end and be given back.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// Runs orchestrations and activities until it is shut down. Dropping it stops it without grace:
 /// what runs is given back by its lease.
@@ -119,6 +121,10 @@ impl Runtime {
             self.cancelling.cancel();
             while self.dispatchers.join_next().await.is_some() {}
         }
+        // A claim that was under way may have leased something to a dispatcher that has gone.
+        if tokio::time::timeout(SETTLE_TIME, self.provider.settle()).await.is_err() {
+            tracing::warn!("a claim did not end; what it took is available when its lease ends");
+        }
     }
 }
 
@@ -137,9 +143,8 @@ fn spawn_turns(shared: &Arc<Shared>, capabilities: &Capabilities, tasks: &mut Jo
     }
     let sticky = Sticky::new(shared.options.sticky_max);
     let runner = Arc::new(TurnRunner::new(Arc::clone(shared), sticky));
-    let concurrency = shared.options.orchestration_concurrency;
-    let slots = Arc::new(Semaphore::new(concurrency));
-    for _ in 0..dispatchers(concurrency, shared.options.prefetch) {
+    let slots = Slots::new(shared.options.orchestration_concurrency, shared.options.prefetch);
+    for _ in 0..slots.dispatchers() {
         let turns = Turns { runner: Arc::clone(&runner), capabilities: capabilities.clone() };
         tasks.spawn(dispatch(Arc::clone(shared), Arc::clone(&slots), turns));
     }
@@ -151,18 +156,12 @@ fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     }
     let runner = Arc::new(ActivityRunner::new(Arc::clone(shared)));
     let filter = WorkFilter { tags: shared.options.tags.clone(), session: shared.sessions.claim() };
-    let concurrency = shared.options.worker_concurrency;
-    let slots = Arc::new(Semaphore::new(concurrency));
-    for _ in 0..dispatchers(concurrency, shared.options.prefetch) {
+    let slots = Slots::new(shared.options.worker_concurrency, shared.options.prefetch);
+    for _ in 0..slots.dispatchers() {
         let activities = Activities { runner: Arc::clone(&runner), filter: filter.clone() };
         tasks.spawn(dispatch(Arc::clone(shared), Arc::clone(&slots), activities));
     }
     if shared.sessions.claim().is_some() {
         tasks.spawn(sessions::keep(Arc::clone(shared)));
     }
-}
-
-/// As many as fill the slots, and those that fetch ahead; none without a slot.
-fn dispatchers(concurrency: usize, prefetch: usize) -> usize {
-    if concurrency == 0 { 0 } else { concurrency.saturating_add(prefetch) }
 }

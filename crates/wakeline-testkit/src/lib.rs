@@ -15,3 +15,4 @@ pub mod flow_conformance;
 pub mod flow_differential;
 pub mod history;
 pub mod oracle;
+pub mod skew;

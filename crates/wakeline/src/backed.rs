@@ -72,16 +72,10 @@ impl<S: StoreBackend + 'static> Backed<S> {
     pub fn store(&self) -> &Arc<S> {
         &self.store
     }
-
-    /// Ends all waits, finishes what is under way and closes the store. Shut runtimes down first.
-    pub async fn close(&self) {
-        self.provider.close().await;
-        self.store.close().await;
-    }
 }
 
 #[async_trait]
-impl<S: Send + Sync + 'static> Provider for Backed<S> {
+impl<S: StoreAdmin + 'static> Provider for Backed<S> {
     fn name(&self) -> &str {
         self.provider.name()
     }
@@ -202,6 +196,15 @@ impl<S: Send + Sync + 'static> Provider for Backed<S> {
 
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
         self.provider.cleanup_orphaned_sessions().await
+    }
+
+    async fn settle(&self) {
+        self.provider.settle().await;
+    }
+
+    async fn close(&self) {
+        self.provider.close().await;
+        self.store.close().await;
     }
 
     fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {

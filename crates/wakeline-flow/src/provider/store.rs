@@ -114,14 +114,6 @@ impl StoreProvider {
         self.inner.hub.drain();
     }
 
-    /// Ends all waits, and waits for what is under way.
-    pub async fn close(&self) {
-        self.inner.hub.drain();
-        self.inner.writes.close();
-        self.inner.writes.wait().await;
-        self.inner.hub.settled().await;
-    }
-
     /// A look at the hub.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.hub.snapshot()
@@ -358,6 +350,17 @@ impl Provider for StoreProvider {
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
         let gone = self.inner.store.keep_sessions(Vec::new(), Duration::ZERO, Duration::ZERO).await;
         gone.map_err(|error| failed("clean up sessions", error))
+    }
+
+    async fn settle(&self) {
+        self.inner.writes.close();
+        self.inner.writes.wait().await;
+        self.inner.hub.settled().await;
+    }
+
+    async fn close(&self) {
+        self.inner.hub.drain();
+        self.settle().await;
     }
 
     fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {

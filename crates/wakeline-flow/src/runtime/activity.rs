@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use wakeline_store::flow::InstanceState;
 
 use super::Shared;
+use super::dispatch::Slot;
 use super::renewal::renew_activity;
 use crate::activity::ActivityContext;
 use crate::error::{FailureKind, FlowError};
@@ -46,7 +47,7 @@ impl ActivityRunner {
     }
 
     /// Runs one try and settles it.
-    pub(super) async fn run(&self, work: FetchedWork) {
+    pub(super) async fn run(&self, work: FetchedWork, slot: Slot<'_>) {
         let FetchedWork { item, lock_token, attempt, state, session, .. } = work;
         if session.is_some() {
             self.shared.sessions.touch();
@@ -59,7 +60,7 @@ impl ActivityRunner {
             // Its instance has ended or is gone: nobody is there to be told.
             self.shared.provider.ack_work_item(&lock_token, None).await
         } else {
-            self.run_wanted(&task, &lock_token, attempt).await
+            self.run_wanted(&task, &lock_token, attempt, slot).await
         };
         match settled {
             Ok(()) => {}
@@ -82,6 +83,7 @@ impl ActivityRunner {
         task: &ActivityTask,
         lock_token: &str,
         attempt: u32,
+        slot: Slot<'_>,
     ) -> Result<(), ProviderError> {
         let provider = &self.shared.provider;
         let Some(code) = self.shared.registry.activity(&task.name) else {
@@ -100,7 +102,10 @@ impl ActivityRunner {
             };
             return self.complete(task, lock_token, Err(error)).await;
         }
-        match self.attempt(&code, task, lock_token, attempt).await {
+        let tried = self.attempt(&code, task, lock_token, attempt).await;
+        // The next one runs while this one is settled: many settle in one transaction.
+        drop(slot);
+        match tried {
             Tried::Done(Err(error)) if attempt < tries_max && may_retry(&error) => {
                 let delay = task.policy.backoff.delay(attempt);
                 tracing::debug!(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::Capabilities;
@@ -17,6 +17,45 @@ use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter}
 
 /// The longest sleep after failures in a row.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// Turns, and activities, that wait for their commits while others run in their slots. Commits that
+/// wait together share a transaction.
+const COMMITTING_MAX: usize = 28;
+
+/// How many dispatchers may fetch, and how many may run what they fetched.
+pub(super) struct Slots {
+    fetching: Semaphore,
+    running: Semaphore,
+    concurrency: usize,
+    prefetch: usize,
+}
+
+/// The right to run. It ends with the code that it was for.
+pub(super) struct Slot<'a> {
+    _fetching: SemaphorePermit<'a>,
+    _running: SemaphorePermit<'a>,
+}
+
+impl Slots {
+    /// Slots for so much at once, and for so much that is fetched ahead.
+    pub(super) fn new(concurrency: usize, prefetch: usize) -> Arc<Self> {
+        let prefetch = prefetch.min(Semaphore::MAX_PERMITS - concurrency);
+        Arc::new(Self {
+            fetching: Semaphore::new(concurrency + prefetch),
+            running: Semaphore::new(concurrency),
+            concurrency,
+            prefetch,
+        })
+    }
+
+    /// As many as fill the slots, those that fetch ahead, and those that wait for their commits;
+    /// none without a slot.
+    pub(super) fn dispatchers(&self) -> usize {
+        match self.concurrency {
+            0 => 0,
+            concurrency => concurrency + self.prefetch + COMMITTING_MAX,
+        }
+    }
+}
 
 /// What a dispatcher fetches and runs.
 #[async_trait]
@@ -36,7 +75,9 @@ pub(super) trait Source: Send + Sync {
     /// Gives an item back that will not be run.
     async fn give_back(&self, shared: &Shared, item: Self::Item);
 
-    async fn run(&self, item: Self::Item);
+    /// Runs an item. The slot is for its code: it is free again before what came of it is
+    /// committed.
+    async fn run(&self, item: Self::Item, slot: Slot<'_>);
 }
 
 /// Turns of instances.
@@ -68,8 +109,8 @@ impl Source for Turns {
         given.unwrap_or_else(|error| tracing::debug!(%error, "a turn is left to its lease"));
     }
 
-    async fn run(&self, item: OrchestrationItem) {
-        self.runner.run(item).await;
+    async fn run(&self, item: OrchestrationItem, slot: Slot<'_>) {
+        self.runner.run(item, slot).await;
     }
 }
 
@@ -101,19 +142,28 @@ impl Source for Activities {
         given.unwrap_or_else(|error| tracing::debug!(%error, "an activity is left to its lease"));
     }
 
-    async fn run(&self, item: FetchedWork) {
-        self.runner.run(item).await;
+    async fn run(&self, item: FetchedWork, slot: Slot<'_>) {
+        self.runner.run(item, slot).await;
     }
 }
 
 /// Runs a dispatcher until the runtime closes. A fetch under way is dropped then: the provider
 /// gives back what it may have leased.
-pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Semaphore>, source: S) {
+pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, source: S) {
     let options = &shared.options;
     let long_poll = options.dispatcher_long_poll_timeout;
     let poll_timeout = long_poll.filter(|_| shared.provider.supports_long_polling());
     let mut failures = 0;
+    let mut kept = None;
     while !shared.closing.is_cancelled() {
+        let fetching = match kept.take() {
+            Some(fetching) => fetching,
+            None => tokio::select! {
+                biased;
+                () = shared.closing.cancelled() => return,
+                fetching = slots.fetching.acquire() => fetching.expect("never closed"),
+            },
+        };
         let began = Instant::now();
         let fetched = tokio::select! {
             biased;
@@ -123,12 +173,14 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Semaphor
         let sleep = match fetched {
             Ok(Some(item)) => {
                 failures = 0;
-                run(&shared, &slots, &source, item).await;
+                let running = &slots.running;
+                run(&shared, &source, item, (fetching, running)).await;
                 continue;
             }
             // It waited as long as it was told to; the next wait may begin.
             Ok(None) if poll_timeout.is_some_and(|wait| began.elapsed() >= wait) => {
                 failures = 0;
+                kept = Some(fetching);
                 continue;
             }
             Ok(None) => options.dispatcher_idle_sleep,
@@ -147,20 +199,26 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Semaphor
             () = shared.closing.cancelled() => return,
             () = tokio::time::sleep(sleep) => {}
         }
+        // Kept while it sleeps, and after: nobody else fetches in its place, and it knows how often
+        // it has failed.
+        kept = Some(fetching);
     }
 }
 
-/// Runs what was fetched, when a slot is free: there are more dispatchers than slots if some fetch
-/// ahead.
-async fn run<S: Source>(shared: &Arc<Shared>, slots: &Semaphore, source: &S, item: S::Item) {
-    let slot = tokio::select! {
+/// Runs what was fetched, when it may: more may be fetched than runs at once.
+async fn run<S: Source>(
+    shared: &Arc<Shared>,
+    source: &S,
+    item: S::Item,
+    (fetching, running): (SemaphorePermit<'_>, &Semaphore),
+) {
+    let running = tokio::select! {
         biased;
-        slot = slots.acquire() => slot.expect("the slots are never closed"),
+        running = running.acquire() => running.expect("never closed"),
         () = shared.closing.cancelled() => return source.give_back(shared, item).await,
         () = source.hold(shared, &item) => return,
     };
-    source.run(item).await;
-    drop(slot);
+    source.run(item, Slot { _fetching: fetching, _running: running }).await;
 }
 
 fn backoff(first: Duration, failures: u32) -> Duration {

@@ -8,6 +8,7 @@ use wakeline_store::flow::Suspension;
 
 use super::Shared;
 use super::ack;
+use super::dispatch::Slot;
 use super::incoming::{Beginning, Incoming};
 use super::renewal::TurnRenewal;
 use super::sticky::{Stamp, Sticky};
@@ -49,10 +50,13 @@ impl TurnRunner {
     }
 
     /// Runs a turn and commits it, or gives it back.
-    pub(super) async fn run(&self, item: OrchestrationItem) {
+    pub(super) async fn run(&self, item: OrchestrationItem, slot: Slot<'_>) {
         let renewal = TurnRenewal::start(&self.shared, &item.lock_token);
         let (instance, token, life) = (item.instance.clone(), item.lock_token.clone(), item.life);
-        let ended = match self.plan(item).await {
+        let planned = self.plan(item).await;
+        // Others run while this one is committed: commits of many turns share a transaction.
+        drop(slot);
+        let ended = match planned {
             Ok(Plan::Commit(ack, execution)) => {
                 let committed = self.commit(*ack).await;
                 drop(renewal);

@@ -13,3 +13,4 @@ mod random_programs;
 mod registering;
 mod runtime;
 mod script;
+mod slots;

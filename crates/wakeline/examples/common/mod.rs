@@ -56,6 +56,7 @@ impl Program {
         let result: Json = self.client.wait(&self.instance, Duration::from_secs(3600)).await?;
         println!("{}", result.as_str());
         self.runtime.shutdown(Duration::from_secs(1)).await;
+        self.client.provider().close().await;
         Ok(())
     }
 }

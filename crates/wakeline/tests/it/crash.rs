@@ -14,28 +14,45 @@ const LEASE_MS: &str = "300";
 /// More transitions than any example makes.
 const TRANSITIONS_MAX: u32 = 200;
 
-struct Example {
+pub(crate) struct Example {
     path: PathBuf,
     store: Store,
     log: PathBuf,
+    lease_ms: &'static str,
     _folder: tempfile::TempDir,
 }
 
 impl Example {
     fn new(name: &str, store: Store) -> Self {
+        Self::with_lease(name, store, LEASE_MS)
+    }
+
+    pub(crate) fn with_lease(name: &str, store: Store, lease_ms: &'static str) -> Self {
         let own = std::env::current_exe().expect("a path");
         let built = own.ancestors().nth(2).expect("the folder of the build");
         let path = built.join("examples").join(name);
         assert!(path.exists(), "build the examples first: {}", path.display());
         let folder = tempfile::tempdir().expect("a folder");
-        Self { path, store, log: folder.path().join("log"), _folder: folder }
+        let log = folder.path().join("log");
+        Self { path, store, log, lease_ms, _folder: folder }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The program, for one instance.
+    pub(crate) fn command(&self, instance: &str) -> Command {
+        let mut program = Command::new(&self.path);
+        program.args(self.store.flags()).arg(instance).stdin(Stdio::null());
+        program.env("WAKELINE_EXAMPLE_LEASE_MS", self.lease_ms);
+        program.env("WAKELINE_EXAMPLE_LOG", &self.log);
+        program
     }
 
     /// Runs the program; `kill` is where it kills itself.
     fn run(&self, instance: &str, kill: Option<&str>) -> Output {
-        let mut program = Command::new(&self.path);
-        program.args(self.store.flags()).arg(instance).stdin(Stdio::null());
-        program.env("WAKELINE_EXAMPLE_LEASE_MS", LEASE_MS).env("WAKELINE_EXAMPLE_LOG", &self.log);
+        let mut program = self.command(instance);
         if let Some(kill) = kill {
             program.env("WAKELINE_EXAMPLE_KILL", kill);
         }
@@ -76,7 +93,7 @@ impl Example {
         kills
     }
 
-    fn logged(&self) -> Vec<String> {
+    pub(crate) fn logged(&self) -> Vec<String> {
         read_lines(&self.log)
     }
 }
@@ -134,7 +151,7 @@ async fn survives(name: &str, store: Store, expected: &str) {
 }
 
 macro_rules! examples {
-    ($($name:ident gives $expected:literal,)*) => {$(
+    ($($name:ident gives $expected:expr,)*) => {$(
         mod $name {
             use super::*;
 
@@ -155,7 +172,10 @@ examples! {
     function_chain gives r#""seat 7, paid, confirmed""#,
     fan_out_fan_in gives "11",
     human_approval gives r#""120 euros, approved by the director""#,
-    saga gives r#"["flight booked","hotel booked","no car is left","hotel cancelled","flight cancelled"]"#,
+    saga gives concat!(
+        r#"["flight booked","hotel booked","no car is left","#,
+        r#""hotel cancelled","flight cancelled"]"#
+    ),
     eternal_loop gives "21",
     sub_orchestrations gives r#"["parcel from north, shipped","parcel from south, shipped"]"#,
 }

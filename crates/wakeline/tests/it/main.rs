@@ -1,8 +1,11 @@
 //! Orchestrations as users run them: on real stores, in real processes.
 
+mod commits;
 mod crash;
 mod modes;
 mod seeds;
+mod shutdown;
+mod skew;
 mod sleepers;
 mod support;
 mod testing;

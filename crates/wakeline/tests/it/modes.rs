@@ -105,8 +105,9 @@ async fn cost(nodes: usize, dispatchers: usize, mode: WakeMode) -> Cost {
     let statements = database.silent("flow_claim_turns").await;
     let cost = Cost::so_far(&all).since(&before);
     eprintln!(
-        "{mode}, {nodes} x {dispatchers}: one event woke {}, made {} claims, {statements} statements",
-        cost.woken, cost.claims
+        "{mode}, {nodes} x {dispatchers}: one event woke {}, made {} claims and {} second looks, \
+         {statements} statements",
+        cost.woken, cost.claims, cost.again
     );
     // A claim that found nothing but a rival's row is repeated once, in a statement of its own.
     let statements = u64::try_from(statements).expect("a count");

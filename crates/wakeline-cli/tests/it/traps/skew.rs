@@ -1,41 +1,15 @@
 //! Nodes whose clocks are hours apart: only the database's clock decides.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use wakeline_testkit::skew::Skew;
 
 use crate::support::{Server, Store, wakeline};
 
-/// Shifts the wall clock of a process by `SKEW_SECS`; measured spans stay true.
-const SHIM: &str = r#"
-#define _GNU_SOURCE
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    int failed = (int)syscall(SYS_clock_gettime, clock, now);
-    const char *skew = getenv("SKEW_SECS");
-    if (!failed && skew && clock == CLOCK_REALTIME) now->tv_sec += atol(skew);
-    return failed;
-}
-"#;
-
-/// Compiles the shim; the C compiler is there, because SQLite was built with it.
-fn compile(folder: &Path) -> PathBuf {
-    let (source, library) = (folder.join("skew.c"), folder.join("skew.so"));
-    std::fs::write(&source, SHIM).expect("written");
-    let mut cc = Command::new("cc");
-    let made = cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    assert!(made.expect("cc runs").success());
-    library
-}
-
-async fn skewed(store: &Store, shim: &Path, secs: i64) -> Server {
+async fn skewed(store: &Store, skew: &Skew, secs: i64) -> Server {
     let mut command = wakeline();
-    command.env("LD_PRELOAD", shim).env("SKEW_SECS", secs.to_string());
+    command.envs(skew.environment(secs));
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store.url()]);
     command.args(["--fallback-poll-interval-ms", "3600000"]);
     Server::spawn(command).await
@@ -44,10 +18,10 @@ async fn skewed(store: &Store, shim: &Path, secs: i64) -> Server {
 #[tokio::test]
 async fn nodes_hours_apart_share_leases_and_timers() {
     let folder = tempfile::tempdir().expect("a folder");
-    let shim = compile(folder.path());
+    let skew = Skew::compile(folder.path());
     let store = Store::postgres().await;
-    let fast = skewed(&store, &shim, 3600).await;
-    let slow = skewed(&store, &shim, -3600).await;
+    let fast = skewed(&store, &skew, 3600).await;
+    let slow = skewed(&store, &skew, -3600).await;
     let date = async |node: &Server| {
         let head = node.client.get("/healthz").await.head.to_lowercase();
         let date = head.lines().find_map(|line| line.strip_prefix("date: ").map(str::to_owned));

@@ -1,0 +1,72 @@
+//! What an orchestration costs in PostgreSQL, counted by the server itself.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use wakeline::{
+    ActivityContext, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime,
+};
+
+use crate::support::{Node, Schema, Store, connect, eventually, shared_url};
+
+async fn greet(_: ActivityContext, name: String) -> Result<String, FlowError> {
+    Ok(format!("hello {name}"))
+}
+
+async fn greeting(ctx: OrchestrationContext, name: String) -> Result<String, FlowError> {
+    ctx.call(greet, name).await
+}
+
+/// Statements that clients sent to this schema, with their calls.
+async fn statements(schema: &Schema) -> BTreeMap<String, i64> {
+    let sql = "SELECT query, calls FROM pg_stat_statements WHERE toplevel AND query LIKE $1";
+    let pattern = format!("%{}%", schema.name);
+    let rows = connect(&shared_url()).await.query(sql, &[&pattern]).await.expect("counted");
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+/// What was called since, without the sweeps.
+fn since(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
+    let calls = after.iter().map(|(sql, calls)| (sql, calls - before.get(sql).unwrap_or(&0)));
+    let calls = calls.filter(|(sql, calls)| *calls > 0 && !sql.contains("flow_sweep"));
+    calls.map(|(sql, calls)| (sql.clone(), calls)).collect()
+}
+
+#[tokio::test]
+async fn a_one_activity_orchestration_is_four_statements_and_four_commits() {
+    let store = Store::postgres();
+    let Store::Postgres(schema) = &store else { unreachable!("made above") };
+    // A busy machine may answer late; that must not look like trouble, which would poll.
+    let long_poll = LongPollConfig {
+        notify_delivery_timeout: Duration::from_secs(60),
+        ..LongPollConfig::default()
+    };
+    let node = store.node(long_poll).await;
+    let Node::Postgres(provider) = &node else { unreachable!("made above") };
+    let registry = Registry::builder()
+        .orchestration("greeting", greeting)
+        .activity_fn(greet)
+        .build()
+        .expect("a registry");
+    let runtime = Runtime::start(node.provider(), registry).await.expect("started");
+    eventually("all dispatchers wait", async || {
+        let hub = provider.snapshot();
+        hub.waiters == 8 && hub.claims_in_flight == 0 && hub.claims_queued == 0
+    })
+    .await;
+    let before = statements(schema).await;
+    runtime.client().start("g", "greeting", "ann").await.expect("started");
+    eventually("it has ended", async || {
+        let calls = since(&before, &statements(schema).await);
+        calls.values().sum::<i64>() >= 4
+    })
+    .await;
+    // Whoever polled would be seen by now.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let calls = since(&before, &statements(schema).await);
+    // Each is a transaction of its own: there is no BEGIN among them.
+    assert_eq!(calls.values().sum::<i64>(), 4, "{calls:#?}");
+    let said: String = runtime.client().wait("g", Duration::from_secs(10)).await.expect("ended");
+    assert_eq!(said, "hello ann");
+    runtime.shutdown(Duration::from_secs(5)).await;
+}

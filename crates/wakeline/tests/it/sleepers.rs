@@ -38,8 +38,13 @@ async fn sleeper(ctx: OrchestrationContext, at: i64) -> Result<i64, FlowError> {
 
 async fn runtime(provider: Arc<dyn Provider>) -> Runtime {
     let registry = Registry::builder().orchestration("sleeper", sleeper).build();
-    // The end of every lease is looked at once: far from here, so that what is counted is sleep.
-    let options = RuntimeOptions { orchestrator_lock_timeout: HOUR, ..RuntimeOptions::default() };
+    let options = RuntimeOptions {
+        // Hundreds wake in a second: many share a commit.
+        orchestration_concurrency: 64,
+        // The end of every lease is looked at once: far from here, so that what is counted is sleep.
+        orchestrator_lock_timeout: HOUR,
+        ..RuntimeOptions::default()
+    };
     let runtime =
         Runtime::start_with_options(provider, registry.expect("no name twice"), options).await;
     runtime.expect("valid")

@@ -4,7 +4,9 @@
 //! * Everything that a benchmark does on PostgreSQL happens in this database, so that statements
 //!   can be counted without those of others, and one DROP leaves nothing behind.
 
-use anyhow::{Context, Result};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
 use tokio_postgres::{Client, Connection, NoTls, Socket, tls::NoTlsStream};
 use uuid::Uuid;
 
@@ -101,6 +103,25 @@ impl Database {
         let row = self.admin.query_one(STATEMENTS, &[&self.name]).await;
         let row = row.context("statements cannot be counted: is pg_stat_statements loaded?")?;
         Ok(Statements { total: row.get(0), claims: row.get(1), notifies: row.get(2) })
+    }
+
+    /// Transactions committed in it by those who have left.
+    pub(crate) async fn commits(&self) -> Result<i64> {
+        let count = "SELECT xact_commit FROM pg_stat_database WHERE datname = $1";
+        Ok(self.admin.query_one(count, &[&self.name]).await?.get(0))
+    }
+
+    /// Waits until nobody is connected to it: whoever leaves has told what it counted.
+    pub(crate) async fn left(&self) -> Result<()> {
+        let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1";
+        for _ in 0..500 {
+            let connected: i64 = self.admin.query_one(count, &[&self.name]).await?.get(0);
+            if connected == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!("somebody stays connected")
     }
 
     /// Removes it, whoever is connected.

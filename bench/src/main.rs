@@ -13,6 +13,7 @@ mod bare;
 mod client;
 mod cpu;
 mod database;
+mod flow;
 mod handloop;
 mod hints;
 mod load;
@@ -64,6 +65,15 @@ enum Command {
         #[command(flatten)]
         args: hints::HintsArgs,
     },
+    /// Orchestrations on both stores, beside duroxide-pg and duroxide-pg-opt
+    Flow {
+        #[command(flatten)]
+        setup: SetupArgs,
+        #[command(flatten)]
+        args: flow::FlowArgs,
+    },
+    /// Run our side of the flow benchmark (it starts it by itself)
+    FlowSide(flow::ours::SideArgs),
     /// Run the bare handler (the queue benchmark starts it by itself)
     Bare(bare::BareArgs),
 }
@@ -79,8 +89,10 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<()> {
-    if let Command::Bare(args) = &command {
-        return bare::run(args);
+    match &command {
+        Command::Bare(args) => return bare::run(args),
+        Command::FlowSide(args) => return flow::ours::run(args),
+        _ => (),
     }
     // One thread: on a machine that is shared with the servers, a load generator that steals work
     // between threads costs more than it brings.
@@ -92,8 +104,9 @@ async fn bench(command: Command) -> Result<()> {
     let setup = match &command {
         Command::Queue { setup, .. }
         | Command::Wake { setup, .. }
-        | Command::Hints { setup, .. } => setup,
-        Command::Bare { .. } => bail!("the bare handler has a runtime of its own"),
+        | Command::Hints { setup, .. }
+        | Command::Flow { setup, .. } => setup,
+        Command::Bare(_) | Command::FlowSide(_) => bail!("it has a runtime of its own"),
     };
     let setup = Setup::make(setup).await?;
     let measured = tokio::select! {
@@ -120,6 +133,7 @@ async fn measure(setup: &Setup, command: &Command) -> Result<()> {
         Command::Queue { args, .. } => queue::run(setup, args).await,
         Command::Wake { args, .. } => wake::run(setup, args).await,
         Command::Hints { args, .. } => hints::run(setup, args).await,
-        Command::Bare(_) => Ok(()),
+        Command::Flow { args, .. } => flow::run(setup, args).await,
+        Command::Bare(_) | Command::FlowSide(_) => Ok(()),
     }
 }

@@ -38,3 +38,6 @@ pub(crate) const QUEEN_POP: [Reference; 3] = [
 
 /// PGMQ: `pop` in its best batched setting, messages a second.
 pub(crate) const PGMQ_POP: f64 = 53_000.0;
+
+/// Absurd, 4 workers: workflows of one step a second.
+pub(crate) const ABSURD_STEPS: f64 = 290.0;

@@ -53,7 +53,12 @@ impl Setup {
 
     /// A file in the folder.
     pub(crate) fn sqlite(&self, name: &str) -> StoreAt {
-        StoreAt::Sqlite { path: self.folder.path().join(name) }
+        StoreAt::Sqlite { path: self.file(name) }
+    }
+
+    /// The path of a file in the folder.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// Prints what the figures depend on.
@@ -83,17 +88,36 @@ impl Setup {
 
 /// Builds the server like this program is built.
 fn build_server() -> Result<PathBuf> {
+    let output = output_folder()?;
+    let target = output.parent().context("this program has no target folder")?;
+    build(&["--package", "wakeline-cli"], target).context("the server")?;
+    Ok(output.join("wakeline"))
+}
+
+/// Builds the program that drives the peers, in a folder of its own: it shares nothing with the
+/// product's build.
+pub(crate) fn build_peers() -> Result<PathBuf> {
+    let output = output_folder()?;
+    let target = output.parent().context("this program has no target folder")?.join("peers");
+    build(&["--manifest-path", "bench/peers/Cargo.toml"], &target).context("the peers")?;
+    let profile = output.file_name().context("this program has no target folder")?;
+    Ok(target.join(profile).join("wakeline-bench-peers"))
+}
+
+/// Where cargo put this program.
+fn output_folder() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program")?;
-    let output = own.parent().context("this program has no folder")?;
+    Ok(own.parent().context("this program has no folder")?.to_owned())
+}
+
+fn build(what: &[&str], target: &Path) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root).args(["build", "--quiet", "--package", "wakeline-cli"]);
+    cargo.current_dir(root).args(["build", "--quiet", "--locked"]).args(what);
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
-    if let Some(target) = output.parent() {
-        cargo.env("CARGO_TARGET_DIR", target);
-    }
-    ensure!(cargo.status().context("cannot run cargo")?.success(), "the server does not build");
-    Ok(output.join("wakeline"))
+    cargo.env("CARGO_TARGET_DIR", target);
+    ensure!(cargo.status().context("cannot run cargo")?.success(), "it does not build");
+    Ok(())
 }

@@ -1,5 +1,8 @@
 //! `cargo xtask bench`: the benchmarks, with a PostgreSQL of their own.
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use anyhow::{Context, Result};
 use serde_json::Value;
 
@@ -11,11 +14,13 @@ use crate::{Ended, run, source};
 const HELP: &str = "\
 Runs a benchmark in release mode, with a PostgreSQL of its own
 
-Usage: cargo xtask bench queue|wake|hints [arguments]
+Usage: cargo xtask bench queue|wake|hints|flow [arguments]
 
   queue    push, and pop with ack, over HTTP on both stores, beside bare handlers in the same run
   wake     idle statements, statements per event and pick-up latency of the wake modes
   hints    what telling other nodes costs those who push
+  flow     orchestrations a second, latencies and commits on both stores, beside duroxide-pg and
+           duroxide-pg-opt in the same run
 
 Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 ";
@@ -23,7 +28,7 @@ Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 /// The command.
 pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     match args {
-        ["queue" | "wake" | "hints", ..] => (),
+        ["queue" | "wake" | "hints" | "flow", ..] => (),
         [] | ["--help" | "-h", ..] => {
             print!("{HELP}");
             return Ok(Ended::Well);
@@ -39,15 +44,29 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     if !guard.run(run::cargo(&root).args(build))? {
         return Ok(Ended::Failed);
     }
+    let target = target_folder(&root)?;
+    if args[0] == "flow" && !guard.run(&mut build_peers(&root, &target))? {
+        return Ok(Ended::Failed);
+    }
     let postgres = Postgres::start(&mut guard, bin)?;
-    let output = target_folder(&root)?.join("release");
-    let mut bench = std::process::Command::new(output.join("wakeline-bench"));
+    let output = target.join("release");
+    let mut bench = Command::new(output.join("wakeline-bench"));
     postgres.lend(&mut bench).args(args).env("WAKELINE_BENCH_SERVER", output.join("wakeline"));
+    bench.env("WAKELINE_BENCH_PEERS", target.join("peers/release/wakeline-bench-peers"));
     Ok(Ended::from_success(guard.run(&mut bench)?))
 }
 
+/// Builds what drives the peers of the flow benchmark: a workspace of its own, into a folder of its
+/// own.
+fn build_peers(root: &Path, target: &Path) -> Command {
+    let mut cargo = run::cargo(root);
+    cargo.args(["build", "--release", "--locked", "--manifest-path", "bench/peers/Cargo.toml"]);
+    cargo.arg("--target-dir").arg(target.join("peers"));
+    cargo
+}
+
 /// Where cargo puts what it builds.
-pub(crate) fn target_folder(root: &std::path::Path) -> Result<std::path::PathBuf> {
+pub(crate) fn target_folder(root: &Path) -> Result<PathBuf> {
     let arguments = ["metadata", "--format-version=1", "--no-deps", "--locked"];
     let json = run::output(run::cargo(root).args(arguments))?;
     let metadata: Value = serde_json::from_str(&json).context("reading cargo's metadata")?;

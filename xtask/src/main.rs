@@ -43,7 +43,7 @@ Commands:
                        the README's commands. With nextest arguments (`-p wakeline-sqlite`, a
                        name, `-E ...`): only those tests, with the same PostgreSQL
   readme               Only the README's commands and example, from a fresh clone of HEAD
-  bench queue|wake|hints [arguments]
+  bench queue|wake|hints|flow [arguments]
                        Starts a PostgreSQL and runs a benchmark, in release mode
 
 `cargo xtask <command> --help` says more.

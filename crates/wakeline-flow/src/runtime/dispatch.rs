@@ -38,7 +38,7 @@ pub(super) struct Slot<'a> {
 impl Slots {
     /// Slots for so much at once, and for so much that is fetched ahead.
     pub(super) fn new(concurrency: usize, prefetch: usize) -> Arc<Self> {
-        let prefetch = prefetch.min(Semaphore::MAX_PERMITS - concurrency);
+        let prefetch = prefetch.min(Semaphore::MAX_PERMITS.saturating_sub(concurrency));
         Arc::new(Self {
             fetching: Semaphore::new(concurrency + prefetch),
             running: Semaphore::new(concurrency),

@@ -79,8 +79,8 @@ impl Cost {
         })
     }
 
-    /// Exactly so many, unless a rival's transaction stayed open so long that it was looked at again:
-    /// then those who claimed at that moment claim once more.
+    /// Exactly so many, unless a rival's transaction stayed open so long that it was looked at
+    /// again: then those who claimed at that moment claim once more.
     fn assert(&self, woken: u64, claims: u64) {
         assert_eq!(self.woken, woken);
         assert!(self.claims == claims || self.again > 0 && self.claims > claims);

@@ -41,7 +41,7 @@ async fn runtime(provider: Arc<dyn Provider>) -> Runtime {
     let options = RuntimeOptions {
         // Hundreds wake in a second: many share a commit.
         orchestration_concurrency: 64,
-        // The end of every lease is looked at once: far from here, so that what is counted is sleep.
+        // The end of every lease is looked at once: far from here, so that only sleep is counted.
         orchestrator_lock_timeout: HOUR,
         ..RuntimeOptions::default()
     };
@@ -73,7 +73,7 @@ async fn put_to_sleep(client: &Client, prefix: &str, moments: Vec<i64>) {
     }
     starting.join_all().await;
     while client.depths().await.expect("read").delayed < asleep {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
 
@@ -86,13 +86,13 @@ fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).expect("a short time")
 }
 
-/// Puts everybody to sleep; leaves them so much time before the first wakes.
+/// Puts everybody to sleep; returns when the first wakes, which is a while from now.
 async fn all_asleep(client: &Client, size: &Size) -> i64 {
     // How fast this machine is decides how far away the first timer has to be.
     let started = Instant::now();
     put_to_sleep(client, "warm", vec![now() + micros(HOUR); 200]).await;
     let each = started.elapsed() / 200;
-    let lead = 3 * each * u32::try_from(size.sleepers).expect("few") + size.watch * 2;
+    let lead = 2 * each * u32::try_from(size.sleepers).expect("few") + size.watch * 3;
     let first = now() + micros(lead);
     let step = micros(size.spread) / i64::try_from(size.sleepers).expect("few");
     let moments = (0..size.sleepers).map(|n| first + step * i64::try_from(n).expect("few"));
@@ -102,12 +102,15 @@ async fn all_asleep(client: &Client, size: &Size) -> i64 {
 }
 
 /// Waits for all to wake; prints and checks by how much they were late.
-async fn all_awake(client: &Client, store: &str, size: &Size) {
+async fn all_awake(client: &Client, store: &str, first: i64, size: &Size) {
+    // Counting a hundred thousand is work: not while they wake.
+    let last = first + micros(size.spread);
+    tokio::time::sleep(Duration::from_micros((last - now()).unsigned_abs())).await;
     let done = size.sleepers as u64;
     let completed = InstanceState::ALL.iter().position(|s| *s == InstanceState::Completed);
     let completed = completed.expect("one of all");
     while client.depths().await.expect("read").instances[completed] < done {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let mut late: Vec<i64> = Vec::with_capacity(size.sleepers);
     let mut filter =
@@ -158,12 +161,12 @@ async fn sleeping_costs_no_statement_on_postgres_and_ends_on_time() {
     let runtime = runtime(provider).await;
     let client = runtime.client();
     let before = resident();
-    all_asleep(&client, &size).await;
+    let first = all_asleep(&client, &size).await;
     print_memory("PostgreSQL", before, &size);
     database.statements().await;
     tokio::time::sleep(size.watch).await;
     assert_eq!(database.statements().await, [], "statements while all are asleep");
-    all_awake(&client, "PostgreSQL", &size).await;
+    all_awake(&client, "PostgreSQL", first, &size).await;
     runtime.shutdown(HOUR).await;
 }
 
@@ -176,11 +179,11 @@ async fn sleeping_costs_no_command_on_sqlite_and_ends_on_time() {
     let runtime = runtime(Arc::new(provider.clone())).await;
     let client = runtime.client();
     let before = resident();
-    all_asleep(&client, &size).await;
+    let first = all_asleep(&client, &size).await;
     print_memory("SQLite", before, &size);
     let counted = provider.store().counters();
     tokio::time::sleep(size.watch).await;
     assert_eq!(provider.store().counters(), counted, "commands while all are asleep");
-    all_awake(&client, "SQLite", &size).await;
+    all_awake(&client, "SQLite", first, &size).await;
     runtime.shutdown(HOUR).await;
 }

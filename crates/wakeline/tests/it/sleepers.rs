@@ -105,7 +105,7 @@ async fn all_asleep(client: &Client, size: &Size) -> i64 {
 async fn all_awake(client: &Client, store: &str, first: i64, size: &Size) {
     // Counting a hundred thousand is work: not while they wake.
     let last = first + micros(size.spread);
-    tokio::time::sleep(Duration::from_micros((last - now()).unsigned_abs())).await;
+    tokio::time::sleep(Duration::from_micros(u64::try_from(last - now()).unwrap_or(0))).await;
     let done = size.sleepers as u64;
     let completed = InstanceState::ALL.iter().position(|s| *s == InstanceState::Completed);
     let completed = completed.expect("one of all");

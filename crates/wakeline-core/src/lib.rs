@@ -1,5 +1,6 @@
 //! The nouns and rules of Wakeline: names, ids, leases, queue options, topics and lines;
-//! orchestration instances, their capabilities, tags and tokens.
+//! orchestration instances, their capabilities, tags and tokens; webhook applications, endpoints,
+//! event types.
 //!
 //! # Where it sits
 //! At the bottom. Every other crate speaks in these types; this one does no I/O and knows no
@@ -10,6 +11,7 @@
 //! * Nothing here reads a clock: times come from the database, durations from the caller.
 
 mod flow;
+mod hook;
 mod id;
 mod lease;
 mod line;
@@ -20,6 +22,12 @@ mod time;
 pub use flow::{
     Capabilities, Capability, FlowChange, FlowLine, FlowToken, FlowTopic, FlowWhat, InstanceId,
     KvKey, OrchestrationName, OwnerId, SessionId, Tag, TagFilter,
+};
+pub use hook::{
+    ApplicationId, ApplicationRef, AttemptId, BreakerOptions, Channel, DeliveryToken, EndpointId,
+    EndpointOptions, EndpointRef, EventId, EventPattern, EventTypeName, FifoOptions, HeaderStyle,
+    HookChange, HookLine, HookMessageId, HookTextError, HookTopic, HookWhat, IdempotencyKey, JobId,
+    MESSAGE_RETENTION_DEFAULT, MessageRef, RETRY_SCHEDULE_DEFAULT, StatusRange, Uid, UidError,
 };
 pub use id::{IdError, MessageId, NodeId, PartitionId, TransactionId};
 pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};

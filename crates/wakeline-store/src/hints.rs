@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{Change, FlowChange};
+use wakeline_core::{Change, FlowChange, HookChange};
 
 /// Who made a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,6 +40,10 @@ pub trait HintSink: Send + Sync {
     fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
         let _ = (changes, origin);
     }
+    /// These may have become available to webhooks. Ignored where none are sent.
+    fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
+        let _ = (changes, origin);
+    }
     /// Anything may have changed: after a reconnect, a lost payload, or a join.
     fn everything(&self);
     /// The link went up or down.
@@ -56,6 +60,10 @@ impl HintSink for FanOut {
 
     fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
         self.0.iter().for_each(|sink| sink.flow_changed(changes, origin));
+    }
+
+    fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
+        self.0.iter().for_each(|sink| sink.hook_changed(changes, origin));
     }
 
     fn everything(&self) {

@@ -11,13 +11,15 @@
 //! * Every command of a fused call has its own outcome: a bad one fails alone.
 //!
 //! The rules for what a claim may take and what settling does are written down, with their
-//! reasons, in `docs/reference/queue.md`; those for orchestrations in `docs/reference/flow.md`.
+//! reasons, in `docs/reference/queue.md`; those for orchestrations in `docs/reference/flow.md`,
+//! those for webhooks in `docs/reference/hook.md`.
 
 mod admin;
 mod carried;
 mod error;
 pub mod flow;
 mod hints;
+pub mod hook;
 mod queue;
 
 pub use admin::{

@@ -1,0 +1,37 @@
+//! Webhook delivery as a store sees it: applications with endpoints, messages, one delivery per
+//! message and endpoint, and the attempts made.
+//!
+//! A store knows nothing of HTTP, signatures or keys: secrets and headers come sealed, and what an
+//! answer means for a delivery is decided by the caller. The rules, with their reasons, are in
+//! `docs/reference/hook.md`.
+
+mod admin;
+mod catalog;
+mod delivery;
+mod message;
+mod page;
+mod read;
+
+pub use admin::{
+    ChoreReport, DeliveryFilter, HookAdmin, Job, JobKind, JobSpec, JobState, ResendOutcome,
+};
+pub use catalog::{
+    Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, EventType,
+    HookCatalog, Idempotency, NewApplication, NewEndpoint, RotateOutcome, Rotation, UpdateOutcome,
+};
+pub use delivery::{
+    AttemptOutcome, AttemptRecord, BreakerSample, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
+    DeliveryGroup, DeliveryItem, DeliveryVerdict, HookStore, SettleDelivery, SettledDelivery,
+    SettledState, Target,
+};
+pub use message::{EmitOutcome, EmitReply, NewMessage, StoredMessage};
+pub use page::{Page, PageOrder, PageRequest};
+pub use read::{
+    Attempt, AttemptFilter, Delivery, DeliveryState, EndpointStats, HookReader, MessageFilter,
+    Trigger,
+};
+
+/// Everything that the hook face asks of a store.
+pub trait HookBackend: HookStore + HookCatalog + HookReader + HookAdmin {}
+
+impl<T: HookStore + HookCatalog + HookReader + HookAdmin> HookBackend for T {}

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{
-    ApplicationId, ApplicationRef, AttemptId, Channel, EndpointId, EndpointRef, EventTypeName,
-    HookMessageId, MessageRef, Timestamp,
+    ApplicationId, ApplicationRef, AttemptId, Channel, EndpointId, EventTypeName, HookMessageId,
+    MessageRef, Timestamp,
 };
 
 use super::delivery::AttemptOutcome;

@@ -1,9 +1,11 @@
 -- Settles messages under their leases: one entry per cursor and call, any number of items each, in
 -- the order in which they count. Items that name no message of a live lease change nothing.
--- Returns, in any order: one row per cursor that exists (queue is set): how many messages its live
--- lease holds, and its token; one per cursor of which messages were settled (items is set): which
--- items, and which of them became dead letters; one per lease that ended with something left
+-- Returns one row per cursor that exists (queue is set): how many messages its live lease holds, and
+-- its token; then, in the same row or in later ones: of which messages were settled (items is set):
+-- which items, and which of them became dead letters; of leases that ended with something left
 -- (due_us is set): when that can be taken.
+-- The short way, for consumers that complete all they hold and nothing else is in the way: one match,
+-- one UPDATE, no loop.
 -- p_verdicts: 0 completed, 1 failed, 2 retry, 3 dead letter.
 -- p_all: change nothing at all unless every item names a message; the rows still say which do.
 -- Called by: QueueStore::settle, transact. Lock order: cursors by (partition, group); then tries
@@ -30,7 +32,11 @@ DECLARE
     v_count integer;
     v_dead bigint[];
     n record;
+    -- Nothing is parked, delayed or failed; later also: what is settled is all that is leased.
+    v_plain boolean;
+    v_drained boolean;
     -- The cursors, in the order of their locks.
+    c_tid tid[];
     c_entry integer[];
     c_partition bigint[];
     c_group integer[];
@@ -41,6 +47,8 @@ DECLARE
     c_until timestamptz[];
     c_set int8multirange[];
     c_lenient boolean[];
+    c_name text[];
+    c_due timestamptz[];
     -- The unsettled messages of live leases, by index of their cursor.
     m_cursor integer[];
     m_offset bigint[];
@@ -59,12 +67,14 @@ BEGIN
     SELECT array_agg(s.ord), array_agg(s.partition_id), array_agg(s.group_id),
         array_agg(s.queue_id), array_agg(c.next_offset), array_agg(c.parked),
         array_agg(c.lease_token), array_agg(c.lease_until), array_agg(c.lease_set),
-        array_agg(s.lenient)
+        array_agg(s.lenient), array_agg(s.name), array_agg(c.tid),
+        bool_and(c.parked = 0 AND s.delay_secs = 0 AND s.window_secs = 0),
+        bool_or(s.log_end <= c.next_offset)
     INTO c_entry, c_partition, c_group, c_queue, c_next, c_parked, c_token, c_until, c_set,
-        c_lenient
+        c_lenient, c_name, c_tid, v_plain, v_drained
     FROM (
-        SELECT u.ord::integer AS ord, p.partition_id, g.group_id, q.queue_id,
-            NOT q.strict_fencing AS lenient
+        SELECT u.ord::integer AS ord, p.partition_id, p.name, p.next_offset AS log_end, g.group_id,
+            q.queue_id, q.delay_secs, q.window_secs, NOT q.strict_fencing AS lenient
         FROM unnest(p_partitions, p_groups) WITH ORDINALITY AS u (partition_id, group_name, ord)
         JOIN @schema@.partitions p ON p.partition_id = u.partition_id
         JOIN @schema@.queues q ON q.queue_id = p.queue_id
@@ -75,12 +85,75 @@ BEGIN
             WHERE g.queue_id = p.queue_id AND g.name = u.group_name LIMIT 1) g
         ORDER BY p.partition_id, g.group_id
     ) s CROSS JOIN LATERAL (
-        SELECT c.next_offset, c.parked, c.lease_token, c.lease_until, c.lease_set
+        SELECT c.ctid AS tid, c.next_offset, c.parked, c.lease_token, c.lease_until, c.lease_set
         FROM @schema@.cursors c
         WHERE c.partition_id = s.partition_id AND c.group_id = s.group_id
         FOR NO KEY UPDATE
     ) c;
     v_now := @schema@.clock();
+    IF v_plain AND NOT p_all AND 0 = ALL (p_verdicts) THEN
+        SELECT held.entries = named.entries AND held.tokens = named.tokens
+            AND held.txns = named.txns
+        INTO v_plain
+        FROM (
+            SELECT array_agg(x.entry) AS entries, array_agg(x.token) AS tokens,
+                array_agg(x.txn) AS txns
+            FROM (
+                SELECT e.entry, e.token, m.txn COLLATE "C" AS txn
+                FROM unnest(c_entry, c_partition, c_token, c_set, c_until)
+                    AS e (entry, partition_id, token, set, until)
+                CROSS JOIN LATERAL unnest(e.set) AS x (run)
+                CROSS JOIN LATERAL (
+                    SELECT y.first_offset, y.txn_ids FROM @schema@.segments y
+                    WHERE y.partition_id = e.partition_id AND y.first_offset < upper(x.run)
+                        AND y.first_offset >= coalesce((
+                            SELECT z.first_offset FROM @schema@.segments z
+                            WHERE z.partition_id = e.partition_id
+                                AND z.first_offset <= lower(x.run)
+                            ORDER BY z.first_offset DESC LIMIT 1), 0)
+                    ORDER BY y.first_offset
+                ) g
+                CROSS JOIN LATERAL unnest(g.txn_ids[
+                    greatest(lower(x.run) - g.first_offset, 0)::integer + 1
+                    : (upper(x.run) - g.first_offset)::integer]) AS m (txn)
+                WHERE e.until > v_now
+                ORDER BY e.entry, txn
+            ) x
+        ) held, (
+            SELECT array_agg(x.entry) AS entries, array_agg(x.token) AS tokens,
+                array_agg(x.txn) AS txns
+            FROM (
+                SELECT t.entry, t.token, t.txn
+                FROM unnest(p_entries, p_tokens, p_txns COLLATE "C") AS t (entry, token, txn)
+                ORDER BY t.entry, t.txn
+            ) x
+        ) named;
+        IF v_plain THEN
+            IF v_drained THEN
+                SELECT array_agg(l.due_at ORDER BY l.ord) INTO c_due
+                FROM @schema@.lease_end(c_partition, c_group, c_next, c_parked, v_now) l;
+            ELSE
+                -- The rows are locked: they are where they were.
+                UPDATE @schema@.cursors u SET due_at = v_now,
+                    lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
+                FROM unnest(c_tid) AS x (tid) WHERE u.ctid = x.tid;
+                c_due := array_fill(v_now, ARRAY[cardinality(c_tid)]);
+            END IF;
+            RETURN QUERY
+            SELECT x.entry, cardinality(i.items)::bigint, x.token, q.strict_fencing, i.items,
+                NULL::boolean[], q.name, x.name, q.namespace, q.task,
+                ceil(extract(epoch FROM x.due_at - v_now) * 1000000)::bigint
+            FROM unnest(c_entry, c_queue, c_token, c_name, c_due)
+                AS x (entry, queue_id, token, name, due_at)
+            JOIN @schema@.queues q ON q.queue_id = x.queue_id
+            JOIN (
+                SELECT t.entry, array_agg(t.ord::integer) AS items
+                FROM unnest(p_entries) WITH ORDINALITY AS t (entry, ord)
+                GROUP BY t.entry
+            ) i ON i.entry = x.entry;
+            RETURN;
+        END IF;
+    END IF;
     RETURN QUERY
     SELECT x.entry, CASE WHEN x.until > v_now THEN (
             SELECT sum(upper(r) - lower(r))::bigint FROM unnest(x.set) AS r) END,

@@ -146,7 +146,8 @@ struct Entry {
 }
 
 impl Ledger {
-    /// Takes a row in: of a cursor, of what was settled, or of what a lease left behind.
+    /// Takes a row in: of a cursor, of what was settled, of what a lease left behind, or of all
+    /// three.
     pub(super) fn read(&mut self, columns: &mut Columns<'_>) -> Result<(), StoreError> {
         let number: i32 = columns.take()?;
         let held = columns.take()?;
@@ -159,7 +160,8 @@ impl Ledger {
             let named = HashMap::new();
             let entry = Entry { held, token, strict_fencing, named, change, due: None };
             self.entries.insert(number, entry);
-            return Ok(());
+        } else {
+            columns.skip(4);
         }
         let Some(entry) = self.entries.get_mut(&number) else {
             let why = "a settlement without its cursor".into();
@@ -168,10 +170,10 @@ impl Ledger {
         if let Some(items) = items {
             let dead = dead.unwrap_or_default().into_iter().chain(std::iter::repeat(false));
             entry.named.extend(items.into_iter().zip(dead));
-            return Ok(());
         }
-        columns.skip(4);
-        entry.due = columns.take::<Option<i64>>()?.map(rows::span);
+        if let Some(due_us) = columns.take::<Option<i64>>()? {
+            entry.due = Some(rows::span(due_us));
+        }
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! A store in memory that follows `docs/reference/queue.md` and `docs/reference/flow.md` word by
-//! word.
+//! A store in memory that follows `docs/reference/queue.md`, `docs/reference/flow.md` and
+//! `docs/reference/hook.md` word by word.
 //!
 //! # Where it sits
 //! Random sequences run on it and on a real store side by side; tests of the server may run on
@@ -13,6 +13,7 @@ mod admin;
 mod claim;
 mod clock;
 mod flow;
+mod hook;
 mod settle;
 mod state;
 mod take;

@@ -16,6 +16,7 @@ use wakeline_core::{
 use wakeline_store::{DeadLetter, PushItem, PushOutcome, PushReply};
 
 use super::flow::Flow;
+use super::hook::Hook;
 
 /// Everything that the oracle remembers. Cloned to try a transaction.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +29,10 @@ pub(super) struct State {
     pub(super) flow: Flow,
     /// How often each operation of orchestrations was called.
     pub(super) flow_calls: BTreeMap<&'static str, u64>,
+    /// Webhooks.
+    pub(super) hook: Hook,
+    /// How often each operation of webhooks was called.
+    pub(super) hook_calls: BTreeMap<&'static str, u64>,
     ids: i64,
 }
 

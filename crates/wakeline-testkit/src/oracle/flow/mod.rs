@@ -48,13 +48,14 @@ impl MemoryStore {
     }
 
     /// The time until the next moment at which something becomes due by the clock alone: a
-    /// message or a timer becomes visible, a lease or a session ends. What is due already does
-    /// not count, so that a test which advances by it always gets on.
+    /// message, a timer or a delivery becomes due, a lease or a session ends, an endpoint is no
+    /// longer held back. What is due already does not count, so that a test which advances by it
+    /// always gets on.
     pub fn next_due(&self) -> Option<Duration> {
         let state = self.state.lock();
         let now = self.now();
-        let flow = state.flow.moments();
-        let next = flow.into_iter().chain(state.queue_moments(now)).filter(|at| *at > now).min();
+        let moments = state.flow.moments().into_iter().chain(state.hook.moments());
+        let next = moments.chain(state.queue_moments(now)).filter(|at| *at > now).min();
         next.map(|at| now.until(at))
     }
 

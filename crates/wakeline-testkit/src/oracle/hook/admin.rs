@@ -1,0 +1,136 @@
+//! Interventions in single deliveries.
+
+use wakeline_core::{
+    ApplicationRef, AttemptId, EndpointRef, HookChange, HookMessageId, MessageRef, Timestamp,
+};
+use wakeline_store::hook::{DeliveryState, ResendOutcome};
+
+use super::state::{Before, End, Hook, Plan, Row, Stage};
+
+impl Hook {
+    pub(super) fn resend(
+        &mut self,
+        application: &ApplicationRef,
+        (message, endpoint): (&MessageRef, &EndpointRef),
+        now: Timestamp,
+    ) -> (ResendOutcome, Vec<HookChange>) {
+        let message = self.find_message(application, message);
+        let endpoint = self.find_endpoint(application, endpoint);
+        let row = message.zip(endpoint).and_then(|(message, to)| self.row_of(message, to));
+        let Some(place) = row.map(|row| row.place) else {
+            return (ResendOutcome::Missing, Vec::new());
+        };
+        match self.try_again(place, now) {
+            ResendOutcome::Due => {
+                let endpoint = self.rows[&place].endpoint;
+                (ResendOutcome::Due, self.tell([endpoint], now))
+            }
+            refused => (refused, Vec::new()),
+        }
+    }
+
+    /// Makes one manual attempt of a delivery due.
+    pub(super) fn try_again(&mut self, place: i64, now: Timestamp) -> ResendOutcome {
+        let row = &self.rows[&place];
+        if row.live(now).is_some() {
+            return ResendOutcome::InFlight;
+        }
+        if !self.has_payload(row.message) {
+            return ResendOutcome::Expired;
+        }
+        if self.spot(row.endpoint).is_off() {
+            return ResendOutcome::Disabled;
+        }
+        self.end_expired_row(place, now);
+        let row = self.row_mut(place);
+        let before = match row.stage {
+            Stage::Waiting(Plan { manual: Some(before), .. }) => before,
+            Stage::Waiting(Plan { due, behind, manual: None }) => Before::Planned { due, behind },
+            Stage::Ended(end) => Before::Ended(end),
+            Stage::Leased(..) => unreachable!("no lease is left"),
+        };
+        row.stage = Stage::Waiting(Plan { due: now, behind: true, manual: Some(before) });
+        row.updated_at = now;
+        ResendOutcome::Due
+    }
+
+    pub(super) fn cancel(
+        &mut self,
+        application: &ApplicationRef,
+        (message, endpoint): (&MessageRef, Option<&EndpointRef>),
+        now: Timestamp,
+    ) -> Option<u64> {
+        let message = self.find_message(application, message)?;
+        let only = endpoint.map(|endpoint| self.find_endpoint(application, endpoint));
+        let is_meant = |row: &&Row| {
+            row.message == message && only.is_none_or(|only| only == Some(row.endpoint))
+        };
+        let meant: Vec<i64> = self.rows.values().filter(is_meant).map(|row| row.place).collect();
+        let cancelled = meant.into_iter().filter(|place| self.give_up(*place, now)).count();
+        Some(u64::try_from(cancelled).expect("fits"))
+    }
+
+    /// Cancels a delivery, now or when its attempt ends. False if nothing is to come anyway.
+    pub(super) fn give_up(&mut self, place: i64, now: Timestamp) -> bool {
+        let row = self.row_mut(place);
+        match &mut row.stage {
+            Stage::Waiting(_) => row.stage = Stage::Ended(End::Cancelled),
+            Stage::Leased(lease, _) if !lease.cancelled => lease.cancelled = true,
+            Stage::Leased(..) | Stage::Ended(_) => return false,
+        }
+        row.updated_at = now;
+        true
+    }
+
+    /// Gives a failed delivery its whole schedule again.
+    pub(super) fn recover(&mut self, place: i64, now: Timestamp) -> bool {
+        let row = &self.rows[&place];
+        let can = row.stage == Stage::Ended(End::Failed)
+            && self.has_payload(row.message)
+            && !self.spot(row.endpoint).is_off();
+        if can {
+            let row = self.row_mut(place);
+            row.stage = Stage::Waiting(Plan { due: now, behind: true, manual: None });
+            row.scheduled = 0;
+            row.updated_at = now;
+        }
+        can
+    }
+
+    /// Whether a delivery is in one of some states; any, if there are none.
+    pub(super) fn stands(&self, row: &Row, states: &[DeliveryState], now: Timestamp) -> bool {
+        states.is_empty() || states.contains(&self.state_of(row, now))
+    }
+
+    pub(super) fn expunge_payload(
+        &mut self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+    ) -> bool {
+        let Some(id) = self.find_message(application, message) else { return false };
+        self.drop_payload(id);
+        true
+    }
+
+    pub(super) fn drop_payload(&mut self, id: HookMessageId) {
+        if let Some(message) = self.messages.get_mut(&id) {
+            message.payload = None;
+        }
+    }
+
+    pub(super) fn expunge_response(
+        &mut self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        attempt: AttemptId,
+    ) -> bool {
+        let Some(id) = self.find_message(application, message) else { return false };
+        match self.attempts.get_mut(&attempt).filter(|attempt| attempt.message == id) {
+            Some(attempt) => {
+                attempt.response = None;
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Applications, event types, endpoints; and the keys that make repeating harmless.
+
+use std::time::Duration;
+
+use wakeline_core::{
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventTypeName, HookChange, HookWhat,
+    Timestamp, Uid,
+};
+use wakeline_store::hook::{
+    Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, EventType,
+    Idempotency, NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome, Rotation,
+    UpdateOutcome,
+};
+
+use super::page::page;
+use super::state::{Breaker, End, Hook, Known, Made, Scope, Spot, Stage};
+
+/// How long a creation is remembered.
+pub(super) const KEY_KEPT: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// What an idempotency key leads to.
+pub(super) enum Looked {
+    New,
+    Reused,
+    Made(Made),
+}
+
+impl Hook {
+    /// Rule 2 of applications: looks a request up.
+    pub(super) fn look_up(
+        &self,
+        scope: Scope,
+        request: Option<&Idempotency>,
+        now: Timestamp,
+    ) -> Looked {
+        let known = request.and_then(|request| self.keys.get(&(scope, request.key.clone())));
+        let Some((request, known)) = request.zip(known) else { return Looked::New };
+        if known.at.plus(KEY_KEPT) <= now {
+            return Looked::New;
+        }
+        if known.print != request.print {
+            return Looked::Reused;
+        }
+        let is_there = match &known.made {
+            Made::Application(id) => self.applications.contains_key(id),
+            Made::EventType(name) => self.event_types.contains_key(name),
+            Made::Endpoint(id) => self.spots.get(id).is_some_and(|spot| !spot.deleted),
+            Made::Message(id) => self.messages.contains_key(id),
+        };
+        if is_there { Looked::Made(known.made.clone()) } else { Looked::New }
+    }
+
+    pub(super) fn remember(
+        &mut self,
+        scope: Scope,
+        request: Option<&Idempotency>,
+        made: Made,
+        now: Timestamp,
+    ) {
+        if let Some(request) = request {
+            let known = Known { print: request.print, made, at: now };
+            self.keys.insert((scope, request.key.clone()), known);
+        }
+    }
+
+    pub(super) fn create_application(
+        &mut self,
+        new: NewApplication,
+        request: Option<&Idempotency>,
+        now: Timestamp,
+    ) -> Created<Application> {
+        match self.look_up(Scope::Applications, request, now) {
+            Looked::New => {}
+            Looked::Made(Made::Application(id)) => {
+                return Created::Repeated(self.applications[&id].clone());
+            }
+            Looked::Reused | Looked::Made(_) => return Created::KeyReused,
+        }
+        if let Some(same) = self.applications.get(&new.id) {
+            return Created::Repeated(same.clone());
+        }
+        let made = Made::Application(new.id);
+        match self.make_application(new, now) {
+            Ok(application) => {
+                self.remember(Scope::Applications, request, made, now);
+                Created::New(application)
+            }
+            Err(taken) => Created::Taken(taken),
+        }
+    }
+
+    /// Makes an application, or finds the one that has its own id.
+    pub(super) fn make_application(
+        &mut self,
+        new: NewApplication,
+        now: Timestamp,
+    ) -> Result<Application, Application> {
+        if let Some(taken) = self.application_with(new.uid.as_ref()) {
+            return Err(taken.clone());
+        }
+        let NewApplication { id, name, uid, rate_limit, metadata } = new;
+        let (created_at, updated_at) = (now, now);
+        let made = Application { id, name, uid, rate_limit, metadata, created_at, updated_at };
+        self.applications.insert(id, made.clone());
+        Ok(made)
+    }
+
+    fn application_with(&self, uid: Option<&Uid>) -> Option<&Application> {
+        let uid = uid?;
+        self.applications.values().find(|other| other.uid.as_ref() == Some(uid))
+    }
+
+    pub(super) fn list_applications(
+        &self,
+        request: &PageRequest<ApplicationId>,
+        reserved: &str,
+    ) -> Page<Application> {
+        let is_reserved = |one: &Application| {
+            let uid = one.uid.as_ref().map(Uid::as_str);
+            !reserved.is_empty() && uid.is_some_and(|uid| uid.starts_with(reserved))
+        };
+        let shown = self.applications.values().filter(|one| !is_reserved(one));
+        page(shown.map(|one| (one.id, one.clone())).collect(), request)
+    }
+
+    pub(super) fn update_application(
+        &mut self,
+        which: &ApplicationRef,
+        new: NewApplication,
+        now: Timestamp,
+    ) -> UpdateOutcome<Application> {
+        let Some(id) = self.find_application(which) else { return UpdateOutcome::Missing };
+        if self.application_with(new.uid.as_ref()).is_some_and(|has| has.id != id) {
+            return UpdateOutcome::Taken;
+        }
+        let application = self.applications.get_mut(&id).expect("it was found");
+        let NewApplication { name, uid, rate_limit, metadata, .. } = new;
+        let created_at = application.created_at;
+        *application =
+            Application { id, name, uid, rate_limit, metadata, created_at, updated_at: now };
+        UpdateOutcome::Updated(application.clone())
+    }
+
+    pub(super) fn delete_application(&mut self, which: &ApplicationRef) -> (bool, Vec<HookChange>) {
+        let Some(id) = self.find_application(which) else { return (false, Vec::new()) };
+        self.applications.remove(&id);
+        let rows = self.messages.len() + self.rows.len() + self.attempts.len() + self.spots.len();
+        self.spots.retain(|_, spot| spot.endpoint.application != id);
+        self.messages.retain(|_, message| message.stored.application != id);
+        self.rows.retain(|_, row| self.messages.contains_key(&row.message));
+        self.attempts.retain(|_, attempt| self.messages.contains_key(&attempt.message));
+        self.jobs.retain(|_, work| work.job.application != id);
+        let own = [Scope::Endpoints(id), Scope::Messages(id)];
+        self.keys.retain(|(scope, _), _| !own.contains(scope));
+        let kept = self.messages.len() + self.rows.len() + self.attempts.len() + self.spots.len();
+        self.left += u64::try_from(rows - kept).expect("fits");
+        (true, vec![HookChange::now(HookWhat::Chores)])
+    }
+
+    pub(super) fn create_event_type(
+        &mut self,
+        new: EventType,
+        request: Option<&Idempotency>,
+        now: Timestamp,
+    ) -> (Created<EventType>, Vec<HookChange>) {
+        let outcome = match self.look_up(Scope::EventTypes, request, now) {
+            Looked::New => None,
+            Looked::Made(Made::EventType(name)) => {
+                Some(Created::Repeated(self.event_types[&name].clone()))
+            }
+            Looked::Reused | Looked::Made(_) => Some(Created::KeyReused),
+        };
+        let taken = self.event_types.get(&new.name);
+        if let Some(outcome) = outcome.or_else(|| taken.cloned().map(Created::Taken)) {
+            return (outcome, Vec::new());
+        }
+        self.remember(Scope::EventTypes, request, Made::EventType(new.name.clone()), now);
+        let (made, changes) = self.put_event_type(new, now);
+        (Created::New(made), changes)
+    }
+
+    pub(super) fn put_event_type(
+        &mut self,
+        new: EventType,
+        now: Timestamp,
+    ) -> (EventType, Vec<HookChange>) {
+        let created_at = self.event_types.get(&new.name).map_or(now, |known| known.created_at);
+        let put = EventType { created_at, updated_at: now, ..new };
+        self.event_types.insert(put.name.clone(), put.clone());
+        (put, vec![HookChange::now(HookWhat::EventTypes)])
+    }
+
+    pub(super) fn list_event_types(
+        &self,
+        request: &PageRequest<EventTypeName>,
+        archived: bool,
+    ) -> Page<EventType> {
+        let shown = self.event_types.values().filter(|one| archived || !one.archived);
+        page(shown.map(|one| (one.name.clone(), one.clone())).collect(), request)
+    }
+
+    pub(super) fn delete_event_type(&mut self, name: &EventTypeName) -> (bool, Vec<HookChange>) {
+        match self.event_types.remove(name) {
+            Some(_) => (true, vec![HookChange::now(HookWhat::EventTypes)]),
+            None => (false, Vec::new()),
+        }
+    }
+
+    pub(super) fn create_endpoint(
+        &mut self,
+        application: &ApplicationRef,
+        new: NewEndpoint,
+        request: Option<&Idempotency>,
+        now: Timestamp,
+    ) -> Created<Endpoint> {
+        let Some(owner) = self.find_application(application) else {
+            return Created::NoApplication;
+        };
+        match self.look_up(Scope::Endpoints(owner), request, now) {
+            Looked::New => {}
+            Looked::Made(Made::Endpoint(id)) => return Created::Repeated(self.shown(id, now)),
+            Looked::Reused | Looked::Made(_) => return Created::KeyReused,
+        }
+        if self.spots_of(owner).any(|spot| spot.endpoint.id == new.id) {
+            return Created::Repeated(self.shown(new.id, now));
+        }
+        if let Some(taken) = self.endpoint_with(owner, new.uid.as_ref()) {
+            return Created::Taken(self.shown(taken, now));
+        }
+        self.remember(Scope::Endpoints(owner), request, Made::Endpoint(new.id), now);
+        let id = new.id;
+        self.spots.insert(id, Spot::new(owner, new, now));
+        Created::New(self.shown(id, now))
+    }
+
+    fn endpoint_with(&self, owner: ApplicationId, uid: Option<&Uid>) -> Option<EndpointId> {
+        let uid = uid?;
+        let has = |spot: &&Spot| spot.endpoint.uid.as_ref() == Some(uid);
+        self.spots_of(owner).find(has).map(|spot| spot.endpoint.id)
+    }
+
+    /// An endpoint as it is now.
+    pub(super) fn shown(&self, id: EndpointId, now: Timestamp) -> Endpoint {
+        let spot = self.spot(id);
+        let paused_for = spot.paused_until(now).map(|until| now.until(until));
+        Endpoint { paused_for, ..spot.endpoint.clone() }
+    }
+
+    pub(super) fn list_endpoints(
+        &self,
+        application: &ApplicationRef,
+        request: &PageRequest<EndpointId>,
+        now: Timestamp,
+    ) -> Option<Page<Endpoint>> {
+        let owner = self.find_application(application)?;
+        let ids = self.spots_of(owner).map(|spot| spot.endpoint.id);
+        Some(page(ids.map(|id| (id, self.shown(id, now))).collect(), request))
+    }
+
+    pub(super) fn update_endpoint(
+        &mut self,
+        which: (&ApplicationRef, &EndpointRef),
+        update: EndpointUpdate,
+        now: Timestamp,
+    ) -> (UpdateOutcome<Endpoint>, Vec<HookChange>) {
+        let Some(id) = self.find_endpoint(which.0, which.1) else {
+            return (UpdateOutcome::Missing, Vec::new());
+        };
+        let owner = self.spot(id).endpoint.application;
+        let uid = update.uid.as_ref().and_then(Option::as_ref);
+        if self.endpoint_with(owner, uid).is_some_and(|has| has != id) {
+            return (UpdateOutcome::Taken, Vec::new());
+        }
+        self.spot_mut(id).update(update, now);
+        (UpdateOutcome::Updated(self.shown(id, now)), self.tell([id], now))
+    }
+
+    pub(super) fn delete_endpoint(
+        &mut self,
+        which: (&ApplicationRef, &EndpointRef),
+        now: Timestamp,
+    ) -> (bool, Vec<HookChange>) {
+        let Some(id) = self.find_endpoint(which.0, which.1) else { return (false, Vec::new()) };
+        self.spot_mut(id).deleted = true;
+        for row in self.rows.values_mut().filter(|row| row.endpoint == id) {
+            match &mut row.stage {
+                Stage::Waiting(_) => row.stage = Stage::Ended(End::Cancelled),
+                Stage::Leased(lease, _) => lease.cancelled = true,
+                Stage::Ended(_) => continue,
+            }
+            row.updated_at = now;
+        }
+        (true, Vec::new())
+    }
+
+    pub(super) fn rotate(
+        &mut self,
+        which: (&ApplicationRef, &EndpointRef),
+        rotation: Rotation,
+        now: Timestamp,
+    ) -> RotateOutcome {
+        let Some(id) = self.find_endpoint(which.0, which.1) else {
+            return RotateOutcome::Missing;
+        };
+        let spot = self.spot_mut(id);
+        let mut old = spot.signing(now);
+        if rotation.grace.is_zero() {
+            old.remove(0);
+        } else {
+            old[0].expires_at = Some(now.plus(rotation.grace));
+        }
+        if old.len() > usize::try_from(rotation.old_max).expect("fits") {
+            return RotateOutcome::TooMany;
+        }
+        let current = EndpointSecret { sealed: rotation.sealed, expires_at: None };
+        spot.secrets = std::iter::once(current).chain(old).collect();
+        RotateOutcome::Rotated
+    }
+}
+
+impl Spot {
+    fn new(owner: ApplicationId, new: NewEndpoint, now: Timestamp) -> Self {
+        let endpoint = Endpoint {
+            id: new.id,
+            application: owner,
+            uid: new.uid,
+            url: new.url,
+            description: new.description,
+            event_types: new.event_types,
+            channels: new.channels,
+            disabled: new.disabled,
+            metadata: new.metadata,
+            headers: new.headers,
+            options: new.options,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+            failing_since: None,
+            paused_for: None,
+        };
+        Self {
+            endpoint,
+            secrets: vec![EndpointSecret { sealed: new.secret, expires_at: None }],
+            deleted: false,
+            rate_at: Timestamp(0),
+            throttled_until: Timestamp(0),
+            breaker: Breaker::Closed { failures: 0 },
+            served: (Timestamp(0), 0),
+        }
+    }
+
+    /// The keys that sign now.
+    pub(super) fn signing(&self, now: Timestamp) -> Vec<EndpointSecret> {
+        let signs = |secret: &&EndpointSecret| secret.expires_at.is_none_or(|end| end > now);
+        self.secrets.iter().filter(signs).cloned().collect()
+    }
+
+    fn update(&mut self, update: EndpointUpdate, now: Timestamp) {
+        if update.disabled == Some(false) && self.endpoint.disabled.is_some() {
+            self.endpoint.disabled = None;
+            self.endpoint.failing_since = None;
+            self.breaker = Breaker::Closed { failures: 0 };
+        }
+        let endpoint = &mut self.endpoint;
+        if update.disabled == Some(true) {
+            endpoint.disabled.get_or_insert(DisableReason::Asked);
+        }
+        set(&mut endpoint.uid, update.uid);
+        set(&mut endpoint.url, update.url);
+        set(&mut endpoint.description, update.description);
+        set(&mut endpoint.event_types, update.event_types);
+        set(&mut endpoint.channels, update.channels);
+        set(&mut endpoint.metadata, update.metadata);
+        set(&mut endpoint.headers, update.headers);
+        set(&mut endpoint.options, update.options);
+        endpoint.version += 1;
+        endpoint.updated_at = now;
+    }
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}

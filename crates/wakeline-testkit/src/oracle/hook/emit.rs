@@ -1,0 +1,179 @@
+//! Messages: stored once, with a delivery for every endpoint that wants them.
+
+use std::time::Duration;
+
+use wakeline_core::{ApplicationId, EndpointId, HookChange, HookMessageId, HookWhat, Timestamp};
+use wakeline_store::hook::{DeliveryAsk, EmitOutcome, EmitReply, NewMessage, StoredMessage};
+
+use super::catalog::Looked;
+use super::claim::Slots;
+use super::state::{Hook, Made, Message, Plan, Row, Scope, Spot, Stage};
+
+impl Hook {
+    pub(super) fn emit(
+        &mut self,
+        message: NewMessage,
+        asks: &[DeliveryAsk],
+        now: Timestamp,
+    ) -> EmitReply {
+        let retention = message.retention;
+        let (outcome, places) = self.store_message(message, now);
+        if !matches!(outcome, EmitOutcome::Stored(..)) {
+            return EmitReply { outcome, leased: Vec::new(), changes: Vec::new() };
+        }
+        let leased = self.bear(&places, asks, now);
+        let endpoints: Vec<EndpointId> =
+            places.iter().map(|place| self.rows[place].endpoint).collect();
+        let mut changes = self.tell(endpoints, now);
+        changes.push(HookChange { what: HookWhat::Chores, due_in: retention });
+        EmitReply { outcome, leased, changes }
+    }
+
+    /// Stores a message and makes its deliveries, whose places it returns.
+    fn store_message(&mut self, new: NewMessage, now: Timestamp) -> (EmitOutcome, Vec<i64>) {
+        let Some(owner) = self.owner_of(&new, now) else {
+            return (EmitOutcome::NoApplication, Vec::new());
+        };
+        if let Some(refused) = self.refusal(owner, &new, now) {
+            return (refused, Vec::new());
+        }
+        let made = Made::Message(new.id);
+        self.remember(Scope::Messages(owner), new.idempotency.as_ref(), made, now);
+        let endpoints: Vec<EndpointId> = (self.spots_of(owner))
+            .filter(|spot| match new.only {
+                Some(only) => spot.endpoint.id == only,
+                None => !spot.is_off() && spot.takes(&new.event_type, &new.channels),
+            })
+            .map(|spot| spot.endpoint.id)
+            .collect();
+        let stored = self.insert_message(owner, new, now);
+        let plan = Plan::scheduled(now);
+        let made = endpoints.into_iter().map(|to| self.insert_row(stored.id, to, plan));
+        let places: Vec<i64> = made.collect();
+        let deliveries = u32::try_from(places.len()).expect("fits");
+        (EmitOutcome::Stored(stored, deliveries), places)
+    }
+
+    /// Why a message is not stored: it is there already, or what it names is.
+    fn refusal(
+        &self,
+        owner: ApplicationId,
+        new: &NewMessage,
+        now: Timestamp,
+    ) -> Option<EmitOutcome> {
+        match self.look_up(Scope::Messages(owner), new.idempotency.as_ref(), now) {
+            Looked::New => {}
+            Looked::Made(Made::Message(id)) => {
+                return Some(EmitOutcome::Repeated(self.messages[&id].stored.clone()));
+            }
+            Looked::Reused | Looked::Made(_) => return Some(EmitOutcome::KeyReused),
+        }
+        if let Some(same) = self.messages.get(&new.id) {
+            return Some(EmitOutcome::Repeated(same.stored.clone()));
+        }
+        let own = new.event_id.as_ref()?;
+        let taken =
+            self.messages_of(owner).find(|other| other.stored.event_id.as_ref() == Some(own));
+        taken.map(|taken| EmitOutcome::Taken(taken.stored.clone()))
+    }
+
+    /// Rule 4: the application that there is, or the one that is made.
+    fn owner_of(&mut self, new: &NewMessage, now: Timestamp) -> Option<ApplicationId> {
+        let known = self.find_application(&new.application);
+        known.or_else(|| {
+            let application = new.create_application.clone()?;
+            Some(self.make_application(application, now).map_or_else(|has| has.id, |one| one.id))
+        })
+    }
+
+    fn insert_message(
+        &mut self,
+        owner: ApplicationId,
+        new: NewMessage,
+        now: Timestamp,
+    ) -> StoredMessage {
+        let stored = StoredMessage {
+            id: new.id,
+            application: owner,
+            event_type: new.event_type,
+            event_id: new.event_id,
+            channels: new.channels,
+            payload: None,
+            created_at: now,
+        };
+        let expires_at = now.plus(new.retention);
+        let message = Message { stored: stored.clone(), expires_at, payload: Some(new.payload) };
+        self.messages.insert(stored.id, message);
+        stored
+    }
+
+    /// Makes a delivery, which takes the next place.
+    pub(super) fn insert_row(
+        &mut self,
+        message: HookMessageId,
+        endpoint: EndpointId,
+        plan: Plan,
+    ) -> i64 {
+        let place = self.next_place();
+        let row = Row {
+            place,
+            message,
+            endpoint,
+            stage: Stage::Waiting(plan),
+            attempts: 0,
+            scheduled: 0,
+            created_at: plan.due,
+            updated_at: plan.due,
+        };
+        self.rows.insert(place, row);
+        place
+    }
+
+    /// Rule 7: leases new deliveries of endpoints for which nothing else waits.
+    fn bear(
+        &mut self,
+        places: &[i64],
+        asks: &[DeliveryAsk],
+        now: Timestamp,
+    ) -> Vec<(usize, Vec<wakeline_store::hook::DeliveryGroup>)> {
+        let mut slots = Slots::new(asks);
+        let mut leased = vec![Vec::new(); asks.len()];
+        for place in places {
+            let endpoint = self.rows[place].endpoint;
+            let others = self.rows_of(endpoint).filter(|row| row.place != *place);
+            let waits = others.into_iter().any(|row| row.waiting().is_some());
+            if waits || self.spot(endpoint).endpoint.options.pull {
+                continue;
+            }
+            if let Some((n, places)) = self.give(endpoint, &mut slots, now) {
+                leased[n].push(self.group(&places, now));
+            }
+        }
+        leased.into_iter().enumerate().filter(|(_, groups)| !groups.is_empty()).collect()
+    }
+
+    /// Whether the payload of a message is there.
+    pub(super) fn has_payload(&self, message: HookMessageId) -> bool {
+        self.messages.get(&message).is_some_and(|message| message.payload.is_some())
+    }
+
+    /// When the next payload expires.
+    pub(super) fn next_expiry(&self, now: Timestamp) -> Option<Duration> {
+        let kept = self.messages.values().filter(|message| message.payload.is_some());
+        kept.map(|message| now.until(message.expires_at)).min()
+    }
+}
+
+impl Spot {
+    /// Rule 1: whether its filters let a message through.
+    pub(super) fn takes(
+        &self,
+        event_type: &wakeline_core::EventTypeName,
+        channels: &[wakeline_core::Channel],
+    ) -> bool {
+        let (patterns, wanted) = (&self.endpoint.event_types, &self.endpoint.channels);
+        let of_type = patterns.iter().any(|pattern| pattern.matches(event_type));
+        let in_channel = channels.iter().any(|channel| wanted.contains(channel));
+        (patterns.is_empty() || of_type) && (wanted.is_empty() || in_channel)
+    }
+}

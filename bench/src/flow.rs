@@ -11,7 +11,7 @@ use clap::Args;
 
 use self::drive::{CONCURRENCY, Job, Outcome, Plan};
 use self::report::Report;
-use self::side::{PREFETCH, SideName, Sides};
+use self::side::{SideName, Sides};
 use crate::setup::Setup;
 
 /// One activity, which takes no time.
@@ -75,9 +75,8 @@ pub(crate) async fn run(setup: &Setup, args: &FlowArgs) -> Result<()> {
         &format!(
             "{} rounds of {} s per rate and side, sides in turn, medians; {CONCURRENCY} \
              dispatchers of turns and {CONCURRENCY} of activities on each side; each side is a \
-             process of its own; \"ahead\" has prefetch {PREFETCH}, all other settings are the \
-             defaults. duroxide 0.1.32 with duroxide-pg 0.1.38 and duroxide-pg-opt \
-             0.1.28.",
+             process of its own; \"no prefetch\" fetches nothing ahead, all other settings are \
+             the defaults. duroxide 0.1.32 with duroxide-pg 0.1.38 and duroxide-pg-opt 0.1.28.",
             args.rounds.max(1),
             args.seconds,
         ),

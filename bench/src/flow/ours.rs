@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use wakeline::provider::Provider;
 use wakeline::{
-    ActivityContext, Client, FlowError, OrchestrationContext, PostgresProvider, Registry, Runtime,
-    RuntimeOptions, SqliteProvider, try_join_all,
+    ActivityContext, Client, FlowError, OrchestrationContext, PostgresProvider, Prefetch, Registry,
+    Runtime, RuntimeOptions, SqliteProvider, try_join_all,
 };
 
 use super::drive::{CONCURRENCY, Driver, Ends, Engine, Job, ORCHESTRATION, PATIENCE, Plan};
@@ -23,9 +23,9 @@ pub(crate) struct SideArgs {
     /// The schema
     #[arg(long)]
     schema: Option<String>,
-    /// Turns, and activities, that are fetched ahead
-    #[arg(long, default_value_t = 0)]
-    prefetch: usize,
+    /// Turns, and activities, that are fetched ahead; by default as it is in a runtime
+    #[arg(long)]
+    prefetch: Option<usize>,
     /// What to measure, as JSON
     job: String,
 }
@@ -53,7 +53,7 @@ async fn measure(args: &SideArgs, job: Job) -> Result<()> {
     let options = RuntimeOptions {
         orchestration_concurrency: CONCURRENCY,
         worker_concurrency: CONCURRENCY,
-        prefetch: args.prefetch,
+        prefetch: args.prefetch.map_or_else(Prefetch::default, Prefetch::Fixed),
         ..RuntimeOptions::default()
     };
     let runtime = Runtime::start_with_options(provider, registry, options).await?;

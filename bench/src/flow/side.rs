@@ -13,20 +13,17 @@ use anyhow::{Context, Result, ensure};
 use super::{Job, Outcome};
 use crate::setup::{Setup, build_peers};
 
-/// What the sides that fetch ahead have at hand, or in their commits, beside what runs.
-pub(super) const PREFETCH: usize = 28;
-
 /// Who is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SideName {
     /// Ours on PostgreSQL.
     Postgres,
-    /// The same, which fetches ahead.
-    PostgresAhead,
+    /// The same, which fetches nothing ahead.
+    PostgresOff,
     /// Ours on SQLite.
     Sqlite,
-    /// The same, which fetches ahead.
-    SqliteAhead,
+    /// The same, which fetches nothing ahead.
+    SqliteOff,
     /// duroxide with duroxide-pg.
     Pg,
     /// duroxide with duroxide-pg-opt.
@@ -34,14 +31,8 @@ pub(super) enum SideName {
 }
 
 impl SideName {
-    pub(super) const ALL: [Self; 6] = [
-        Self::Postgres,
-        Self::PostgresAhead,
-        Self::Pg,
-        Self::PgOpt,
-        Self::Sqlite,
-        Self::SqliteAhead,
-    ];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Postgres, Self::PostgresOff, Self::Pg, Self::PgOpt, Self::Sqlite, Self::SqliteOff];
     /// Those with the defaults.
     pub(super) const PLAIN: [Self; 4] = [Self::Postgres, Self::Pg, Self::PgOpt, Self::Sqlite];
     pub(super) const ON_POSTGRES: [Self; 3] = [Self::Postgres, Self::Pg, Self::PgOpt];
@@ -51,9 +42,9 @@ impl SideName {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Postgres => "wakeline, PostgreSQL",
-            Self::PostgresAhead => "wakeline, PostgreSQL, ahead",
+            Self::PostgresOff => "wakeline, PostgreSQL, no prefetch",
             Self::Sqlite => "wakeline, SQLite",
-            Self::SqliteAhead => "wakeline, SQLite, ahead",
+            Self::SqliteOff => "wakeline, SQLite, no prefetch",
             Self::Pg => "duroxide-pg",
             Self::PgOpt => "duroxide-pg-opt",
         }
@@ -108,16 +99,14 @@ impl Sides {
     fn command(&self, name: SideName, job: &str) -> Command {
         let program = if SideName::PEERS.contains(&name) { &self.peers } else { &self.own };
         let mut command = Command::new(program);
-        let ahead = matches!(name, SideName::PostgresAhead | SideName::SqliteAhead);
-        let ahead = format!("--prefetch={}", if ahead { PREFETCH } else { 0 });
         match name {
-            SideName::Postgres | SideName::PostgresAhead => {
+            SideName::Postgres | SideName::PostgresOff => {
                 let store = format!("--store={}", self.url);
-                command.args(["flow-side", &ahead, "--schema=flow", &store, job]);
+                command.args(["flow-side", "--schema=flow", &store, job]);
             }
-            SideName::Sqlite | SideName::SqliteAhead => {
+            SideName::Sqlite | SideName::SqliteOff => {
                 let store = format!("--store=sqlite:{}", self.sqlite.display());
-                command.args(["flow-side", &ahead, &store, job]);
+                command.args(["flow-side", &store, job]);
             }
             SideName::Pg => {
                 command.args(["pg", &self.url, "peer_plain", job]);
@@ -125,6 +114,9 @@ impl Sides {
             SideName::PgOpt => {
                 command.args(["pg-opt", &self.url, "peer_opt", job]);
             }
+        }
+        if matches!(name, SideName::PostgresOff | SideName::SqliteOff) {
+            command.arg("--prefetch=0");
         }
         command
     }

@@ -47,4 +47,4 @@ pub use registry::{
     ActivityCode, OrchestrationCode, Registry, RegistryBuilder, RegistryError, VERSION_DEFAULT,
 };
 pub use retry::{ActivityPolicy, Backoff};
-pub use runtime::{Runtime, RuntimeOptions, RuntimeOptionsError};
+pub use runtime::{Prefetch, Runtime, RuntimeOptions, RuntimeOptionsError};

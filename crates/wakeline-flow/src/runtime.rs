@@ -17,6 +17,7 @@ mod incoming;
 mod options;
 mod renewal;
 mod sessions;
+mod slots;
 mod sticky;
 mod turn;
 
@@ -31,11 +32,12 @@ use crate::client::Client;
 use crate::provider::{Provider, WorkFilter};
 use crate::registry::Registry;
 
-pub use options::{RuntimeOptions, RuntimeOptionsError};
+pub use options::{Prefetch, RuntimeOptions, RuntimeOptionsError};
 
 use activity::ActivityRunner;
-use dispatch::{Activities, Slots, Turns, dispatch};
+use dispatch::{Activities, Turns, dispatch};
 use sessions::Sessions;
+use slots::Slots;
 use sticky::Sticky;
 use turn::TurnRunner;
 

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use wakeline_store::flow::InstanceState;
 
 use super::Shared;
-use super::dispatch::Slot;
 use super::renewal::renew_activity;
+use super::slots::Slot;
 use crate::activity::ActivityContext;
 use crate::error::{FailureKind, FlowError};
 use crate::json::Json;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::Capabilities;
@@ -12,51 +11,12 @@ use wakeline_core::Capabilities;
 use super::Shared;
 use super::activity::ActivityRunner;
 use super::renewal;
+use super::slots::{Fetching, Slot, Slots};
 use super::turn::TurnRunner;
 use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
 
 /// The longest sleep after failures in a row.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// Turns, and activities, that wait for their commits while others run in their slots. Commits that
-/// wait together share a transaction.
-const COMMITTING_MAX: usize = 28;
-
-/// How many dispatchers may fetch, and how many may run what they fetched.
-pub(super) struct Slots {
-    fetching: Semaphore,
-    running: Semaphore,
-    concurrency: usize,
-    prefetch: usize,
-}
-
-/// The right to run. It ends with the code that it was for.
-pub(super) struct Slot<'a> {
-    _fetching: SemaphorePermit<'a>,
-    _running: SemaphorePermit<'a>,
-}
-
-impl Slots {
-    /// Slots for so much at once, and for so much that is fetched ahead.
-    pub(super) fn new(concurrency: usize, prefetch: usize) -> Arc<Self> {
-        let prefetch = prefetch.min(Semaphore::MAX_PERMITS.saturating_sub(concurrency));
-        Arc::new(Self {
-            fetching: Semaphore::new(concurrency + prefetch),
-            running: Semaphore::new(concurrency),
-            concurrency,
-            prefetch,
-        })
-    }
-
-    /// As many as fill the slots, those that fetch ahead, and those that wait for their commits;
-    /// none without a slot.
-    pub(super) fn dispatchers(&self) -> usize {
-        match self.concurrency {
-            0 => 0,
-            concurrency => concurrency + self.prefetch + COMMITTING_MAX,
-        }
-    }
-}
-
 /// What a dispatcher fetches and runs.
 #[async_trait]
 pub(super) trait Source: Send + Sync {
@@ -161,20 +121,21 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, 
             None => tokio::select! {
                 biased;
                 () = shared.closing.cancelled() => return,
-                fetching = slots.fetching.acquire() => fetching.expect("never closed"),
+                fetching = slots.fetch() => fetching,
             },
         };
         let began = Instant::now();
         let fetched = tokio::select! {
             biased;
             () = shared.closing.cancelled() => return,
+            // The right to fetch ends here: others run what there is.
+            () = slots.surplus() => continue,
             fetched = source.fetch(&shared, poll_timeout) => fetched,
         };
         let sleep = match fetched {
             Ok(Some(item)) => {
                 failures = 0;
-                let running = &slots.running;
-                run(&shared, &source, item, (fetching, running)).await;
+                run(&shared, &source, item, fetching).await;
                 continue;
             }
             // It waited as long as it was told to; the next wait may begin.
@@ -206,19 +167,20 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, 
 }
 
 /// Runs what was fetched, when it may: more may be fetched than runs at once.
-async fn run<S: Source>(
-    shared: &Arc<Shared>,
-    source: &S,
-    item: S::Item,
-    (fetching, running): (SemaphorePermit<'_>, &Semaphore),
-) {
+async fn run<S: Source>(shared: &Arc<Shared>, source: &S, item: S::Item, fetching: Fetching<'_>) {
+    let slots = fetching.slots();
     let running = tokio::select! {
         biased;
-        running = running.acquire() => running.expect("never closed"),
+        running = slots.run() => running,
         () = shared.closing.cancelled() => return source.give_back(shared, item).await,
+        () = slots.late() => {
+            // First the right to fetch: what goes back must not come here again.
+            fetching.was_late();
+            return source.give_back(shared, item).await;
+        }
         () = source.hold(shared, &item) => return,
     };
-    source.run(item, Slot { _fetching: fetching, _running: running }).await;
+    source.run(item, fetching.running(running)).await;
 }
 
 fn backoff(first: Duration, failures: u32) -> Duration {

@@ -5,6 +5,28 @@ use std::time::Duration;
 use wakeline_core::{OwnerId, TagFilter};
 use wakeline_wake::{LongPollConfig, WakeMode};
 
+/// What is fetched while all slots are busy: it is at hand when one is free, but other processes
+/// do not get it meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefetch {
+    /// As much as would begin within a time by how long the code ran lately, and nothing while that
+    /// is not known. What then waits 20 times as long goes back.
+    Adaptive {
+        /// The time. 50 ms by default.
+        within: Duration,
+        /// Not more than this. 60 by default.
+        max: usize,
+    },
+    /// Always so much; 0 fetches nothing ahead.
+    Fixed(usize),
+}
+
+impl Default for Prefetch {
+    fn default() -> Self {
+        Self::Adaptive { within: Duration::from_millis(50), max: 60 }
+    }
+}
+
 /// How a runtime works. Every field has a default that suits most.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
@@ -12,9 +34,9 @@ pub struct RuntimeOptions {
     pub orchestration_concurrency: usize,
     /// Activities at once. 4.
     pub worker_concurrency: usize,
-    /// Turns, and activities, that are fetched ahead while all slots are busy: work is at hand when
-    /// one is free, but idle processes do not get it. 0.
-    pub prefetch: usize,
+    /// Turns, and activities, that are fetched ahead while all slots are busy. As many as would
+    /// begin within 50 ms, at most 60.
+    pub prefetch: Prefetch,
     /// How long a dispatcher sleeps if the provider came back empty before its poll timeout.
     /// 100 ms.
     pub dispatcher_idle_sleep: Duration,
@@ -52,7 +74,7 @@ impl Default for RuntimeOptions {
         Self {
             orchestration_concurrency: 4,
             worker_concurrency: 4,
-            prefetch: 0,
+            prefetch: Prefetch::default(),
             dispatcher_idle_sleep: Duration::from_millis(100),
             dispatcher_long_poll_timeout: Some(Duration::from_secs(30)),
             orchestrator_lock_timeout: Duration::from_secs(30),

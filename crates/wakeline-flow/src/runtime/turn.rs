@@ -8,9 +8,9 @@ use wakeline_store::flow::Suspension;
 
 use super::Shared;
 use super::ack;
-use super::dispatch::Slot;
 use super::incoming::{Beginning, Incoming};
 use super::renewal::TurnRenewal;
+use super::slots::Slot;
 use super::sticky::{Stamp, Sticky};
 use crate::engine::{Execution, Setting, Start};
 use crate::error::{FailureKind, FlowError};

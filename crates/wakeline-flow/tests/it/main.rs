@@ -9,6 +9,7 @@ mod foreign;
 mod logging;
 mod mailboxes;
 mod mismatching;
+mod prefetch;
 mod random_programs;
 mod registering;
 mod runtime;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions};
 use wakeline_flow::{
-    ActivityContext, Client, ClientError, FlowError, OrchestrationContext, Registry, Runtime,
-    RuntimeOptions, Started, Status,
+    ActivityContext, Client, ClientError, FlowError, OrchestrationContext, Prefetch, Registry,
+    Runtime, RuntimeOptions, Started, Status,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -317,7 +317,11 @@ async fn what_is_fetched_ahead_keeps_its_lease_and_is_given_back_at_the_end() {
         })
         .build()
         .expect("a registry");
-    let options = RuntimeOptions { worker_concurrency: 1, prefetch: 1, ..Default::default() };
+    let options = RuntimeOptions {
+        worker_concurrency: 1,
+        prefetch: Prefetch::Fixed(1),
+        ..Default::default()
+    };
     let runtime = house.run_with(registry, options).await;
     house.client.start("t", "two", &()).await.expect("started");
     tokio::time::sleep(Duration::from_secs(50)).await;

@@ -12,7 +12,7 @@ use wakeline_flow::provider::{
     StoreProvider, StoreProviderOptions,
 };
 use wakeline_flow::{
-    ActivityContext, Client, Event, FlowError, OrchestrationContext, Registry, Runtime,
+    ActivityContext, Client, Event, FlowError, OrchestrationContext, Prefetch, Registry, Runtime,
     RuntimeOptions, WorkItem,
 };
 use wakeline_store::flow::InstanceState;
@@ -20,14 +20,17 @@ use wakeline_testkit::oracle::MemoryStore;
 
 /// What never comes to its commit.
 #[derive(Clone, Copy, PartialEq)]
-enum Stuck {
+pub(crate) enum Stuck {
     Turns,
     Activities,
+    Nothing,
 }
 
-struct StuckProvider {
-    inner: StoreProvider,
-    stuck: Stuck,
+pub(crate) struct StuckProvider {
+    pub(crate) inner: StoreProvider,
+    pub(crate) stuck: Stuck,
+    /// How long an activity is on its way here.
+    pub(crate) fetch: Duration,
 }
 
 #[async_trait]
@@ -73,7 +76,11 @@ impl Provider for StuckProvider {
         lock_timeout: Duration,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<FetchedWork>, ProviderError> {
-        self.inner.fetch_work_item(lock_timeout, poll_timeout).await
+        let fetched = self.inner.fetch_work_item(lock_timeout, poll_timeout).await;
+        if !self.fetch.is_zero() {
+            tokio::time::sleep(self.fetch).await;
+        }
+        fetched
     }
 
     async fn ack_work_item(
@@ -130,7 +137,8 @@ impl Provider for StuckProvider {
 async fn ran(stuck: Stuck) -> u32 {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let inner = StoreProvider::new(store, StoreProviderOptions::default());
-    let provider: Arc<dyn Provider> = Arc::new(StuckProvider { inner, stuck });
+    let provider: Arc<dyn Provider> =
+        Arc::new(StuckProvider { inner, stuck, fetch: Duration::ZERO });
     let (turns, activities) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (turn, activity) = (Arc::clone(&turns), Arc::clone(&activities));
     let registry = Registry::builder()
@@ -147,7 +155,7 @@ async fn ran(stuck: Stuck) -> u32 {
     let options = RuntimeOptions {
         orchestration_concurrency: 1,
         worker_concurrency: 1,
-        prefetch: 1,
+        prefetch: Prefetch::Fixed(1),
         ..RuntimeOptions::default()
     };
     let client = Client::new(Arc::clone(&provider));
@@ -160,7 +168,7 @@ async fn ran(stuck: Stuck) -> u32 {
     drop(runtime);
     match stuck {
         Stuck::Turns => turns.load(Ordering::SeqCst),
-        Stuck::Activities => activities.load(Ordering::SeqCst),
+        _ => activities.load(Ordering::SeqCst),
     }
 }
 

@@ -1,0 +1,112 @@
+//! What is fetched ahead: much while the code is fast, nothing that others could begin sooner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions};
+use wakeline_flow::{
+    ActivityContext, Client, FlowError, OrchestrationContext, Prefetch, Registry, Runtime,
+    RuntimeOptions, join_all,
+};
+use wakeline_testkit::oracle::MemoryStore;
+
+use super::slots::{Stuck, StuckProvider};
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// Activities of one process, counted.
+fn registry(ran: &Arc<AtomicU32>) -> Registry {
+    let ran = Arc::clone(ran);
+    Registry::builder()
+        .orchestration("many", async |ctx: OrchestrationContext, (count, ms): (u32, u64)| {
+            let all = (0..count).map(|_| ctx.activity::<_, u32>("wait", ms).start());
+            join_all(all).await.into_iter().sum::<Result<u32, FlowError>>()
+        })
+        .activity("wait", move |ctx: ActivityContext, ms: u64| {
+            ran.fetch_add(1, Ordering::SeqCst);
+            async move {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                Ok::<_, FlowError>(ctx.attempt())
+            }
+        })
+        .build()
+        .expect("a registry")
+}
+
+fn provider() -> Arc<dyn Provider> {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    Arc::new(StoreProvider::new(store, StoreProviderOptions::default()))
+}
+
+async fn process(provider: &Arc<dyn Provider>, prefetch: Prefetch) -> (Runtime, Arc<AtomicU32>) {
+    let ran = Arc::new(AtomicU32::new(0));
+    let options = RuntimeOptions { prefetch, ..RuntimeOptions::default() };
+    let runtime = Runtime::start_with_options(Arc::clone(provider), registry(&ran), options).await;
+    (runtime.expect("the options are valid"), ran)
+}
+
+async fn run(client: &Client, instance: &str, count: u32, ms: u64) {
+    client.start(instance, "many", &(count, ms)).await.expect("started");
+    let attempts: u32 = client.wait(instance, LONG).await.expect("completed");
+    assert_eq!(attempts, count, "each was tried once: what goes back is not counted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_code_became_slow_leaves_the_rest_to_an_idle_one() {
+    let provider = provider();
+    let (first, first_ran) = process(&provider, Prefetch::default()).await;
+    let client = first.client();
+    run(&client, "fast", 100, 1).await;
+    assert_eq!(first_ran.swap(0, Ordering::SeqCst), 100);
+    let began = Instant::now();
+    client.start("slow", "many", &(12_u32, 10_000_u64)).await.expect("started");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let depths = client.depths().await.expect("read");
+    assert_eq!((depths.leased_work, depths.work), (12, 0), "they were fast: all are at hand");
+    let (second, second_ran) = process(&provider, Prefetch::default()).await;
+    client.wait::<u32>("slow", LONG).await.expect("completed");
+    // Four at a time in each: twelve take two rounds. By the first one alone: three.
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    assert_eq!(first_ran.load(Ordering::SeqCst) + second_ran.load(Ordering::SeqCst), 12);
+    assert!(second_ran.load(Ordering::SeqCst) >= 4);
+    first.shutdown(Duration::ZERO).await;
+    second.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_activities_are_not_fetched_ahead() {
+    let provider = provider();
+    let (runtime, _) = process(&provider, Prefetch::default()).await;
+    let client = runtime.client();
+    run(&client, "first", 4, 5_000).await;
+    client.start("slow", "many", &(12_u32, 5_000_u64)).await.expect("started");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let depths = client.depths().await.expect("read");
+    assert_eq!((depths.leased_work, depths.work), (4, 8), "others may have the rest");
+    runtime.shutdown(Duration::ZERO).await;
+}
+
+/// How long 400 activities of 1 ms take if each is on its way for 10 ms.
+async fn span(prefetch: Prefetch) -> Duration {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let inner = StoreProvider::new(store, StoreProviderOptions::default());
+    let (stuck, fetch) = (Stuck::Nothing, Duration::from_millis(10));
+    let provider: Arc<dyn Provider> =
+        Arc::new(StuckProvider { inner: inner.clone(), stuck, fetch });
+    let (runtime, _) = process(&provider, prefetch).await;
+    let client = Client::new(Arc::new(inner));
+    run(&client, "first", 20, 1).await;
+    let began = Instant::now();
+    run(&client, "many", 400, 1).await;
+    runtime.shutdown(Duration::ZERO).await;
+    began.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn fast_activities_do_not_wait_for_each_others_fetches() {
+    let (ahead, never) = (span(Prefetch::default()).await, span(Prefetch::Fixed(0)).await);
+    // Four at a time, 11 ms each: 1.1 s. With what they need at hand: 100 ms and a little.
+    assert!(ahead * 4 < never, "{never:?} without, {ahead:?} with");
+}

@@ -17,6 +17,7 @@ mod admin;
 mod claim;
 mod commit;
 mod commit_form;
+mod commit_plain;
 mod enqueue;
 mod hints;
 mod items;

@@ -9,14 +9,17 @@
 -- version: pinned; first, last, events: history, with the index in p_blobs; statuses: how many,
 -- status: the last one; kv: whether it changed; kv_clear: whether all keys lost their value first;
 -- ending: how the execution ended; output: the index in p_blobs; clear: empty the lane. p_kv:
--- objects of c, key, value (index in p_blobs, null if cleared). p_unwork: objects of c, execution,
--- activity; p_unsend: of c, execution, event.
+-- objects of c, key, value (index in p_blobs, null if cleared). p_work_*: see flow_work_add.
+-- p_unwork: objects of c, execution, activity; p_unsend: of c, execution, event.
 -- Called by: FlowStore::commit_turn. Lock order: partitions by id and their cursors (waits, by
 -- lock_timeout), lanes, tries sessions, work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit(
-    p_commands jsonb, p_kv jsonb, p_work jsonb, p_unwork jsonb, p_messages jsonb, p_unsend jsonb,
-    p_turn_requests jsonb, p_work_requests jsonb, p_blobs bytea[],
+    p_commands jsonb, p_kv jsonb, p_work_commands integer[], p_work_executions bigint[],
+    p_work_activities bigint[], p_work_tags integer[], p_work_sessions text[],
+    p_work_afters bigint[], p_work_ats bigint[], p_work_bodies bytea[], p_unwork jsonb,
+    p_messages jsonb, p_unsend jsonb, p_turn_requests jsonb, p_work_requests jsonb,
+    p_blobs bytea[],
     p_partitions bigint[], p_lens integer[], p_checks boolean[], p_froms bigint[], p_tos bigint[],
     p_known_slots integer[], p_known_offsets bigint[], p_known_txns text[],
     p_chunk_slots integer[], p_chunk_starts integer[], p_chunk_lens integer[],
@@ -114,8 +117,9 @@ BEGIN
         END IF;
     END IF;
     PERFORM @schema@.flow_commit_unwork(p_commands, p_unwork, v_ok);
-    SELECT x.* INTO w FROM @schema@.flow_work_add(
-        p_work, p_work_requests, p_blobs, v_own, v_ok, v_now) AS x;
+    SELECT x.* INTO w FROM @schema@.flow_work_add(p_work_commands, p_work_executions,
+        p_work_activities, p_work_tags, p_work_sessions, p_work_afters, p_work_ats, p_work_bodies,
+        p_work_requests, v_own, v_ok, v_now) AS x;
     SELECT x.* INTO p FROM @schema@.flow_put(v_lanes, p_messages, p_blobs, v_ok, v_now) AS x;
     v_before := v_lanes;
     v_lanes := p.o_lanes;

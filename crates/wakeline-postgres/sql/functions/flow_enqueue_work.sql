@@ -1,8 +1,11 @@
--- Stores work outside of a turn. One row per tag: the time until it is available.
+-- Stores work outside of a turn. One row per tag: the time until it is available. p_work_*: see
+-- flow_work_add.
 -- Called by: FlowStore::enqueue_work. Lock order: the lane.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_enqueue_work(
-    p_instance text, p_work jsonb, p_blobs bytea[])
+    p_instance text, p_work_commands integer[], p_work_executions bigint[],
+    p_work_activities bigint[], p_work_tags integer[], p_work_sessions text[],
+    p_work_afters bigint[], p_work_ats bigint[], p_work_bodies bytea[])
 RETURNS TABLE (tag text, due_us bigint)
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
@@ -12,8 +15,9 @@ DECLARE
     v_lanes @schema@.flow_lanes[] := @schema@.flow_lock('{}', ARRAY[p_instance]);
     w record;
 BEGIN
-    SELECT x.* INTO w FROM @schema@.flow_work_add(p_work, '[]', p_blobs,
-        ARRAY[v_lanes[1].lane_id], ARRAY[true], @schema@.clock()) AS x;
+    SELECT x.* INTO w FROM @schema@.flow_work_add(p_work_commands, p_work_executions,
+        p_work_activities, p_work_tags, p_work_sessions, p_work_afters, p_work_ats, p_work_bodies,
+        '[]', ARRAY[v_lanes[1].lane_id], ARRAY[true], @schema@.clock()) AS x;
     RETURN QUERY SELECT x.tag, x.us FROM unnest(w.o_hint_tags, w.o_hint_us) AS x (tag, us);
 END
 $$;

@@ -1,21 +1,24 @@
 -- Stores work, in order, leased at once to workers that came along if nothing older that they may
--- take is available. Work with a key that is there is left as it is. p_work: an array of objects.
--- c: the number of the command; body: the index in p_blobs; after, at: microseconds from now or
--- since 1970; tag: a number. p_requests: an array of objects. c: the number of the command; r: the
--- request's index within it; lease: microseconds; tags: numbers, null for any; owner and
--- session_lease, if it may claim sessions. p_lanes: by command. Returns what was leased, and what
--- else became available: per command and tag the earliest time.
--- Called by: flow_commit, flow_enqueue_work, under the lanes' locks. Lock order: tries sessions.
+-- take is available. Work with a key that is there is left as it is. p_commands: the number of the
+-- command of each; p_afters, p_ats: microseconds from now or since 1970. p_requests: an array of
+-- objects. c: the number of the command; r: the request's index within it; lease: microseconds;
+-- tags: numbers, null for any; owner and session_lease, if it may claim sessions. p_lanes: by
+-- command. Returns what was leased, and what else became available: per command and tag the
+-- earliest time.
+-- Called by: flow_commit, flow_commit_plain, flow_enqueue_work, under the lanes' locks. Lock order:
+-- tries sessions.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_add(
-    p_work jsonb, p_requests jsonb, p_blobs bytea[], p_lanes bigint[], p_ok boolean[],
-    p_now timestamptz,
+    p_commands integer[], p_executions bigint[], p_activities bigint[], p_tags integer[],
+    p_sessions text[], p_afters bigint[], p_ats bigint[], p_bodies bytea[], p_requests jsonb,
+    p_lanes bigint[], p_ok boolean[], p_now timestamptz,
     OUT o_ids bigint[], OUT o_commands integer[], OUT o_requests integer[],
     OUT o_hint_commands integer[], OUT o_hint_us bigint[], OUT o_hint_tags text[])
 LANGUAGE plpgsql AS $$
 DECLARE
     r record;
     n integer;
+    v_from integer := 1;
     v_known text := '';
     v_tags integer[];
     v_older boolean;
@@ -23,7 +26,7 @@ DECLARE
     w_commands integer[];
     w_executions bigint[];
     w_activities bigint[];
-    w_bodies integer[];
+    w_bodies bytea[];
     w_tags integer[];
     w_sessions text[];
     w_due timestamptz[];
@@ -31,23 +34,25 @@ DECLARE
 BEGIN
     o_ids := '{}'; o_commands := '{}'; o_requests := '{}';
     o_hint_commands := '{}'; o_hint_us := '{}'; o_hint_tags := '{}';
-    IF p_work = '[]' THEN
+    IF p_commands = '{}' THEN
         RETURN;
     END IF;
     -- Work whose key is there is none. The lane's lock keeps it so.
-    SELECT array_agg(x.c ORDER BY x.ord), array_agg(x.execution ORDER BY x.ord),
-        array_agg(x.activity ORDER BY x.ord), array_agg(coalesce(x.tag, 0) ORDER BY x.ord),
-        array_agg(x.session ORDER BY x.ord), array_agg(x.body ORDER BY x.ord),
+    SELECT array_agg(x.c), array_agg(x.execution), array_agg(x.activity), array_agg(x.tag),
+        array_agg(x.session), array_agg(x.body),
         array_agg(CASE WHEN x.at IS NOT NULL
             THEN timestamptz 'epoch' + x.at * interval '1 microsecond'
-            ELSE p_now + x.after * interval '1 microsecond' END ORDER BY x.ord)
+            ELSE p_now + x.after * interval '1 microsecond' END)
     INTO w_commands, w_executions, w_activities, w_tags, w_sessions, w_bodies, w_due
-    FROM ROWS FROM (jsonb_to_recordset(p_work) AS (c integer, execution bigint, activity bigint,
-            tag integer, session text, after bigint, at bigint, body integer))
-        WITH ORDINALITY AS x (c, execution, activity, tag, session, after, at, body, ord)
-    WHERE p_ok[x.c] AND NOT EXISTS (
-        SELECT FROM @schema@.flow_work w WHERE w.lane_id = p_lanes[x.c]
-            AND w.execution = x.execution AND w.activity = x.activity);
+    FROM (
+        SELECT x.* FROM unnest(p_commands, p_executions, p_activities, p_tags, p_sessions, p_afters,
+                p_ats, p_bodies)
+            WITH ORDINALITY AS x (c, execution, activity, tag, session, after, at, body, ord)
+        WHERE p_ok[x.c] AND NOT EXISTS (
+            SELECT FROM @schema@.flow_work w WHERE w.lane_id = p_lanes[x.c]
+                AND w.execution = x.execution AND w.activity = x.activity)
+        ORDER BY x.ord
+    ) x;
     n := coalesce(cardinality(w_commands), 0);
     IF n = 0 THEN
         RETURN;
@@ -79,7 +84,7 @@ BEGIN
                     LIMIT 1) f);
         END IF;
         CONTINUE WHEN v_older;
-        FOR i IN 1 .. n LOOP
+        FOR i IN v_from .. n LOOP
             CONTINUE WHEN w_tokens[i] IS NOT NULL OR w_due[i] > p_now
                 OR w_tags[i] <> ALL (v_tags) OR (w_sessions[i] IS NOT NULL AND r.owner IS NULL);
             -- Of an earlier command: older. Of a later one: not there yet.
@@ -92,6 +97,9 @@ BEGIN
             o_requests := o_requests || r.r;
             EXIT;
         END LOOP;
+        WHILE w_tokens[v_from] IS NOT NULL LOOP
+            v_from := v_from + 1;
+        END LOOP;
     END LOOP;
     INSERT INTO @schema@.flow_work (work_id, lane_id, execution, activity, tag_id, session, state,
         due_at, lease_token, attempts)
@@ -102,7 +110,7 @@ BEGIN
     FROM unnest(w_ids, w_commands, w_executions, w_activities, w_tags, w_sessions, w_due, w_tokens)
         AS x (id, c, execution, activity, tag, session, due, token);
     INSERT INTO @schema@.flow_work_bodies (work_id, payload)
-    SELECT x.id, p_blobs[x.body] FROM unnest(w_ids, w_bodies) AS x (id, body);
+    SELECT x.id, x.body FROM unnest(w_ids, w_bodies) AS x (id, body);
     SELECT coalesce(array_agg(h.c), '{}'), coalesce(array_agg(h.us), '{}'),
         coalesce(array_agg(h.tag), '{}')
     INTO o_hint_commands, o_hint_us, o_hint_tags

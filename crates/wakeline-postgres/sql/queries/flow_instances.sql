@@ -1,5 +1,5 @@
 -- Instances by name, in order; whether a start waits where there is none.
--- Called by: FlowReader::instance, FlowReader::watch.
+-- Called by: FlowReader::instance.
 SELECT coalesce(l.phase, 0)::smallint, EXISTS (
         SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts),
     i.instance, i.name, nullif(e.version, '') AS version, c.name AS capability, i.state,

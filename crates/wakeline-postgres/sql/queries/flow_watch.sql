@@ -1,2 +1,2 @@
--- Notes that somebody waits for some outcomes. Called by: FlowReader::watch.
-SELECT @schema@.flow_watch($1)
+-- Notes that somebody waits for some outcomes, and reads them. Called by: FlowReader::watch.
+SELECT * FROM @schema@.flow_watch($1)

@@ -12,6 +12,7 @@ use wakeline_store::flow::{TurnItem, TurnOutcome, TurnReply, WorkItem};
 use wakeline_store::{PushItem, PushOutcome, StoreError};
 
 use super::commit_form::{CommitCall, CommitForm};
+use super::commit_plain::PlainCall;
 use super::enqueue::outcome;
 use super::items::{self, Leased, TURN_COLUMNS, unsigned};
 use super::{Answers, Core, Flushed, one_by_one, rounds};
@@ -20,10 +21,12 @@ use crate::rows::{self, Columns};
 
 const OPERATION: &str = "commit turn";
 
-/// Where the columns of a push's slot begin, and those of a turn and of an activity.
+/// Where the columns of a push's slot begin, and those of a turn and of an activity behind them.
 const SLOT_COLUMN: usize = 8;
 const TURN_COLUMN: usize = SLOT_COLUMN + 14;
 const WORK_COLUMN: usize = TURN_COLUMN + TURN_COLUMNS;
+/// Where those of an activity begin if there are neither slots nor turns.
+const PLAIN_WORK_COLUMN: usize = SLOT_COLUMN;
 
 /// What a call did.
 #[derive(Default)]
@@ -38,7 +41,7 @@ struct Committed {
 }
 
 impl Committed {
-    fn read(rows: &[Row]) -> Result<Self, StoreError> {
+    fn read(rows: &[Row], work_column: usize) -> Result<Self, StoreError> {
         let mut committed = Self::default();
         for row in rows {
             let mut columns = Columns::new(OPERATION, row);
@@ -47,10 +50,10 @@ impl Committed {
                 0 => {
                     committed.codes = columns.take()?;
                     committed.lasts = columns.take()?;
-                    committed.outcomes = columns.take()?;
+                    committed.outcomes = columns.take::<Option<_>>()?.unwrap_or_default();
                 }
                 1 => committed.turns.push(items::turn(OPERATION, row, TURN_COLUMN)?),
-                4 => committed.work.push(items::work(OPERATION, row, WORK_COLUMN)?),
+                4 => committed.work.push(items::work(OPERATION, row, work_column)?),
                 3 => {}
                 _ => {
                     columns.skip(3);
@@ -127,25 +130,33 @@ impl Core {
         link: usize,
         commands: Vec<&CommitForm>,
     ) -> Result<Vec<Result<TurnReply, StoreError>>, StoreError> {
-        let call = CommitCall::new(commands.iter().copied());
-        let along = Along::default();
         let link = &self.shared.links.flow.commit[link];
-        let params = call.params(&along);
-        let rows = self.on_link(link, OPERATION, (&self.sql.commit, &params)).await;
-        let rows = rows.inspect_err(|_| self.remember(call.keys()))?;
-        let mut committed = self.committed(&rows)?;
+        let forms = commands.iter().copied();
+        let mut committed = if commands.iter().all(|form| form.is_plain()) {
+            let call = PlainCall::new(forms);
+            let statement = (&self.sql.commit_plain, &call.params()[..]);
+            let rows = self.on_link(link, OPERATION, statement).await;
+            let rows = rows.inspect_err(|_| self.remember(call.keys()))?;
+            self.committed(Committed::read(&rows, PLAIN_WORK_COLUMN)?)
+        } else {
+            let (call, along) = (CommitCall::new(forms), Along::default());
+            let statement = (&self.sql.commit, &call.params(&along)[..]);
+            let rows = self.on_link(link, OPERATION, statement).await;
+            let rows = rows.inspect_err(|_| self.remember(call.keys()))?;
+            self.committed(Committed::read(&rows, WORK_COLUMN)?)
+        };
         let reply =
             |(c, command): (usize, &&CommitForm)| committed.reply(c, command.messages.len());
         Ok(commands.iter().enumerate().map(reply).collect())
     }
 
-    fn committed(&self, rows: &[Row]) -> Result<Committed, StoreError> {
-        let committed = Committed::read(rows)?;
+    /// Tells other nodes what a call did.
+    fn committed(&self, committed: Committed) -> Committed {
         let told = committed.changes.iter().filter(|(.., told)| *told);
         self.hints.tell(&self.shared, told.map(|(_, change, _)| change.clone()));
         self.granted_turns(committed.turns.iter().map(|leased| &leased.item));
         self.granted_work(committed.work.iter().map(|leased| &leased.item));
-        Ok(committed)
+        committed
     }
 
     /// Commits a turn that pushes, by itself.
@@ -167,7 +178,8 @@ impl Core {
             if !self.queue.read_along(&mut along, (OPERATION, SLOT_COLUMN), slots).await? {
                 continue;
             }
-            let mut reply = self.committed(&rows)?.reply(0, form.messages.len())?;
+            let mut committed = self.committed(Committed::read(&rows, WORK_COLUMN)?);
+            let mut reply = committed.reply(0, form.messages.len())?;
             if let TurnOutcome::Committed { pushes, .. } = &mut reply.outcome {
                 let (outcomes, changes): (Vec<PushOutcome>, Vec<Change>) =
                     self.queue.finish_along(along).await?;

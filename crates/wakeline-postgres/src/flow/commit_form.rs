@@ -20,44 +20,44 @@ use wakeline_store::flow::{ExecutionEnd, InstanceState, KvChange, StatusChange, 
 
 use super::Core;
 use super::wire::{
-    Blobs, MessageForm, MessageJson, TurnRequestForm, WorkForm, WorkJson, WorkRequestForm, signed,
+    Blobs, MessageForm, MessageJson, TurnRequestForm, WorkArrays, WorkForm, WorkRequestForm, signed,
 };
 use crate::queue::Along;
 
 /// A turn's commit on its way.
 pub(super) struct CommitForm {
     pub(super) token: FlowToken,
-    own: OwnForm,
+    pub(super) own: OwnForm,
     kv: Vec<(String, Option<Bytes>)>,
-    work: Vec<WorkForm>,
+    pub(super) work: Vec<WorkForm>,
     cancelled_work: Vec<(i64, i64)>,
     pub(super) messages: Vec<MessageForm>,
     cancelled_messages: Vec<(i64, i64)>,
     turn_requests: Vec<TurnRequestForm>,
-    work_requests: Vec<WorkRequestForm>,
-    events: Option<Bytes>,
-    output: Option<Bytes>,
+    pub(super) work_requests: Vec<WorkRequestForm>,
+    pub(super) events: Option<Bytes>,
+    pub(super) output: Option<Bytes>,
 }
 
 /// What a turn did to its own instance.
 #[derive(Debug, Clone, Serialize)]
-struct OwnForm {
-    lane: i64,
-    key: Uuid,
-    execution: i64,
-    name: Option<String>,
-    parent: Option<String>,
-    parent_event: Option<i64>,
-    capability: Option<i32>,
-    version: Option<String>,
-    first: Option<i64>,
-    last: Option<i64>,
+pub(super) struct OwnForm {
+    pub(super) lane: i64,
+    pub(super) key: Uuid,
+    pub(super) execution: i64,
+    pub(super) name: Option<String>,
+    pub(super) parent: Option<String>,
+    pub(super) parent_event: Option<i64>,
+    pub(super) capability: Option<i32>,
+    pub(super) version: Option<String>,
+    pub(super) first: Option<i64>,
+    pub(super) last: Option<i64>,
     events: Option<usize>,
-    statuses: usize,
-    status: Option<String>,
+    pub(super) statuses: usize,
+    pub(super) status: Option<String>,
     kv: bool,
     kv_clear: bool,
-    ending: Option<&'static str>,
+    pub(super) ending: Option<&'static str>,
     output: Option<usize>,
     clear: bool,
 }
@@ -88,7 +88,7 @@ pub(super) struct CommitCall<'a> {
     blobs: Blobs<'a>,
     own: Json<Vec<OwnForm>>,
     kv: Json<Vec<KvJson<'a>>>,
-    work: Json<Vec<WorkJson<'a>>>,
+    work: WorkArrays<'a>,
     unwork: Json<Vec<UnworkJson>>,
     messages: Json<Vec<MessageJson<'a>>>,
     unsend: Json<Vec<UnsendJson>>,
@@ -105,6 +105,15 @@ impl CommitForm {
         let own = [&self.events, &self.output].into_iter().flatten().map(Bytes::len);
         500 + kv.chain(sent).chain(work).chain(own).sum::<usize>()
     }
+
+    /// Whether it can go the short way (see [`super::commit_plain`]).
+    pub(super) fn is_plain(&self) -> bool {
+        let own = &self.own;
+        let sends = !self.messages.is_empty() || !self.turn_requests.is_empty();
+        let takes = !self.cancelled_work.is_empty() || !self.cancelled_messages.is_empty();
+        let continues = own.ending == Some(InstanceState::ContinuedAsNew.as_str());
+        !(own.kv || own.clear || sends || takes || continues)
+    }
 }
 
 impl<'a> CommitCall<'a> {
@@ -114,7 +123,7 @@ impl<'a> CommitCall<'a> {
             blobs: Blobs::default(),
             own: Json(Vec::new()),
             kv: Json(Vec::new()),
-            work: Json(Vec::new()),
+            work: WorkArrays::default(),
             unwork: Json(Vec::new()),
             messages: Json(Vec::new()),
             unsend: Json(Vec::new()),
@@ -129,10 +138,9 @@ impl<'a> CommitCall<'a> {
 
     /// The parameters, in order, followed by those of the pushes that go along.
     pub(super) fn params<'p>(&'p self, along: &'p Along) -> Vec<&'p (dyn ToSql + Sync)> {
-        let mut params: Vec<&(dyn ToSql + Sync)> = vec![
-            &self.own,
-            &self.kv,
-            &self.work,
+        let mut params: Vec<&(dyn ToSql + Sync)> = vec![&self.own, &self.kv];
+        params.extend(self.work.params());
+        let rest: [&(dyn ToSql + Sync); 6] = [
             &self.unwork,
             &self.messages,
             &self.unsend,
@@ -140,6 +148,7 @@ impl<'a> CommitCall<'a> {
             &self.work_requests,
             self.blobs.param(),
         ];
+        params.extend(rest);
         params.extend(along.params());
         params
     }
@@ -154,7 +163,7 @@ impl<'a> CommitCall<'a> {
             self.kv.0.push(KvJson { c, key, value });
         }
         for work in &form.work {
-            self.work.0.push(work.json(c, &mut self.blobs));
+            self.work.add(c, work);
         }
         for (execution, activity) in form.cancelled_work.iter().copied() {
             self.unwork.0.push(UnworkJson { c, execution, activity });

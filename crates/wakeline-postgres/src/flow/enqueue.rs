@@ -4,6 +4,8 @@
 //! * A call of unknown outcome is not repeated: its messages could be stored twice.
 //! * Two completions of the same activity are never in one call.
 
+use std::collections::HashSet;
+
 use futures_util::FutureExt as _;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
@@ -20,6 +22,9 @@ use crate::rows::{self, Columns};
 const ENQUEUE: &str = "enqueue";
 const COMPLETE: &str = "complete work";
 
+/// The kind of row that says that a call has to go the long way.
+const NOT_PLAIN: i16 = 9;
+
 /// Where the columns of a turn begin.
 const TURN_COLUMN: usize = 5;
 
@@ -34,6 +39,26 @@ pub(super) struct CompleteForm {
     pub(super) token: FlowToken,
     pub(super) message: Option<MessageForm>,
     pub(super) requests: Vec<TurnRequestForm>,
+}
+
+impl EnqueueForm {
+    /// Its only message and what that needs, if it starts an instance now, and no other.
+    fn start(&self) -> Option<(&MessageForm, i32)> {
+        let [message] = &self.messages[..] else { return None };
+        message.is_plain_start().then_some(message).zip(message.starts)
+    }
+}
+
+/// Requests as parts of their commands.
+fn numbered<'a>(requests: impl Iterator<Item = &'a Vec<TurnRequestForm>>) -> Vec<TurnRequestForm> {
+    let of = |(c, requests): (usize, &'a Vec<TurnRequestForm>)| {
+        requests.iter().map(move |request| request.of(c + 1))
+    };
+    requests.enumerate().flat_map(of).collect()
+}
+
+fn must_go_the_long_way(rows: &[Row]) -> bool {
+    rows.first().is_some_and(|row| row.get::<_, i16>(0) == NOT_PLAIN)
 }
 
 /// What became of a message.
@@ -97,6 +122,9 @@ impl Core {
         link: usize,
         commands: Vec<&EnqueueForm>,
     ) -> Result<Vec<EnqueueReply>, StoreError> {
+        if let Some(replies) = self.start_call(link, &commands).await? {
+            return Ok(replies);
+        }
         let (mut blobs, mut messages, mut requests) = (Blobs::default(), Vec::new(), Vec::new());
         for (c, command) in commands.iter().enumerate() {
             for message in &command.messages {
@@ -111,7 +139,37 @@ impl Core {
         let rows = self.on_link(link, ENQUEUE, (&self.sql.enqueue, params)).await;
         let keys = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(keys))?;
-        let mut written = Written::read(ENQUEUE, &rows)?;
+        Ok(self.enqueued(&commands, Written::read(ENQUEUE, &rows)?))
+    }
+
+    /// The short way of starts; `None` if it has to be the long one.
+    async fn start_call(
+        &self,
+        link: usize,
+        commands: &[&EnqueueForm],
+    ) -> Result<Option<Vec<EnqueueReply>>, StoreError> {
+        let starts: Option<Vec<_>> = commands.iter().map(|command| command.start()).collect();
+        let Some(starts) = starts else { return Ok(None) };
+        let instances: Vec<&str> = starts.iter().map(|(start, _)| &*start.instance).collect();
+        if instances.iter().collect::<HashSet<_>>().len() < instances.len() {
+            return Ok(None);
+        }
+        let capabilities: Vec<i32> = starts.iter().map(|(_, capability)| *capability).collect();
+        let bodies: Vec<&[u8]> = starts.iter().map(|(start, _)| start.payload()).collect();
+        let requests = numbered(commands.iter().map(|command| &command.requests));
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+            &[&instances, &capabilities, &bodies, &Json(&requests)];
+        let link = &self.shared.links.flow.write[link];
+        let rows = self.on_link(link, ENQUEUE, (&self.sql.start, params)).await;
+        let keys = requests.iter().map(|request| request.key);
+        let rows = rows.inspect_err(|_| self.remember(keys))?;
+        if must_go_the_long_way(&rows) {
+            return Ok(None);
+        }
+        Ok(Some(self.enqueued(commands, Written::read(ENQUEUE, &rows)?)))
+    }
+
+    fn enqueued(&self, commands: &[&EnqueueForm], mut written: Written) -> Vec<EnqueueReply> {
         self.announce(&written);
         let mut codes = std::mem::take(&mut written.codes).into_iter();
         let reply = |(c, command): (usize, &&EnqueueForm)| {
@@ -120,7 +178,7 @@ impl Core {
             let outcomes = codes.map(|code| outcome(code.unwrap_or(0))).collect();
             EnqueueReply { outcomes, turns, changes }
         };
-        Ok(commands.iter().enumerate().map(reply).collect())
+        commands.iter().enumerate().map(reply).collect()
     }
 
     /// Makes one call for many completions, or several if some are of the same activity.
@@ -142,6 +200,9 @@ impl Core {
         link: usize,
         commands: Vec<&CompleteForm>,
     ) -> Result<Vec<CompletionReply>, StoreError> {
+        if let Some(replies) = self.complete_plain_call(link, &commands).await? {
+            return Ok(replies);
+        }
         let (mut blobs, mut messages, mut requests) = (Blobs::default(), Vec::new(), Vec::new());
         for (c, command) in commands.iter().enumerate() {
             messages.extend(command.message.iter().map(|message| message.json(c + 1, &mut blobs)));
@@ -156,7 +217,40 @@ impl Core {
         let rows = self.on_link(link, COMPLETE, (&self.sql.complete, params)).await;
         let asked = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(asked))?;
-        let mut written = Written::read(COMPLETE, &rows)?;
+        Ok(self.completed(&commands, Written::read(COMPLETE, &rows)?))
+    }
+
+    /// The short way, if each tells its own instance; `None` if it has to be the long one.
+    async fn complete_plain_call(
+        &self,
+        link: usize,
+        commands: &[&CompleteForm],
+    ) -> Result<Option<Vec<CompletionReply>>, StoreError> {
+        if !commands.iter().flat_map(|command| &command.message).all(MessageForm::is_plain) {
+            return Ok(None);
+        }
+        let requests = numbered(commands.iter().map(|command| &command.requests));
+        let lanes: Vec<i64> = commands.iter().map(|command| command.token.lane).collect();
+        let works: Vec<Option<i64>> = commands.iter().map(|command| command.token.work).collect();
+        let keys: Vec<Uuid> = commands.iter().map(|command| command.token.key).collect();
+        let messages = || commands.iter().map(|command| command.message.as_ref());
+        let instances: Vec<Option<&str>> =
+            messages().map(|message| Some(message?.instance.as_str())).collect();
+        let bodies: Vec<Option<&[u8]>> =
+            messages().map(|message| Some(message?.payload())).collect();
+        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
+            &[&lanes, &works, &keys, &instances, &bodies, &Json(&requests)];
+        let link = &self.shared.links.flow.write[link];
+        let rows = self.on_link(link, COMPLETE, (&self.sql.complete_plain, params)).await;
+        let asked = requests.iter().map(|request| request.key);
+        let rows = rows.inspect_err(|_| self.remember(asked))?;
+        if must_go_the_long_way(&rows) {
+            return Ok(None);
+        }
+        Ok(Some(self.completed(commands, Written::read(COMPLETE, &rows)?)))
+    }
+
+    fn completed(&self, commands: &[&CompleteForm], mut written: Written) -> Vec<CompletionReply> {
         self.announce(&written);
         let codes = std::mem::take(&mut written.codes);
         let (ends, outcomes) = codes.split_at(commands.len());
@@ -170,7 +264,7 @@ impl Core {
             };
             CompletionReply { outcome, turns, changes }
         };
-        Ok(commands.iter().enumerate().map(reply).collect())
+        commands.iter().enumerate().map(reply).collect()
     }
 
     /// Tells other nodes what a call made available, and what it leased.

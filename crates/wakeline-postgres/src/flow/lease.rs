@@ -12,7 +12,7 @@ use wakeline_store::StoreError;
 use wakeline_store::flow::{AbandonOutcome, NewWork, RenewOutcome};
 
 use super::items::{index, state};
-use super::wire::{Blobs, micros};
+use super::wire::{WorkArrays, micros};
 use super::{Core, Flushed, one_by_one};
 use crate::rows::{self, Columns};
 
@@ -134,11 +134,11 @@ impl Core {
     pub(super) async fn enqueue_work(&self, work: NewWork) -> Result<Vec<FlowChange>, StoreError> {
         let instance = work.instance.as_str().to_owned();
         let form = self.work(work).await?;
-        let mut blobs = Blobs::default();
-        let json = vec![form.json(1, &mut blobs)];
-        let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
-            &[&instance, &Json(&json), blobs.param()];
-        let rows = self.general(ENQUEUE_WORK, &self.sql.enqueue_work, params).await?;
+        let mut arrays = WorkArrays::default();
+        arrays.add(1, &form);
+        let mut params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![&instance];
+        params.extend(arrays.params());
+        let rows = self.general(ENQUEUE_WORK, &self.sql.enqueue_work, &params).await?;
         let mut changes = Vec::new();
         for row in &rows {
             let mut columns = Columns::new(ENQUEUE_WORK, row);

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use wakeline_core::{InstanceId, KvKey, Timestamp};
 use wakeline_store::StoreError;
@@ -12,12 +13,12 @@ use wakeline_store::flow::{
     InstanceState, InstanceStats, KvEntry, ListInstances, ListedInstances, Watched,
 };
 
-use super::Core;
 use super::items::{state, unsigned};
 use super::wire::signed;
 use crate::PostgresStore;
 use crate::rows::{self, Columns};
 
+const WATCH: &str = "watch";
 const INSTANCE: &str = "read instance";
 const HISTORY: &str = "read history";
 const EXECUTIONS: &str = "read executions";
@@ -59,37 +60,33 @@ fn detail(columns: &mut Columns<'_>) -> Result<InstanceDetail, StoreError> {
     })
 }
 
-impl Core {
-    async fn instances(&self, names: &[&str]) -> Result<Vec<Watched>, StoreError> {
-        let rows = self.general(INSTANCE, &self.sql.instances, &[&names]).await?;
-        let mut found = Vec::with_capacity(rows.len());
-        for row in &rows {
-            let mut columns = Columns::new(INSTANCE, row);
-            let phase: i16 = columns.take()?;
-            let starts: bool = columns.take()?;
-            found.push(match phase {
-                0 if starts => Watched::Pending,
-                0 => Watched::Missing,
-                _ => Watched::There(Box::new(detail(&mut columns)?)),
-            });
-        }
-        Ok(found)
-    }
+/// How instances stand.
+fn standings(operation: &'static str, rows: &[Row]) -> Result<Vec<Watched>, StoreError> {
+    let standing = |row| {
+        let mut columns = Columns::new(operation, row);
+        let phase: i16 = columns.take()?;
+        let starts: bool = columns.take()?;
+        Ok(match phase {
+            0 if starts => Watched::Pending,
+            0 => Watched::Missing,
+            _ => Watched::There(Box::new(detail(&mut columns)?)),
+        })
+    };
+    rows.iter().map(standing).collect()
 }
 
 #[async_trait]
 impl FlowReader for PostgresStore {
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
-        let found = self.flow.core.instances(&[instance.as_str()]).await?.pop();
-        Ok(found.unwrap_or(Watched::Missing))
+        let (core, names) = (&self.flow.core, [instance.as_str()]);
+        let rows = core.general(INSTANCE, &core.sql.instances, &[&&names[..]]).await?;
+        Ok(standings(INSTANCE, &rows)?.pop().unwrap_or(Watched::Missing))
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {
         let core = &self.flow.core;
         let names: Vec<&str> = instances.iter().map(InstanceId::as_str).collect();
-        // Noted first, then read: a change in between is read, one afterwards is hinted.
-        core.general("watch", &core.sql.watch, &[&names]).await?;
-        core.instances(&names).await
+        standings(WATCH, &core.general(WATCH, &core.sql.watch, &[&names]).await?)
     }
 
     async fn history(

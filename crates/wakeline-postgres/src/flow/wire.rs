@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Serialize;
+use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use wakeline_store::StoreError;
 use wakeline_store::flow::{Envelope, NewWork, TurnRequest, Visible, WorkRequest};
@@ -99,6 +100,25 @@ impl MessageForm {
         self.payload.len() + self.instance.len() + 200
     }
 
+    /// Whether it only tells a running instance something, now.
+    pub(super) fn is_plain(&self) -> bool {
+        self.starts.is_none() && !self.unique && self.is_simple()
+    }
+
+    /// Whether it starts an instance that must not be there, now.
+    pub(super) fn is_plain_start(&self) -> bool {
+        self.starts.is_some() && self.unique && self.is_simple()
+    }
+
+    fn is_simple(&self) -> bool {
+        self.moment.after == Some(0) && !self.ended_too && self.key.is_none()
+    }
+
+    /// What it carries.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
     /// It as part of command `c`.
     pub(super) fn json<'a>(&'a self, c: usize, blobs: &mut Blobs<'a>) -> MessageJson<'a> {
         MessageJson {
@@ -166,36 +186,51 @@ pub(super) struct WorkForm {
     payload: Bytes,
 }
 
-/// An activity in a call.
-#[derive(Debug, Serialize)]
-pub(super) struct WorkJson<'a> {
-    c: usize,
-    execution: i64,
-    activity: i64,
-    tag: i32,
-    session: Option<&'a str>,
-    #[serde(flatten)]
-    moment: Moment,
-    body: usize,
+/// The activities of a call, as the functions take them.
+#[derive(Default)]
+pub(super) struct WorkArrays<'a> {
+    commands: Vec<i32>,
+    executions: Vec<i64>,
+    activities: Vec<i64>,
+    tags: Vec<i32>,
+    sessions: Vec<Option<&'a str>>,
+    afters: Vec<Option<i64>>,
+    ats: Vec<Option<i64>>,
+    bodies: Vec<&'a [u8]>,
+}
+
+impl<'a> WorkArrays<'a> {
+    /// Adds one of command `c`.
+    pub(super) fn add(&mut self, c: usize, work: &'a WorkForm) {
+        self.commands.push(i32::try_from(c).expect("a call has few commands"));
+        self.executions.push(work.execution);
+        self.activities.push(work.activity);
+        self.tags.push(work.tag);
+        self.sessions.push(work.session.as_deref());
+        self.afters.push(work.moment.after);
+        self.ats.push(work.moment.at);
+        self.bodies.push(&work.payload);
+    }
+
+    /// The parameters, in order.
+    pub(super) fn params(&self) -> [&(dyn ToSql + Sync); 8] {
+        [
+            &self.commands,
+            &self.executions,
+            &self.activities,
+            &self.tags,
+            &self.sessions,
+            &self.afters,
+            &self.ats,
+            &self.bodies,
+        ]
+    }
 }
 
 impl WorkForm {
     /// About what it adds to a call.
     pub(super) fn bytes(&self) -> usize {
         self.payload.len() + 200
-    }
-
-    /// It as part of command `c`.
-    pub(super) fn json<'a>(&'a self, c: usize, blobs: &mut Blobs<'a>) -> WorkJson<'a> {
-        WorkJson {
-            c,
-            execution: self.execution,
-            activity: self.activity,
-            tag: self.tag,
-            session: self.session.as_deref(),
-            moment: self.moment,
-            body: blobs.add(&self.payload),
-        }
     }
 }
 

@@ -85,6 +85,9 @@ impl Store {
 
 const KEY: &str = "00000000-0000-0000-0000-000000000001";
 
+/// One activity of the first command.
+const WORK: &str = "'{1}', '{1}', '{7}', '{0}', '{NULL}', '{0}', '{NULL}', ARRAY['x'::bytea]";
+
 fn statements() -> Vec<(&'static str, String, String)> {
     let turns = |caps: &str| {
         format!(
@@ -108,11 +111,27 @@ fn statements() -> Vec<(&'static str, String, String)> {
         "SELECT * FROM flow_commit((SELECT jsonb_build_array(jsonb_build_object('lane', lane_id, \
          'key', '{KEY}', 'execution', 1, 'first', 1, 'last', 1, 'events', 1, 'statuses', 0, \
          'kv', false, 'kv_clear', false, 'clear', false)) FROM flow_lanes WHERE instance = 'i1'), \
-         '[]', '[{{\"c\": 1, \"execution\": 1, \"activity\": 7, \"tag\": 0, \"after\": 0, \
-         \"body\": 1}}]', '[]', '[{{\"c\": 1, \"instance\": \"i2\", \"after\": 0, \"body\": 1, \
+         '[]', {WORK}, '[]', '[{{\"c\": 1, \"instance\": \"i2\", \"after\": 0, \"body\": 1, \
          \"uniq\": false, \"ended_too\": false}}]', '[]', '[]', '[]', ARRAY['x'::bytea]{})",
         ", '{}'".repeat(18)
     );
+    let plain = format!(
+        "SELECT * FROM flow_commit_plain(ARRAY(SELECT lane_id FROM flow_lanes WHERE instance = \
+         'i1'), '{{{KEY}}}', '{{1}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', \
+         '{{1}}', '{{1}}', ARRAY['x'::bytea], '{{0}}', '{{NULL}}', '{{NULL}}', '{{NULL}}', {WORK}, \
+         '[]')"
+    );
+    let complete = format!(
+        "SELECT * FROM flow_complete_plain(ARRAY(SELECT lane_id FROM flow_lanes WHERE instance = \
+         'i1'), ARRAY(SELECT work_id FROM flow_work JOIN flow_lanes USING (lane_id) WHERE \
+         instance = 'i1'), '{{{KEY}}}', \
+         '{{i1}}', ARRAY['x'::bytea], '[]')"
+    );
+    let lease_work = format!(
+        "UPDATE flow_work SET state = 1, lease_token = '{KEY}', due_at = now() + interval '1 h' \
+         WHERE lane_id = (SELECT lane_id FROM flow_lanes WHERE instance = 'i1')"
+    );
+    let start = "SELECT * FROM flow_start('{new}', '{1}', ARRAY['x'::bytea], '[]')";
     let enqueue = "SELECT * FROM flow_enqueue(1, '[{\"c\": 1, \"instance\": \"new\", \"after\": 0, \
          \"body\": 1, \"starts\": 1, \"uniq\": true, \"ended_too\": false}]', '[]', \
          ARRAY['x'::bytea])";
@@ -123,7 +142,10 @@ fn statements() -> Vec<(&'static str, String, String)> {
         ("claim work", String::new(), work.clone()),
         ("claim no work", idle.to_owned(), work),
         ("enqueue", String::new(), enqueue.to_owned()),
-        ("commit", lease, commit),
+        ("start", String::new(), start.to_owned()),
+        ("complete", lease_work, complete),
+        ("commit", lease.clone(), commit),
+        ("commit of a plain turn", lease, plain),
     ]
 }
 

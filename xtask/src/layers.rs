@@ -16,8 +16,9 @@ use serde_json::Value;
 use crate::run;
 use crate::source::Finding;
 
-/// Which crates of the workspace a crate may depend on. cli -> http -> queue -> {wake, store} ->
-/// core; postgres and sqlite -> store; only the binary (and the benchmarks) name a concrete store.
+/// Which crates of the workspace a crate may depend on. cli -> http -> {queue, flow, hook} ->
+/// {wake, store} -> core; postgres and sqlite -> store; only the binary (and the benchmarks) name a
+/// concrete store.
 const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-core", &[]),
     ("wakeline-wake", &["wakeline-core"]),
@@ -27,6 +28,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-sqlite", &["wakeline-core", "wakeline-store"]),
     ("wakeline-queue", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
     ("wakeline-flow", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
+    ("wakeline-seal", &[]),
+    ("wakeline-hook", &["wakeline-core", "wakeline-seal", "wakeline-store", "wakeline-wake"]),
     ("wakeline-duroxide", &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-flow"]),
     (
         "wakeline",
@@ -41,7 +44,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "wakeline-http",
-        &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-queue", "wakeline-flow"],
+        &[
+            "wakeline-core",
+            "wakeline-store",
+            "wakeline-wake",
+            "wakeline-queue",
+            "wakeline-flow",
+            "wakeline-hook",
+        ],
     ),
     (
         "wakeline-cli",
@@ -51,6 +61,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wakeline-wake",
             "wakeline-queue",
             "wakeline-flow",
+            "wakeline-seal",
+            "wakeline-hook",
             "wakeline-http",
             "wakeline-postgres",
             "wakeline-sqlite",
@@ -64,13 +76,13 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates from outside that belong to some layers only: no SQL above the stores, no HTTP below
-/// the HTTP face, no runtime in the core.
+/// the HTTP face but for calls to webhooks, no runtime in the core.
 const RESERVED: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["wakeline-postgres", "wakeline-bench"]),
     ("rusqlite", &["wakeline-sqlite", "wakeline-bench"]),
     ("duroxide", &["wakeline-duroxide"]),
     ("axum", &["wakeline-http"]),
-    ("hyper", &["wakeline-http", "wakeline-bench"]),
+    ("hyper", &["wakeline-http", "wakeline-hook", "wakeline-bench"]),
     ("clap", &["wakeline-cli", "wakeline-bench"]),
     ("anyhow", &["wakeline-cli", "wakeline-bench", "xtask"]),
     (
@@ -79,6 +91,7 @@ const RESERVED: &[(&str, &[&str])] = &[
             "wakeline-store",
             "wakeline-wake",
             "wakeline-flow",
+            "wakeline-hook",
             "wakeline-duroxide",
             "wakeline",
             "wakeline-testkit",

@@ -1,0 +1,182 @@
+//! What applications and endpoints may look like.
+
+use std::time::Duration;
+
+use wakeline_core::{EndpointOptions, Uid};
+
+use super::{ApplicationIn, EndpointIn, EndpointPatch};
+use crate::announce::RESERVED_UID;
+use crate::error::HookError;
+use crate::guard::Guard;
+
+const CHANNELS_MAX: usize = 10;
+const PATTERNS_MAX: usize = 500;
+const SCHEDULE_LEN_MAX: usize = 50;
+const BATCH_MAX: u32 = 100;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Says what is wrong with an application, if something is.
+pub(crate) fn application(application: &ApplicationIn) -> Result<(), HookError> {
+    let reserved = |uid: &Uid| uid.as_str().starts_with(RESERVED_UID);
+    if application.uid.as_ref().is_some_and(reserved) {
+        let reason = format!("must not begin with {RESERVED_UID:?}");
+        return Err(HookError::invalid("uid", reason));
+    }
+    if application.rate_limit == Some(0) {
+        return Err(HookError::invalid("throttleRate", "must be at least 1"));
+    }
+    Ok(())
+}
+
+/// Says what is wrong with an endpoint, if something is.
+pub(super) fn endpoint(endpoint: &EndpointIn, guard: &Guard) -> Result<(), HookError> {
+    url(&endpoint.url, endpoint.options.pull, guard)?;
+    lens(endpoint.event_types.len(), endpoint.channels.len())?;
+    options(&endpoint.options)
+}
+
+/// Says what is wrong with a change, if something is.
+pub(super) fn patch(patch: &EndpointPatch, guard: &Guard) -> Result<(), HookError> {
+    if let Some(text) = &patch.url {
+        let pull = patch.options.as_ref().is_some_and(|options| options.pull);
+        url(text, pull, guard)?;
+    }
+    lens(
+        patch.event_types.as_ref().map_or(0, Vec::len),
+        patch.channels.as_ref().map_or(0, Vec::len),
+    )?;
+    patch.options.as_ref().map_or(Ok(()), options)
+}
+
+fn url(url: &str, pull: bool, guard: &Guard) -> Result<(), HookError> {
+    if pull && url.is_empty() {
+        return Ok(());
+    }
+    guard.check_url(url).map_err(|error| HookError::invalid("url", error.to_string()))
+}
+
+fn lens(patterns: usize, channels: usize) -> Result<(), HookError> {
+    if patterns > PATTERNS_MAX {
+        return Err(most("eventTypes", PATTERNS_MAX));
+    }
+    if channels > CHANNELS_MAX {
+        return Err(most("channels", CHANNELS_MAX));
+    }
+    Ok(())
+}
+
+fn most(field: &'static str, max: usize) -> HookError {
+    HookError::invalid(field, format!("must have at most {max} entries"))
+}
+
+/// Says which option cannot work, if one cannot.
+fn options(options: &EndpointOptions) -> Result<(), HookError> {
+    let fifo = options.fifo.map_or(1, |fifo| fifo.batch);
+    let breaker = options.breaker.unwrap_or_default();
+    let numbers = [
+        ("options.inFlightMax", options.in_flight_max, 1, 10_000),
+        ("options.ratePerSecond", options.rate_per_second.unwrap_or(1), 1, 1_000_000),
+        ("options.fifo.batch", fifo, 1, BATCH_MAX),
+        ("options.breaker.failures", breaker.failures, 1, 1_000_000),
+        ("options.breaker.probes", breaker.probes, 1, 1_000),
+    ];
+    for (field, value, min, max) in numbers {
+        if !(min..=max).contains(&value) {
+            return Err(HookError::invalid(field, format!("must be from {min} to {max}")));
+        }
+    }
+    let second = Duration::from_secs(1);
+    let spans = [
+        ("options.timeout", options.timeout, second / 10, 120 * second),
+        ("options.breaker.openFor", breaker.open_for, second / 10, DAY),
+        ("options.disableAfter", options.disable_after.unwrap_or(DAY), second, 365 * DAY),
+    ];
+    for (field, value, min, max) in spans {
+        if !(min..=max).contains(&value) {
+            let reason = format!("must be from {} to {} seconds", min.as_secs_f64(), max.as_secs());
+            return Err(HookError::invalid(field, reason));
+        }
+    }
+    lists(options)
+}
+
+fn lists(options: &EndpointOptions) -> Result<(), HookError> {
+    let schedule = options.schedule();
+    if schedule.len() > SCHEDULE_LEN_MAX {
+        return Err(most("options.schedule", SCHEDULE_LEN_MAX));
+    }
+    if schedule.iter().any(|wait| *wait > 30 * DAY) {
+        return Err(HookError::invalid("options.schedule", "must have waits of at most 30 days"));
+    }
+    let wrong =
+        |range: &&wakeline_core::StatusRange| range.0 > range.1 || range.0 < 300 || range.1 > 599;
+    if let Some(range) = options.give_up_on.iter().find(wrong) {
+        let reason = format!("has {}-{}, which is not within 300-599", range.0, range.1);
+        return Err(HookError::invalid("options.giveUpOn", reason));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeline_core::{BreakerOptions, Channel, FifoOptions, StatusRange};
+
+    fn field(result: Result<(), HookError>) -> &'static str {
+        match result {
+            Ok(()) => "",
+            Err(HookError::Invalid { field, .. }) => field,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn options_that_cannot_work_are_named() {
+        let fine = EndpointOptions::default();
+        let breaker = BreakerOptions { probes: 0, ..BreakerOptions::default() };
+        for (changed, expected) in [
+            (fine.clone(), ""),
+            (EndpointOptions { in_flight_max: 0, ..fine.clone() }, "options.inFlightMax"),
+            (EndpointOptions { rate_per_second: Some(0), ..fine.clone() }, "options.ratePerSecond"),
+            (EndpointOptions { timeout: Duration::ZERO, ..fine.clone() }, "options.timeout"),
+            (
+                EndpointOptions { fifo: Some(FifoOptions { batch: 0 }), ..fine.clone() },
+                "options.fifo.batch",
+            ),
+            (EndpointOptions { breaker: Some(breaker), ..fine.clone() }, "options.breaker.probes"),
+            (EndpointOptions { schedule: Some(vec![DAY; 51]), ..fine.clone() }, "options.schedule"),
+            (
+                EndpointOptions { give_up_on: vec![StatusRange(200, 204)], ..fine.clone() },
+                "options.giveUpOn",
+            ),
+            (
+                EndpointOptions { give_up_on: vec![StatusRange(499, 400)], ..fine },
+                "options.giveUpOn",
+            ),
+        ] {
+            assert_eq!(field(options(&changed)), expected, "{changed:?}");
+        }
+    }
+
+    #[test]
+    fn endpoints_need_a_url_unless_they_are_pulled_from() {
+        let guard = Guard::default();
+        let mut made = EndpointIn::default();
+        assert_eq!(field(endpoint(&made, &guard)), "url");
+        made.options.pull = true;
+        assert_eq!(field(endpoint(&made, &guard)), "");
+        made.url = "http://127.0.0.1/".to_owned();
+        assert_eq!(field(endpoint(&made, &guard)), "url");
+        made.url = "https://example.com/".to_owned();
+        made.channels = vec![Channel::new("a").expect("valid"); 11];
+        assert_eq!(field(endpoint(&made, &guard)), "channels");
+    }
+
+    #[test]
+    fn the_servers_own_names_cannot_be_taken() {
+        let uid = Some(Uid::parse("wakeline.operational").expect("valid"));
+        let taken = ApplicationIn { uid, ..ApplicationIn::default() };
+        assert_eq!(field(application(&taken)), "uid");
+        assert_eq!(field(application(&ApplicationIn::default())), "");
+    }
+}

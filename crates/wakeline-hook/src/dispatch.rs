@@ -1,0 +1,177 @@
+//! Fetches deliveries and sends them, as many at a time as there are slots.
+//!
+//! # Where it sits
+//! [`crate::HookService::run`] runs it. A few loops wait in the hub's push line for deliveries;
+//! each delivery is a task of its own, so that nobody waits for a slow endpoint.
+//!
+//! # Invariants
+//! * A loop holds the slots that it asks deliveries for: what it is granted can begin at once.
+//! * Some slots are kept for first attempts, so that retries never fill the node.
+//! * No loop waits for a call's end, and no call waits for another.
+
+mod chores;
+mod deliver;
+mod slots;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wakeline_core::{AttemptId, HookLine};
+use wakeline_store::hook::{DeliveryAsk, DeliveryGroup};
+use wakeline_wake::{HintSource, Patience, TakeError, Taken, WakeMode};
+
+use crate::face::{Ask, Grant};
+use crate::service::Inner;
+use deliver::{Job, is_fresh};
+use slots::{Held, Slots};
+
+/// How long a loop waits before it makes new ids for its attempts, which sort by their age: less
+/// than the shortest usual wait between two attempts, so that these sort in their order.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// A loop's pause where long polling is switched off.
+const IDLE_SLEEP: Duration = Duration::from_millis(100);
+/// A loop's pause after a claim that failed for good.
+const FAILED_SLEEP: Duration = Duration::from_secs(1);
+
+/// How many deliveries are sent at a time, and how they are fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DispatchOptions {
+    /// Most calls under way on this node. 1,000.
+    pub slots: u32,
+    /// How many of them are kept for first attempts. 250.
+    pub fresh_slots: u32,
+    /// Loops that fetch. 4.
+    pub senders: u32,
+    /// Most deliveries that a loop fetches at once. 64.
+    pub batch: u32,
+    /// Loops that fetch in poll mode, where each polls by itself; its batch is the mode's. 10.
+    pub poll_senders: u32,
+    /// How long calls may go on after the shutdown began. 20 s.
+    pub grace: Duration,
+    /// Most rows that one piece of background work touches. 1,000.
+    pub chore_rows: u32,
+}
+
+impl Default for DispatchOptions {
+    fn default() -> Self {
+        Self {
+            slots: 1_000,
+            fresh_slots: 250,
+            senders: 4,
+            batch: 64,
+            poll_senders: 10,
+            grace: Duration::from_secs(20),
+            chore_rows: 1_000,
+        }
+    }
+}
+
+/// Sends deliveries until it is told to stop.
+#[derive(Clone)]
+pub(crate) struct Dispatcher {
+    inner: Arc<Inner>,
+    slots: Arc<Slots>,
+    calls: TaskTracker,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        let options = &inner.dispatch;
+        let slots = Arc::new(Slots::new(options.slots, options.fresh_slots));
+        Self { inner, slots, calls: TaskTracker::new() }
+    }
+
+    /// Runs until `shutdown`, then waits for calls under way, within the grace.
+    pub(crate) async fn run(self, shutdown: CancellationToken) {
+        let senders = match self.inner.hub.mode() {
+            WakeMode::Poll(_) => self.inner.dispatch.poll_senders,
+            _ => self.inner.dispatch.senders,
+        };
+        let loops = TaskTracker::new();
+        for _ in 0..senders.max(1) {
+            loops.spawn(self.clone().fetch(shutdown.clone()));
+        }
+        loops.spawn(chores::run(Arc::clone(&self.inner), shutdown));
+        loops.close();
+        loops.wait().await;
+        self.calls.close();
+        if tokio::time::timeout(self.inner.dispatch.grace, self.calls.wait()).await.is_err() {
+            let left = self.calls.len();
+            tracing::warn!(left, "calls outlast the grace; their leases will expire");
+        }
+    }
+
+    /// One loop: takes as much as there are slots for, and begins it.
+    async fn fetch(self, shutdown: CancellationToken) {
+        let poll = match self.inner.hub.mode() {
+            WakeMode::Poll(poll) => Some(poll),
+            _ => None,
+        };
+        let most = poll.map_or(self.inner.dispatch.batch, |poll| poll.batch).max(1);
+        let patience = if poll.is_some() { self.inner.max_wait } else { PATIENCE };
+        loop {
+            let held = tokio::select! {
+                () = shutdown.cancelled() => return,
+                held = Slots::take(&self.slots, most) => held,
+            };
+            let began = Instant::now();
+            let ask = Ask::Deliveries(ask_for(&held));
+            let taken = tokio::select! {
+                () = shutdown.cancelled() => return,
+                taken = self.inner.hub.take(HookLine::Push, ask, Patience::Wait(patience)) => taken,
+            };
+            let pause = match taken {
+                Ok(Taken::Granted(Grant::Deliveries(groups))) => {
+                    let found: usize = groups.iter().map(|group| group.items.len()).sum();
+                    self.begin(groups, held);
+                    // Polling keeps its pace, unless there is more to expect.
+                    poll.filter(|poll| found < poll.batch as usize).map(|poll| poll.interval)
+                }
+                Ok(Taken::Granted(Grant::Chores(_)) | Taken::Empty) => {
+                    let early = began.elapsed() < patience.min(self.inner.max_wait) / 2;
+                    early.then_some(IDLE_SLEEP)
+                }
+                Ok(Taken::Drained) => return,
+                Err(TakeError::TooMany { retry_after }) => Some(retry_after),
+                Err(TakeError::Claim(error)) => {
+                    tracing::warn!(%error, "deliveries could not be fetched");
+                    Some(FAILED_SLEEP)
+                }
+            };
+            if let Some(pause) = pause {
+                tokio::select! {
+                    () = shutdown.cancelled() => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
+            }
+        }
+    }
+
+    /// Begins calls, each in a slot of its own. Slots that are left over are free again.
+    fn begin(&self, groups: Vec<DeliveryGroup>, mut held: Held) {
+        let granted = Instant::now();
+        for group in groups {
+            let slot = held.one(group.items.first().is_some_and(is_fresh));
+            let job = Job { inner: Arc::clone(&self.inner), group, granted };
+            self.calls.spawn(async move {
+                job.run().await;
+                drop(slot);
+            });
+        }
+    }
+}
+
+fn ask_for(held: &Held) -> DeliveryAsk {
+    let attempts = (0..held.len()).map(|_| AttemptId::generate()).collect();
+    DeliveryAsk { attempts, fresh_only: held.fresh_only(), lease: None }
+}
+
+impl Inner {
+    /// Tells this node's waiters what a commit made available.
+    fn hint(&self, changes: &[wakeline_core::HookChange]) {
+        self.hub.hint(changes, HintSource::InProcess);
+    }
+}

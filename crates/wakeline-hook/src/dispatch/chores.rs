@@ -1,0 +1,79 @@
+//! Background work: jobs, expired payloads, what deleted applications left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::HookLine;
+use wakeline_wake::{Patience, TakeError, Taken};
+
+use super::{FAILED_SLEEP, IDLE_SLEEP};
+use crate::face::{Ask, Grant};
+use crate::service::Inner;
+
+/// The longest pause between two looks where no hints are heard.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// The shortest.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Does background work until `shutdown`.
+pub(super) async fn run(inner: Arc<Inner>, shutdown: CancellationToken) {
+    let work = async {
+        match inner.hub.mode().uses_hints() {
+            true => wait(&inner).await,
+            false => look(&inner).await,
+        }
+    };
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = work => {}
+    }
+}
+
+/// Waits in the line of chores like everybody else.
+async fn wait(inner: &Inner) {
+    loop {
+        let began = Instant::now();
+        let ask = Ask::Chores(inner.dispatch.chore_rows);
+        let patience = Patience::Wait(inner.max_wait);
+        let pause = match inner.hub.take(HookLine::Chores, ask, patience).await {
+            Ok(Taken::Granted(Grant::Chores(report))) => {
+                inner.hint(&report.changes);
+                None
+            }
+            Ok(Taken::Granted(Grant::Deliveries(_)) | Taken::Empty) => {
+                (began.elapsed() < inner.max_wait / 2).then_some(IDLE_SLEEP)
+            }
+            Ok(Taken::Drained) => return,
+            Err(TakeError::TooMany { retry_after }) => Some(retry_after),
+            Err(TakeError::Claim(error)) => {
+                tracing::warn!(%error, "background work failed");
+                Some(FAILED_SLEEP)
+            }
+        };
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Looks now and then, at its own slow pace: polling is for deliveries.
+async fn look(inner: &Inner) {
+    loop {
+        let pause = match inner.store.do_chores(inner.dispatch.chore_rows).await {
+            Ok(report) => {
+                inner.hint(&report.changes);
+                match report.next_due {
+                    Some(Duration::ZERO) if report.rows > 0 => continue,
+                    due => due.unwrap_or(LOOK_EVERY).clamp(LOOK_AGAIN, LOOK_EVERY),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "background work failed");
+                LOOK_EVERY
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}

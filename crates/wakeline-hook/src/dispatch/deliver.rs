@@ -1,0 +1,221 @@
+//! One request: opened, signed, sent, judged, settled.
+//!
+//! # Invariants
+//! * The store is called when the call has ended, never during it.
+//! * One request is one sample for the breaker, however many messages it carries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use wakeline_core::DeliveryToken;
+use wakeline_store::hook::{
+    AttemptRecord, BreakerSample, DeliveryGroup, DeliveryItem, SettleDelivery, SettledDelivery,
+    SettledState, Target, Trigger,
+};
+
+use crate::announce;
+use crate::error::HookError;
+use crate::policy::{Decision, decide, next};
+use crate::send::request::{Envelope, headers, list, list_id};
+use crate::send::{Call, Ended, Sent};
+use crate::service::Inner;
+
+/// The pause before an outcome is written again that could not be.
+const SETTLE_AGAIN: Duration = Duration::from_millis(200);
+/// The longest such pause.
+const SETTLE_AGAIN_MAX: Duration = Duration::from_secs(5);
+
+/// Deliveries that go out in one request.
+pub(super) struct Job {
+    pub(super) inner: Arc<Inner>,
+    pub(super) group: DeliveryGroup,
+    /// When they were granted: their database time is that of the grant.
+    pub(super) granted: Instant,
+}
+
+/// Whether this is the first attempt of its delivery, by the schedule.
+pub(super) fn is_fresh(item: &DeliveryItem) -> bool {
+    item.attempt_no == 1 && item.trigger == Trigger::Scheduled
+}
+
+impl Job {
+    /// Makes the attempt, and writes how it ended.
+    pub(super) async fn run(mut self) {
+        let items = std::mem::take(&mut self.group.items);
+        let (items, expired): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|item| item.payload.is_some());
+        let mut ends: Vec<_> = expired.iter().map(|item| self.expired(item)).collect();
+        if !items.is_empty() {
+            let began = Instant::now();
+            self.inner.meters.in_flight.increment(1.0);
+            let (sent, ours) = self.attempt(&items).await;
+            self.inner.meters.in_flight.decrement(1.0);
+            self.inner.meters.attempted(&sent.ended, sent.took);
+            self.note(&items, &sent);
+            let place = |(place, item)| self.end(item, &sent, (place == 0, ours, began));
+            ends.extend(items.iter().enumerate().map(place));
+        }
+        self.settle(ends).await;
+    }
+
+    /// Makes the attempt. True beside it if its failure is ours.
+    async fn attempt(&self, items: &[DeliveryItem]) -> (Sent, bool) {
+        match self.call(items) {
+            Ok(call) => (self.inner.sender.send(call).await, false),
+            Err(error) => {
+                let endpoint = self.group.target.endpoint;
+                tracing::error!(%endpoint, %error, "a delivery cannot be sent");
+                let ended = Ended::Failed(format!("not sent: {error}"));
+                (Sent { ended, took: Duration::ZERO }, true)
+            }
+        }
+    }
+
+    fn call(&self, items: &[DeliveryItem]) -> Result<Call, HookError> {
+        let target = &self.group.target;
+        let keys = self.inner.vault.open_keys(target.endpoint, &target.secrets)?;
+        let own = self.inner.vault.open_headers(target.endpoint, &target.headers)?;
+        let lists = target.options.fifo.is_some_and(|fifo| fifo.batch > 1);
+        let first = items.first().expect("there is something to send");
+        let (id, body) = if lists {
+            (list_id(items), list(items))
+        } else {
+            (first.message.to_string(), first.payload.clone())
+        };
+        let body = body.ok_or_else(|| HookError::invalid("payload", "is not JSON"))?;
+        let envelope = Envelope {
+            id: &id,
+            at: first.now.plus(self.granted.elapsed()),
+            keys: &keys,
+            style: target.options.header_style,
+        };
+        let headers = headers(&envelope, &body, &own, &self.inner.user_agent);
+        Ok(Call { url: target.url.clone(), headers, body, timeout: target.options.timeout })
+    }
+
+    /// The end of an attempt for one of its messages.
+    fn end(
+        &self,
+        item: &DeliveryItem,
+        sent: &Sent,
+        (first, ours, began): (bool, bool, Instant),
+    ) -> SettleDelivery {
+        let target = &self.group.target;
+        let mut decision = decide(&sent.ended, item, &target.options);
+        if ours {
+            let verdict = next(item, &target.options, None);
+            decision = Decision { verdict, ..Decision::GIVEN_UP };
+        }
+        let announce_disabled = announce::of_disabling(target, &decision).filter(|_| first);
+        if !first {
+            decision = Decision { verdict: decision.verdict, ..Decision::GIVEN_UP };
+        }
+        let (status, response) = match &sent.ended {
+            Ended::Answer { status, body, .. } => (Some(*status), body.clone()),
+            _ => (None, Bytes::new()),
+        };
+        SettleDelivery {
+            token: item.token,
+            record: AttemptRecord {
+                began_ago: began.elapsed(),
+                took: sent.took,
+                status,
+                response,
+                error: sent.ended.error(),
+                url: target.url.clone(),
+            },
+            verdict: decision.verdict,
+            sample: decision.sample,
+            throttle: decision.throttle,
+            gone: decision.gone,
+            announce: announce::of_attempt(target, item, &decision, status),
+            announce_disabled,
+        }
+    }
+
+    /// There is nothing left to send.
+    fn expired(&self, item: &DeliveryItem) -> SettleDelivery {
+        SettleDelivery {
+            token: item.token,
+            record: AttemptRecord {
+                began_ago: Duration::ZERO,
+                took: Duration::ZERO,
+                status: None,
+                response: Bytes::new(),
+                error: Some("not sent: the payload has expired".to_owned()),
+                url: self.group.target.url.clone(),
+            },
+            verdict: Decision::GIVEN_UP.verdict,
+            sample: BreakerSample::None,
+            throttle: None,
+            gone: false,
+            announce: Vec::new(),
+            announce_disabled: None,
+        }
+    }
+
+    /// Writes outcomes; tries again while the leases last.
+    async fn settle(&self, mut ends: Vec<SettleDelivery>) {
+        let lease = self.group.target.options.lease();
+        let mut pause = SETTLE_AGAIN;
+        loop {
+            let asked = Instant::now();
+            let error = match self.inner.store.settle_deliveries(ends.clone()).await {
+                Ok(settled) => return self.settled(&ends, settled),
+                Err(error) => error,
+            };
+            let over = self.granted.elapsed() + pause >= lease;
+            if over || !error.is_transient() {
+                let endpoint = self.group.target.endpoint;
+                tracing::error!(%endpoint, %error, "an attempt's end could not be written");
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(SETTLE_AGAIN_MAX);
+            ends.iter_mut().for_each(|end| end.record.began_ago += asked.elapsed());
+        }
+    }
+
+    fn settled(&self, ends: &[SettleDelivery], settled: Vec<SettledDelivery>) {
+        let meters = &self.inner.meters;
+        for (end, settled) in ends.iter().zip(settled) {
+            meters.settled(settled.state);
+            if settled.state == SettledState::Stale {
+                stale(&self.group.target, end.token);
+            }
+            if end.throttle.is_some() {
+                meters.throttled();
+            }
+            if let Some(reason) = settled.disabled {
+                meters.disabled(reason);
+                let target = &self.group.target;
+                let (endpoint, application) = (target.endpoint, target.application);
+                tracing::warn!(%endpoint, %application, ?reason, "endpoint disabled");
+            }
+            self.inner.hint(&settled.changes);
+        }
+    }
+
+    fn note(&self, items: &[DeliveryItem], sent: &Sent) {
+        let endpoint = self.group.target.endpoint;
+        let first = items.first().expect("there was something to send");
+        let (message, attempt) = (first.message, first.attempt_no);
+        let took_ms = u64::try_from(sent.took.as_millis()).unwrap_or(u64::MAX);
+        match &sent.ended {
+            Ended::Answer { status, .. } => {
+                tracing::debug!(%endpoint, %message, attempt, status, took_ms, "attempt answered");
+            }
+            other => {
+                let error = other.error();
+                tracing::debug!(%endpoint, %message, attempt, error, took_ms, "attempt failed");
+            }
+        }
+    }
+}
+
+fn stale(target: &Target, token: DeliveryToken) {
+    let attempt = token.attempt;
+    tracing::warn!(endpoint = %target.endpoint, %attempt, "an attempt ended after its lease");
+}

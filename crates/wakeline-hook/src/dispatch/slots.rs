@@ -1,0 +1,152 @@
+//! How many calls may be under way, and for whom.
+//!
+//! # Invariants
+//! * First attempts may use every slot, retries all but those that are kept.
+//! * A slot that is held is given back when its holder is dropped, whatever happened.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// The slots of a node.
+pub(super) struct Slots {
+    state: Mutex<State>,
+    freed: Notify,
+}
+
+struct State {
+    /// Slots for anything.
+    general: u32,
+    /// Slots for first attempts only.
+    fresh: u32,
+}
+
+/// Slots that are held.
+pub(super) struct Held {
+    slots: Arc<Slots>,
+    general: u32,
+    fresh: u32,
+}
+
+impl Slots {
+    pub(super) fn new(all: u32, kept: u32) -> Self {
+        let all = all.max(1);
+        // At least one slot is for anything: retries must not wait for ever.
+        let fresh = kept.min(all - 1);
+        Self { state: Mutex::new(State { general: all - fresh, fresh }), freed: Notify::new() }
+    }
+
+    /// Takes up to `most` slots, at least one, as soon as there is one.
+    pub(super) async fn take(slots: &Arc<Self>, most: u32) -> Held {
+        loop {
+            // Registered before looking, so that what is freed in between is not missed.
+            let freed = slots.freed.notified();
+            let (general, fresh) = slots.state.lock().take(most);
+            if general + fresh > 0 {
+                return Held { slots: Arc::clone(slots), general, fresh };
+            }
+            freed.await;
+        }
+    }
+
+    fn give_back(&self, general: u32, fresh: u32) {
+        let mut state = self.state.lock();
+        state.general += general;
+        state.fresh += fresh;
+        drop(state);
+        self.freed.notify_one();
+    }
+}
+
+impl State {
+    fn take(&mut self, most: u32) -> (u32, u32) {
+        let general = self.general.min(most);
+        let fresh = self.fresh.min(most - general);
+        self.general -= general;
+        self.fresh -= fresh;
+        (general, fresh)
+    }
+}
+
+impl Held {
+    pub(super) fn len(&self) -> u32 {
+        self.general + self.fresh
+    }
+
+    /// How many of them are for first attempts only.
+    pub(super) fn fresh_only(&self) -> u32 {
+        self.fresh
+    }
+
+    /// Takes one out of these, for a first attempt or for any other.
+    pub(super) fn one(&mut self, is_fresh: bool) -> Held {
+        // Those for anything go first, also for first attempts: that is how stores count them.
+        let general = self.general > 0 || !is_fresh;
+        let slots = Arc::clone(&self.slots);
+        if general {
+            self.general = self.general.saturating_sub(1);
+            Held { slots, general: 1, fresh: 0 }
+        } else {
+            self.fresh = self.fresh.saturating_sub(1);
+            Held { slots, general: 0, fresh: 1 }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.len() > 0 {
+            self.slots.give_back(self.general, self.fresh);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    fn take(slots: &Arc<Slots>, most: u32) -> Option<Held> {
+        Slots::take(slots, most).now_or_never()
+    }
+
+    #[test]
+    fn slots_for_first_attempts_are_left_to_them() {
+        let slots = Arc::new(Slots::new(4, 1));
+        let mut held = take(&slots, 10).expect("free");
+        assert_eq!((held.len(), held.fresh_only()), (4, 1));
+        assert!(take(&slots, 1).is_none());
+        let retries = [held.one(false), held.one(false), held.one(false)];
+        let first = held.one(true);
+        assert_eq!((first.len(), first.fresh_only()), (1, 1));
+        drop(held);
+        assert!(take(&slots, 1).is_none());
+        drop(first);
+        let again = take(&slots, 10).expect("free");
+        assert_eq!((again.len(), again.fresh_only()), (1, 1));
+        drop((retries, again));
+        assert_eq!(take(&slots, 10).expect("free").len(), 4);
+    }
+
+    #[test]
+    fn who_waits_for_a_slot_gets_the_one_that_is_freed() {
+        let slots = Arc::new(Slots::new(1, 1));
+        let held = take(&slots, 1).expect("free");
+        assert_eq!(held.fresh_only(), 0);
+        let mut waiting = std::pin::pin!(Slots::take(&slots, 1));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(held);
+        assert_eq!(waiting.now_or_never().expect("freed").len(), 1);
+    }
+
+    #[test]
+    fn what_is_left_over_is_free_at_once() {
+        let slots = Arc::new(Slots::new(8, 2));
+        let mut held = take(&slots, 8).expect("free");
+        let used = held.one(true);
+        drop(held);
+        assert_eq!(take(&slots, 8).expect("free").len(), 7);
+        drop(used);
+    }
+}

@@ -1,0 +1,168 @@
+//! Storing messages, with senders of this node that can begin at once.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use wakeline_core::{
+    ApplicationRef, Channel, EndpointRef, EventId, EventTypeName, HookChange, HookMessageId,
+    HookWhat, IdempotencyKey, MESSAGE_RETENTION_DEFAULT,
+};
+use wakeline_store::hook::{DeliveryAsk, EmitOutcome, NewMessage};
+use wakeline_wake::Reservation;
+
+use crate::catalog::{ApplicationIn, check_application, idempotency, new_application};
+use crate::error::HookError;
+use crate::event_types::newest_schema;
+use crate::face::{Ask, Grant, HookFace};
+use crate::service::HookService;
+
+/// Most channels of one message.
+const CHANNELS_MAX: usize = 5;
+/// Most deliveries of a message that are leased with its storing.
+const BORN_MAX: usize = 16;
+
+/// A message to store and deliver.
+#[derive(Debug, Clone)]
+pub struct Emit {
+    /// Whose endpoints get it.
+    pub application: ApplicationRef,
+    /// Makes the application if there is none.
+    pub create_application: Option<ApplicationIn>,
+    /// What it tells of.
+    pub event_type: EventTypeName,
+    /// The user's own id; unique within the application.
+    pub event_id: Option<EventId>,
+    /// Its channels.
+    pub channels: Vec<Channel>,
+    /// JSON: the exact bytes that are sent.
+    pub payload: Bytes,
+    /// How long the payload is kept; `None` is 90 days.
+    pub retention: Option<Duration>,
+    /// Makes repeating it harmless.
+    pub idempotency_key: Option<IdempotencyKey>,
+}
+
+impl Emit {
+    /// A message with nothing but what it needs.
+    pub fn new(application: ApplicationRef, event_type: EventTypeName, payload: Bytes) -> Self {
+        Self {
+            application,
+            create_application: None,
+            event_type,
+            event_id: None,
+            channels: Vec::new(),
+            payload,
+            retention: None,
+            idempotency_key: None,
+        }
+    }
+
+    fn check(&self) -> Result<(), HookError> {
+        if let Err(error) = serde_json::from_slice::<&RawValue>(&self.payload) {
+            return Err(HookError::invalid("payload", format!("is not JSON: {error}")));
+        }
+        if self.channels.len() > CHANNELS_MAX {
+            let reason = format!("must have at most {CHANNELS_MAX} entries");
+            return Err(HookError::invalid("channels", reason));
+        }
+        self.create_application.as_ref().map_or(Ok(()), check_application)
+    }
+
+    fn into_message(self) -> NewMessage {
+        let idempotency = idempotency(self.idempotency_key.clone(), &Print::of(&self));
+        NewMessage {
+            id: HookMessageId::generate(),
+            application: self.application,
+            create_application: self.create_application.map(new_application),
+            event_type: self.event_type,
+            event_id: self.event_id,
+            channels: self.channels,
+            payload: self.payload,
+            retention: self.retention.unwrap_or(MESSAGE_RETENTION_DEFAULT),
+            only: None,
+            idempotency,
+        }
+    }
+}
+
+/// All that a message asks for, to tell two requests apart.
+#[derive(Serialize)]
+struct Print<'a> {
+    event_type: &'a EventTypeName,
+    event_id: &'a Option<EventId>,
+    channels: &'a [Channel],
+    retention: Option<Duration>,
+    payload: &'a [u8],
+}
+
+impl<'a> Print<'a> {
+    fn of(emit: &'a Emit) -> Self {
+        let Emit { event_type, event_id, channels, retention, payload, .. } = emit;
+        Self { event_type, event_id, channels, retention: *retention, payload }
+    }
+}
+
+impl HookService {
+    /// Stores a message durably, with a delivery for every endpoint that wants it.
+    pub async fn emit(&self, emit: Emit) -> Result<EmitOutcome, HookError> {
+        emit.check()?;
+        self.event_types().check(self.store().as_ref(), &emit.event_type, &emit.payload).await?;
+        self.store_message(emit.into_message()).await
+    }
+
+    /// Sends an example of an event type to one endpoint. `None` if there is no such endpoint.
+    pub async fn send_example(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+        event_type: EventTypeName,
+    ) -> Result<Option<EmitOutcome>, HookError> {
+        let Some(found) = self.store().endpoint(application, endpoint).await? else {
+            return Ok(None);
+        };
+        let known = self.store().event_type(&event_type).await?;
+        let schema = known.as_ref().map(newest_schema).transpose()?.flatten();
+        let example = schema.as_ref().and_then(example_of);
+        let example =
+            example.unwrap_or_else(|| json!({ "type": event_type, "data": { "example": true } }));
+        let emit = Emit::new(application.clone(), event_type, example.to_string().into());
+        let message = NewMessage { only: Some(found.id), ..emit.into_message() };
+        self.store_message(message).await.map(Some)
+    }
+
+    async fn store_message(&self, message: NewMessage) -> Result<EmitOutcome, HookError> {
+        let (store, hub) = (self.shared_store(), self.hub().clone());
+        let born = self.uses_hints();
+        self.to_the_end(async move {
+            let push = HookChange::now(HookWhat::Push);
+            let mut waiting = if born { hub.reserve(&push, 1) } else { Vec::new() };
+            let asks = waiting.iter().filter_map(ask_of).collect();
+            let reply = store.emit(message, asks).await?;
+            for (_, groups) in reply.leased {
+                // One sender was asked for, so one can have been given something.
+                match waiting.pop() {
+                    Some(sender) => sender.serve(Grant::Deliveries(groups)),
+                    None => tracing::error!("deliveries were leased to nobody"),
+                }
+            }
+            Ok((reply.outcome, reply.changes))
+        })
+        .await
+    }
+}
+
+/// What a parked sender can take, no more than one message is likely to need.
+fn ask_of(waiting: &Reservation<HookFace>) -> Option<DeliveryAsk> {
+    let Ask::Deliveries(ask) = waiting.ask() else { return None };
+    let most = ask.attempts.len().min(BORN_MAX);
+    Some(DeliveryAsk { attempts: ask.attempts[..most].to_vec(), fresh_only: 0, lease: ask.lease })
+}
+
+/// An example that a schema comes with.
+fn example_of(schema: &Value) -> Option<Value> {
+    let listed = schema.get("examples").and_then(|examples| examples.get(0));
+    listed.or_else(|| schema.get("example")).cloned()
+}

@@ -1,0 +1,62 @@
+//! Why something asked of the hook face was not done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_seal::SealError;
+use wakeline_store::StoreError;
+
+/// Why something asked of the hook face was not done.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum HookError {
+    /// The request itself is wrong. Do not repeat it.
+    #[error("{field} {reason}")]
+    Invalid {
+        /// The field at fault, in the words of the wire.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The payload does not fit the schema of its event type, which is enforced.
+    #[error("payload does not fit the schema of {event_type}: {reason}")]
+    Schema {
+        /// The event type.
+        event_type: String,
+        /// Where and how it does not fit.
+        reason: String,
+    },
+    /// There is no key to seal secrets with. They are never stored in the clear.
+    #[error("no key ring is configured, so secrets cannot be stored")]
+    NoKeyRing,
+    /// A sealed secret or header cannot be opened with the configured keys.
+    #[error("{what} cannot be opened")]
+    Sealed {
+        /// What was to be opened.
+        what: &'static str,
+        /// Why not.
+        #[source]
+        source: SealError,
+    },
+    /// As many clients are parked as this node allows. Come back after a while.
+    #[error("too many clients are waiting on this node")]
+    TooManyWaiters {
+        /// When to come back.
+        retry_after: Duration,
+    },
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(Arc<StoreError>),
+}
+
+impl HookError {
+    /// A field that is wrong.
+    pub(crate) fn invalid(field: &'static str, reason: impl Into<String>) -> Self {
+        Self::Invalid { field, reason: reason.into() }
+    }
+}
+
+impl From<StoreError> for HookError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(Arc::new(error))
+    }
+}

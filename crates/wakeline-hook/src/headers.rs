@@ -1,0 +1,171 @@
+//! An endpoint's own headers: which may be set, and which are shown.
+
+use std::collections::BTreeMap;
+
+use hyper::header::{HeaderName, HeaderValue};
+use serde::Serialize;
+use wakeline_core::{ApplicationRef, EndpointRef};
+use wakeline_store::hook::{EndpointUpdate, UpdateOutcome};
+
+use crate::error::HookError;
+use crate::service::HookService;
+
+/// Names in lower case, and their values.
+pub(crate) type Headers = BTreeMap<String, String>;
+
+/// Most headers of one endpoint.
+const HEADERS_MAX: usize = 50;
+/// Names whose values are credentials: set, but never shown again.
+const SENSITIVE: [&str; 9] = [
+    "authorization",
+    "cookie",
+    "proxy-authorization",
+    "x-access-token",
+    "x-api-key",
+    "x-auth-token",
+    "x-csrf-token",
+    "x-secret",
+    "x-token",
+];
+
+/// An endpoint's own headers, as they may be shown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct EndpointHeaders {
+    /// Those that may be seen.
+    pub headers: BTreeMap<String, String>,
+    /// Names of those whose values are kept to ourselves.
+    pub sensitive: Vec<String>,
+}
+
+/// Whether a header belongs to us, or to HTTP itself.
+pub(crate) fn is_ours(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let framing = ["content-type", "content-length", "host", "transfer-encoding", "connection"];
+    let hop = ["keep-alive", "te", "trailer", "upgrade", "expect"];
+    name.starts_with("webhook-")
+        || name.starts_with("svix-")
+        || framing.contains(&name.as_str())
+        || hop.contains(&name.as_str())
+}
+
+/// Checks headers, and writes their names in lower case.
+pub(crate) fn checked(headers: BTreeMap<String, String>) -> Result<Headers, HookError> {
+    let invalid = |reason: String| HookError::invalid("headers", reason);
+    if headers.len() > HEADERS_MAX {
+        return Err(invalid(format!("has {} entries, at most {HEADERS_MAX}", headers.len())));
+    }
+    let check = |(name, value): (String, String)| {
+        let known: HeaderName =
+            name.parse().map_err(|_| invalid(format!("has the impossible name {name:?}")))?;
+        if is_ours(known.as_str()) {
+            return Err(invalid(format!("must not set {known}")));
+        }
+        if HeaderValue::from_str(&value).is_err() {
+            return Err(invalid(format!("has an impossible value for {known}")));
+        }
+        Ok((known.as_str().to_owned(), value))
+    };
+    headers.into_iter().map(check).collect()
+}
+
+fn shown(headers: Headers) -> EndpointHeaders {
+    let (hidden, shown): (Headers, Headers) =
+        headers.into_iter().partition(|(name, _)| SENSITIVE.contains(&name.as_str()));
+    EndpointHeaders { headers: shown, sensitive: hidden.into_keys().collect() }
+}
+
+impl HookService {
+    /// An endpoint's own headers; `None` if there is no such endpoint.
+    pub async fn headers(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+    ) -> Result<Option<EndpointHeaders>, HookError> {
+        let found = self.store().endpoint(application, endpoint).await?;
+        let open = |found: wakeline_store::hook::Endpoint| {
+            self.vault().open_headers(found.id, &found.headers).map(shown)
+        };
+        found.map(open).transpose()
+    }
+
+    /// Replaces an endpoint's own headers. False if there is no such endpoint.
+    pub async fn set_headers(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+        headers: BTreeMap<String, String>,
+    ) -> Result<bool, HookError> {
+        let headers = checked(headers)?;
+        self.rewrite_headers(application, endpoint, move |_| headers).await
+    }
+
+    /// Sets some of an endpoint's own headers, and removes those without a value. False if there
+    /// is no such endpoint.
+    pub async fn patch_headers(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+        patch: BTreeMap<String, Option<String>>,
+    ) -> Result<bool, HookError> {
+        let (set, gone): (Vec<_>, Vec<_>) =
+            patch.into_iter().partition(|(_, value)| value.is_some());
+        let set = set.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let set = checked(set)?;
+        let rewrite = move |mut headers: Headers| {
+            for (name, _) in &gone {
+                headers.remove(&name.to_ascii_lowercase());
+            }
+            headers.extend(set);
+            headers
+        };
+        self.rewrite_headers(application, endpoint, rewrite).await
+    }
+
+    async fn rewrite_headers(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+        rewrite: impl FnOnce(Headers) -> Headers,
+    ) -> Result<bool, HookError> {
+        let Some(found) = self.store().endpoint(application, endpoint).await? else {
+            return Ok(false);
+        };
+        let headers = rewrite(self.vault().open_headers(found.id, &found.headers)?);
+        let headers = checked(headers)?;
+        let sealed = self.vault().seal_headers(found.id, &headers)?;
+        let update = EndpointUpdate { headers: Some(sealed), ..EndpointUpdate::default() };
+        let updated = self.store_update(application, endpoint, update).await?;
+        Ok(matches!(updated, UpdateOutcome::Updated(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str, value: &str) -> BTreeMap<String, String> {
+        BTreeMap::from([(name.to_owned(), value.to_owned())])
+    }
+
+    #[test]
+    fn headers_that_identify_and_frame_a_request_cannot_be_set() {
+        for name in ["Webhook-Id", "svix-signature", "Content-Type", "HOST", "content-length", "TE"]
+        {
+            assert!(checked(one(name, "x")).is_err(), "{name}");
+        }
+        for (name, value) in [("a b", "x"), ("", "x"), ("x-y", "a\nb"), ("x-y", "a\0")] {
+            assert!(checked(one(name, value)).is_err(), "{name}: {value}");
+        }
+        let fine = checked(one("X-Team", "blue")).expect("allowed");
+        assert_eq!(fine, one("x-team", "blue"));
+    }
+
+    #[test]
+    fn credentials_are_named_but_not_shown() {
+        let mut headers = one("x-team", "blue");
+        headers.insert("authorization".to_owned(), "Bearer secret".to_owned());
+        let shown = shown(headers);
+        assert_eq!(shown.headers, one("x-team", "blue"));
+        assert_eq!(shown.sensitive, ["authorization"]);
+    }
+}

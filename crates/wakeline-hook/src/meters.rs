@@ -1,0 +1,88 @@
+//! The hook face's figures: `wakeline_hook_*`. Made once, after the process's recorder is set.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use wakeline_store::hook::{DisableReason, SettledState};
+
+use crate::send::Ended;
+
+/// The hook face's figures.
+pub(crate) struct Meters {
+    /// Deliveries by what became of them after an attempt.
+    delivered: Counter,
+    retrying: Counter,
+    failed: Counter,
+    cancelled: Counter,
+    stale: Counter,
+    duration: Histogram,
+    pub(crate) in_flight: Gauge,
+    throttled: Counter,
+    per_claim: Histogram,
+}
+
+impl Meters {
+    pub(crate) fn new() -> Self {
+        let deliveries = |outcome| counter!("wakeline_hook_deliveries_total", "outcome" => outcome);
+        Self {
+            delivered: deliveries("delivered"),
+            retrying: deliveries("retrying"),
+            failed: deliveries("failed"),
+            cancelled: deliveries("cancelled"),
+            stale: deliveries("stale"),
+            duration: histogram!("wakeline_hook_attempt_seconds"),
+            in_flight: gauge!("wakeline_hook_in_flight"),
+            throttled: counter!("wakeline_hook_throttled_total"),
+            per_claim: histogram!("wakeline_hook_deliveries_per_claim"),
+        }
+    }
+
+    pub(crate) fn attempted(&self, ended: &Ended, took: Duration) {
+        counter!("wakeline_hook_attempts_total", "class" => class(ended)).increment(1);
+        self.duration.record(took.as_secs_f64());
+    }
+
+    pub(crate) fn settled(&self, state: SettledState) {
+        match state {
+            SettledState::Delivered => &self.delivered,
+            SettledState::Retrying => &self.retrying,
+            SettledState::Failed => &self.failed,
+            SettledState::Cancelled => &self.cancelled,
+            SettledState::Stale => &self.stale,
+        }
+        .increment(1);
+    }
+
+    pub(crate) fn throttled(&self) {
+        self.throttled.increment(1);
+    }
+
+    pub(crate) fn disabled(&self, reason: DisableReason) {
+        let reason = match reason {
+            DisableReason::Asked => "asked",
+            DisableReason::Gone => "gone",
+            DisableReason::Failing => "failing",
+        };
+        counter!("wakeline_hook_endpoints_disabled_total", "reason" => reason).increment(1);
+    }
+
+    /// How well claims pay: what one found.
+    pub(crate) fn claimed(&self, deliveries: usize) {
+        self.per_claim.record(deliveries as f64);
+    }
+}
+
+fn class(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Answer { status, .. } => match status / 100 {
+            1 => "1xx",
+            2 => "2xx",
+            3 => "3xx",
+            4 => "4xx",
+            _ => "5xx",
+        },
+        Ended::Timeout => "timeout",
+        Ended::Refused(_) => "refused",
+        Ended::Failed(_) => "error",
+    }
+}

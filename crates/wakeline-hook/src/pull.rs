@@ -1,0 +1,282 @@
+//! Endpoints whose owner fetches: popped like a queue, settled by token.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use wakeline_core::{
+    ApplicationRef, AttemptId, DeliveryToken, EndpointOptions, EndpointRef, HookLine, IdError,
+};
+use wakeline_store::hook::{
+    AttemptRecord, BreakerSample, DeliveryAsk, DeliveryItem, DeliveryVerdict, Endpoint,
+    SettleDelivery, SettledState, Trigger,
+};
+use wakeline_wake::{Patience, TakeError, Taken};
+
+use crate::error::HookError;
+use crate::face::{Ask, Grant};
+use crate::policy::wait;
+use crate::service::HookService;
+
+/// Most deliveries of one pop.
+const POP_MAX: u32 = 1_000;
+/// The longest lease of a pulled delivery.
+const LEASE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// One pop.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pop {
+    /// Most deliveries; 1 to 1,000.
+    pub max: u32,
+    /// How long they are leased; `None` is the endpoint's timeout and ten seconds.
+    pub lease: Option<Duration>,
+    /// How long to wait for one; `None` does not wait.
+    pub wait: Option<Duration>,
+}
+
+/// How a pop ended.
+#[derive(Debug)]
+pub enum Popped {
+    /// With deliveries, in order.
+    Granted(Vec<(PulledToken, DeliveryItem)>),
+    /// With nothing, in time.
+    Empty,
+    /// With nothing, because this node is going away.
+    Drained,
+    /// There is no such endpoint.
+    Missing,
+}
+
+/// Proves the lease of a pulled delivery, and says what its settling needs to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PulledToken {
+    /// The lease.
+    pub token: DeliveryToken,
+    /// Attempts of its schedule; 0 for one that somebody asked for.
+    pub scheduled_no: u32,
+    /// When it was popped, in milliseconds since 1970 by the clock of the node that gave it out.
+    pub popped_ms: u64,
+}
+
+/// What became of a pulled delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PulledSettle {
+    /// It was dealt with.
+    Ack,
+    /// It was not; it comes again by the endpoint's schedule.
+    Nack {
+        /// Not before so long.
+        delay: Option<Duration>,
+        /// Why, for the log of attempts.
+        error: Option<String>,
+    },
+}
+
+impl fmt::Display for PulledToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:x}.{:x}", self.token, self.scheduled_no, self.popped_ms)
+    }
+}
+
+impl FromStr for PulledToken {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let read = || {
+            let mut parts = text.split('.');
+            let token = parts.next()?.parse().ok()?;
+            let scheduled_no = u32::from_str_radix(parts.next()?, 16).ok()?;
+            let popped_ms = u64::from_str_radix(parts.next()?, 16).ok()?;
+            parts.next().is_none().then_some(Self { token, scheduled_no, popped_ms })
+        };
+        read().ok_or(IdError { kind: "token" })
+    }
+}
+
+impl HookService {
+    /// Takes deliveries of an endpoint that is pulled from, waiting for them if asked to.
+    pub async fn pop(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+        pop: Pop,
+    ) -> Result<Popped, HookError> {
+        if !(1..=POP_MAX).contains(&pop.max) {
+            return Err(HookError::invalid("limit", format!("must be from 1 to {POP_MAX}")));
+        }
+        check_lease(pop.lease)?;
+        let Some(found) = self.pulled_from(application, endpoint).await? else {
+            return Ok(Popped::Missing);
+        };
+        let line = HookLine::Pull(found.id);
+        let deadline = Instant::now() + pop.wait.unwrap_or_default();
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let stretch = left.min(self.inner.max_wait);
+            let patience = if stretch.is_zero() { Patience::Now } else { Patience::Wait(stretch) };
+            let began = Instant::now();
+            let taken = self.hub().take(line.clone(), ask_for(&pop), patience).await;
+            match taken {
+                Ok(Taken::Granted(Grant::Deliveries(groups))) => {
+                    let items = groups.into_iter().flat_map(|group| group.items);
+                    return Ok(Popped::Granted(items.map(with_token).collect()));
+                }
+                Ok(Taken::Granted(Grant::Chores(_)) | Taken::Empty) => {
+                    // A wait that ended early has its reasons, and is not repeated.
+                    let early = began.elapsed() < stretch;
+                    if early || Instant::now() >= deadline {
+                        return Ok(Popped::Empty);
+                    }
+                }
+                Ok(Taken::Drained) => return Ok(Popped::Drained),
+                Err(TakeError::TooMany { retry_after }) => {
+                    return Err(HookError::TooManyWaiters { retry_after });
+                }
+                Err(TakeError::Claim(error)) => return Err(HookError::Store(error)),
+            }
+        }
+    }
+
+    /// Settles pulled deliveries, in any order. `None` if there is no such endpoint.
+    pub async fn settle_pulled(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+        settles: Vec<(PulledToken, PulledSettle)>,
+    ) -> Result<Option<Vec<SettledState>>, HookError> {
+        let Some(found) = self.pulled_from(application, endpoint).await? else { return Ok(None) };
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let end = |(token, settle)| settle_of(&found.options, token, (settle, now));
+        let ends: Vec<_> = settles.into_iter().map(end).collect();
+        let store = self.shared_store();
+        let settled = self.to_the_end(async move {
+            let settled = store.settle_deliveries(ends).await?;
+            let changes = settled.iter().flat_map(|settled| settled.changes.clone()).collect();
+            Ok((settled, changes))
+        });
+        Ok(Some(settled.await?.into_iter().map(|settled| settled.state).collect()))
+    }
+
+    /// Holds on to pulled deliveries: their leases end `span` from now. True for those that go on.
+    pub async fn extend_pulled(
+        &self,
+        tokens: Vec<PulledToken>,
+        span: Duration,
+    ) -> Result<Vec<bool>, HookError> {
+        check_lease(Some(span))?;
+        let tokens = tokens.into_iter().map(|token| token.token).collect();
+        Ok(self.store().extend_deliveries(tokens, span).await?)
+    }
+
+    async fn pulled_from(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+    ) -> Result<Option<Endpoint>, HookError> {
+        let found = self.store().endpoint(application, endpoint).await?;
+        match found {
+            Some(found) if !found.options.pull => {
+                Err(HookError::invalid("endpoint", "is not one that is pulled from"))
+            }
+            found => Ok(found),
+        }
+    }
+}
+
+fn check_lease(lease: Option<Duration>) -> Result<(), HookError> {
+    let fits = |span: Duration| !span.is_zero() && span <= LEASE_MAX;
+    if lease.is_none_or(fits) {
+        return Ok(());
+    }
+    let reason = format!("must be more than 0 and at most {} seconds", LEASE_MAX.as_secs());
+    Err(HookError::invalid("lease", reason))
+}
+
+fn ask_for(pop: &Pop) -> Ask {
+    let attempts = (0..pop.max).map(|_| AttemptId::generate()).collect();
+    Ask::Deliveries(DeliveryAsk { attempts, fresh_only: 0, lease: pop.lease })
+}
+
+fn with_token(item: DeliveryItem) -> (PulledToken, DeliveryItem) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let scheduled_no = match item.trigger {
+        Trigger::Scheduled => item.scheduled_no,
+        Trigger::Manual => 0,
+    };
+    let popped_ms = u64::try_from(now.as_millis()).unwrap_or(0);
+    (PulledToken { token: item.token, scheduled_no, popped_ms }, item)
+}
+
+fn settle_of(
+    options: &EndpointOptions,
+    token: PulledToken,
+    (settle, now): (PulledSettle, Duration),
+) -> SettleDelivery {
+    let took = now.saturating_sub(Duration::from_millis(token.popped_ms));
+    let (verdict, sample, error) = match settle {
+        PulledSettle::Ack => (DeliveryVerdict::Delivered, BreakerSample::Success, None),
+        PulledSettle::Nack { delay, error } => {
+            let planned = wait(token.scheduled_no, options.schedule(), token.token.attempt);
+            let verdict = planned.map_or(DeliveryVerdict::Failed, |wait| {
+                DeliveryVerdict::Retry(wait.max(delay.unwrap_or_default()))
+            });
+            // What a consumer could not deal with says nothing about its endpoint.
+            (verdict, BreakerSample::None, Some(error.unwrap_or_else(|| "refused".to_owned())))
+        }
+    };
+    let record = AttemptRecord {
+        began_ago: took,
+        took,
+        status: None,
+        response: Bytes::new(),
+        error,
+        url: String::new(),
+    };
+    SettleDelivery {
+        token: token.token,
+        record,
+        verdict,
+        sample,
+        throttle: None,
+        gone: false,
+        announce: Vec::new(),
+        announce_disabled: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_read_back_from_their_text_and_nothing_else_is() {
+        let token = DeliveryToken { delivery: 42, attempt: AttemptId::generate() };
+        let token = PulledToken { token, scheduled_no: 11, popped_ms: 1_700_000_000_000 };
+        assert_eq!(token.to_string().parse(), Ok(token));
+        let plain = token.token.to_string();
+        for wrong in ["", &plain, &format!("{plain}.1"), &format!("{token}.1"), "a.b.c"] {
+            assert!(wrong.parse::<PulledToken>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_nack_waits_for_its_schedule_and_longer_if_asked() {
+        let options = EndpointOptions {
+            schedule: Some(vec![Duration::from_secs(10)]),
+            ..EndpointOptions::default()
+        };
+        let verdict = |scheduled_no, delay: Option<u64>| {
+            let token = DeliveryToken { delivery: 1, attempt: AttemptId::generate() };
+            let token = PulledToken { token, scheduled_no, popped_ms: 0 };
+            let delay = delay.map(Duration::from_secs);
+            let settle = PulledSettle::Nack { delay, error: None };
+            settle_of(&options, token, (settle, Duration::from_secs(1))).verdict
+        };
+        assert!(matches!(verdict(1, None), DeliveryVerdict::Retry(wait) if wait.as_secs() >= 8));
+        assert_eq!(verdict(1, Some(60)), DeliveryVerdict::Retry(Duration::from_secs(60)));
+        assert_eq!(verdict(2, None), DeliveryVerdict::Failed);
+        assert_eq!(verdict(0, None), DeliveryVerdict::Failed);
+    }
+}

@@ -1,0 +1,295 @@
+//! The hook face's operations, each one store call followed by its hints.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{
+    ApplicationRef, AttemptId, Change, EndpointRef, HookChange, HookMessageId, HookWhat, JobId,
+    MessageRef, Timestamp,
+};
+use wakeline_seal::KeyRing;
+use wakeline_store::hook::{DeliveryFilter, HookBackend, Job, JobKind, JobSpec, ResendOutcome};
+use wakeline_store::{Carried, HintOrigin, HintSink, LinkState, StoreError};
+use wakeline_wake::{HintSource, Hub, HubOptions, Link, LongPollConfig, Snapshot, WakeMode};
+
+use crate::dispatch::{DispatchOptions, Dispatcher};
+use crate::error::HookError;
+use crate::event_types::EventTypes;
+use crate::face::HookFace;
+use crate::guard::Guard;
+use crate::meters::Meters;
+use crate::secrets::Vault;
+use crate::send::request::{Envelope, headers};
+use crate::send::{Call, PingReport, SendOptions, Sender};
+
+/// How the hook face runs on this node.
+#[derive(Debug, Clone, Default)]
+pub struct HookServiceOptions {
+    /// How senders and pulling clients learn of work.
+    pub mode: WakeMode,
+    /// The settings of long polling.
+    pub long_poll: LongPollConfig,
+    /// How many deliveries are sent at a time, and how they are fetched.
+    pub dispatch: DispatchOptions,
+    /// How endpoints are called.
+    pub send: SendOptions,
+    /// Keys for secrets and headers. Without them no endpoint can be made or sent to.
+    pub keys: Option<Arc<KeyRing>>,
+}
+
+/// The hook face's operations. Cheap to clone.
+#[derive(Clone)]
+pub struct HookService {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn HookBackend>,
+    pub(crate) hub: Hub<HookFace>,
+    pub(crate) sender: Sender,
+    pub(crate) vault: Vault,
+    pub(crate) meters: Arc<Meters>,
+    pub(crate) dispatch: DispatchOptions,
+    pub(crate) user_agent: String,
+    pub(crate) max_wait: Duration,
+    event_types: Arc<EventTypes>,
+}
+
+impl HookService {
+    /// Starts the hub on the current tokio runtime. Deliveries are sent by [`HookService::run`].
+    pub fn start(store: Arc<dyn HookBackend>, options: HookServiceOptions) -> Self {
+        let meters = Arc::new(Meters::new());
+        let face = Arc::new(HookFace::new(Arc::clone(&store), Arc::clone(&meters)));
+        let max_wait = options.long_poll.max_wait_time;
+        let hub = Hub::start(
+            face,
+            HubOptions { label: "hook", mode: options.mode, long_poll: options.long_poll },
+        );
+        let inner = Inner {
+            store,
+            hub,
+            sender: Sender::new(&options.send),
+            vault: Vault::new(options.keys),
+            meters,
+            dispatch: options.dispatch,
+            user_agent: options.send.user_agent,
+            max_wait,
+            event_types: Arc::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Sends deliveries and does background work until `shutdown`; then calls under way finish
+    /// within the grace, and what was not sent is given back.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        Dispatcher::new(Arc::clone(&self.inner)).run(shutdown).await;
+    }
+
+    /// Takes hints in: for who listens on behalf of several faces.
+    pub fn sink(&self) -> Arc<dyn HintSink> {
+        Arc::new(HubSink {
+            hub: self.inner.hub.clone(),
+            event_types: Arc::clone(&self.inner.event_types),
+        })
+    }
+
+    /// Whether hints wake anybody here; in poll mode they do not.
+    pub fn uses_hints(&self) -> bool {
+        self.inner.hub.mode().uses_hints()
+    }
+
+    /// The store, for reading.
+    pub fn store(&self) -> &Arc<dyn HookBackend> {
+        &self.inner.store
+    }
+
+    /// Waiters, claims and state of the wake layer.
+    pub fn wake_snapshot(&self) -> Snapshot {
+        self.inner.hub.snapshot()
+    }
+
+    /// Answers all who wait, and lets nobody wait any more: senders stop fetching.
+    pub fn drain(&self) {
+        self.inner.hub.drain();
+    }
+
+    /// Waits until no claim is under way and what was claimed for nobody is released. Meant to
+    /// follow [`HookService::drain`], before the store is closed.
+    pub async fn settled(&self) {
+        self.inner.hub.settled().await;
+    }
+
+    /// Makes one more attempt for a delivery.
+    pub async fn resend(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        endpoint: &EndpointRef,
+    ) -> Result<ResendOutcome, HookError> {
+        let (store, application) = (self.shared_store(), application.clone());
+        let (message, endpoint) = (message.clone(), endpoint.clone());
+        self.to_the_end(async move { store.resend(&application, &message, &endpoint).await }).await
+    }
+
+    /// Cancels what waits of a message. How many; `None` if there is no such message.
+    pub async fn cancel(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        endpoint: Option<&EndpointRef>,
+    ) -> Result<Option<u64>, HookError> {
+        Ok(self.inner.store.cancel(application, message, endpoint).await?)
+    }
+
+    /// Removes the payload of a message. False if there is no such message.
+    pub async fn expunge_payload(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+    ) -> Result<bool, HookError> {
+        Ok(self.inner.store.expunge_payload(application, message).await?)
+    }
+
+    /// Removes what an endpoint answered. False if there is no such attempt.
+    pub async fn expunge_response(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        attempt: AttemptId,
+    ) -> Result<bool, HookError> {
+        Ok(self.inner.store.expunge_response(application, message, attempt).await?)
+    }
+
+    /// Makes a job that changes many deliveries; `None` if there is no such application.
+    pub async fn start_job(
+        &self,
+        application: &ApplicationRef,
+        kind: JobKind,
+        filter: DeliveryFilter,
+    ) -> Result<Option<Job>, HookError> {
+        let spec = JobSpec { id: JobId::generate(), kind, filter };
+        let (store, application) = (self.shared_store(), application.clone());
+        self.to_the_end(async move {
+            let started = store.start_job(&application, spec).await?;
+            Ok(started.map_or((None, Vec::new()), |(job, changes)| (Some(job), changes)))
+        })
+        .await
+    }
+
+    /// Calls an endpoint with a signed `webhook.ping` that is not stored, and says how it
+    /// answered. `None` if there is no such endpoint.
+    pub async fn ping(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+    ) -> Result<Option<PingReport>, HookError> {
+        let store = &self.inner.store;
+        let Some(found) = store.endpoint(application, endpoint).await? else { return Ok(None) };
+        if found.options.pull {
+            return Err(HookError::invalid("endpoint", "is pulled from, and cannot be called"));
+        }
+        let secrets = store.secrets(application, endpoint).await?;
+        let keys = self.inner.vault.open_keys(found.id, &secrets)?;
+        let own = self.inner.vault.open_headers(found.id, &found.headers)?;
+        let at = jiff::Timestamp::now();
+        let body = json!({ "type": "webhook.ping", "timestamp": at.to_string(), "data": {} });
+        let body = body.to_string();
+        let id = HookMessageId::generate().to_string();
+        let envelope = Envelope {
+            id: &id,
+            at: Timestamp(at.as_microsecond()),
+            keys: &keys,
+            style: found.options.header_style,
+        };
+        let headers = headers(&envelope, body.as_bytes(), &own, &self.inner.user_agent);
+        let timeout = found.options.timeout;
+        let call = Call { url: found.url, headers, body: body.into(), timeout };
+        Ok(Some(self.inner.sender.send(call).await.into()))
+    }
+
+    pub(crate) fn shared_store(&self) -> Arc<dyn HookBackend> {
+        Arc::clone(&self.inner.store)
+    }
+
+    pub(crate) fn hub(&self) -> &Hub<HookFace> {
+        &self.inner.hub
+    }
+
+    pub(crate) fn vault(&self) -> &Vault {
+        &self.inner.vault
+    }
+
+    pub(crate) fn guard(&self) -> &Guard {
+        self.inner.sender.guard()
+    }
+
+    pub(crate) fn event_types(&self) -> &EventTypes {
+        &self.inner.event_types
+    }
+
+    /// Runs a store call and gives its hints, to the end: a caller that goes away must not take
+    /// the hints of a commit with it.
+    pub(crate) async fn to_the_end<T, Call>(&self, call: Call) -> Result<T, HookError>
+    where
+        T: Send + 'static,
+        Call: Future<Output = Result<(T, Vec<HookChange>), StoreError>> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.inner);
+        Carried::new(async move {
+            let (value, changes) = call.await?;
+            if tell(&inner.hub, &inner.event_types, &changes, HintSource::InProcess) {
+                // Those who wait for it go first; the answer to this caller is not urgent.
+                tokio::task::yield_now().await;
+            }
+            Ok(value)
+        })
+        .await
+    }
+}
+
+/// Tells all whom changes concern. True if claims are on their way.
+fn tell(
+    hub: &Hub<HookFace>,
+    event_types: &EventTypes,
+    changes: &[HookChange],
+    source: HintSource,
+) -> bool {
+    if changes.iter().any(|change| change.what == HookWhat::EventTypes) {
+        event_types.forget();
+    }
+    hub.hint(changes, source)
+}
+
+/// Passes a store's hints on to the hub.
+struct HubSink {
+    hub: Hub<HookFace>,
+    event_types: Arc<EventTypes>,
+}
+
+impl HintSink for HubSink {
+    fn changed(&self, _: &[Change], _: HintOrigin) {}
+
+    fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
+        let source = match origin {
+            HintOrigin::InProcess => HintSource::InProcess,
+            HintOrigin::Notify => HintSource::Notify,
+        };
+        tell(&self.hub, &self.event_types, changes, source);
+    }
+
+    fn everything(&self) {
+        self.event_types.forget();
+        self.hub.everything();
+    }
+
+    fn link(&self, state: LinkState) {
+        self.hub.link(match state {
+            LinkState::Up => Link::Up,
+            LinkState::Down { reason } => Link::Down { reason },
+            LinkState::Off { reason } => Link::Off { reason },
+        });
+    }
+}

@@ -1,0 +1,125 @@
+//! Key rings as text: `id:base64,id:base64`, or one `id:base64` a line in a file.
+
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::{KEY_LEN, KeyRing, SealError};
+
+/// Longest id of a key.
+const ID_LEN_MAX: usize = 64;
+
+/// Why a text is not a key ring. Never quotes a key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyRingError {
+    /// There is no key in it.
+    #[error("the key ring has no key")]
+    Empty,
+    /// A key has no usable id.
+    #[error(
+        "key {place} of the key ring needs an id of 1 to {ID_LEN_MAX} letters, digits, '-' and '_'"
+    )]
+    Id {
+        /// Which one, from 1.
+        place: usize,
+    },
+    /// A key is not one.
+    #[error("key {id:?} of the key ring is not {KEY_LEN} bytes in base64")]
+    Key {
+        /// Its id.
+        id: String,
+    },
+    /// Two keys have one id.
+    #[error("key {id:?} is twice in the key ring")]
+    Twice {
+        /// The id.
+        id: String,
+    },
+    /// The file cannot be read.
+    #[error("the key ring's file cannot be read")]
+    File(#[from] std::io::Error),
+}
+
+impl KeyRing {
+    /// Reads keys from text, separated by commas or line ends; the first one seals. Empty lines
+    /// and those that begin with `#` are passed over.
+    pub fn parse(text: &str) -> Result<Self, KeyRingError> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        let entries = lines.flat_map(|line| line.split(',')).map(str::trim);
+        let mut keys: Vec<(String, [u8; KEY_LEN])> = Vec::new();
+        for entry in entries.filter(|entry| !entry.is_empty()) {
+            let place = keys.len() + 1;
+            let (id, key) = entry.split_once(':').ok_or(KeyRingError::Id { place })?;
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+            if id.is_empty() || id.len() > ID_LEN_MAX || !id.chars().all(plain) {
+                return Err(KeyRingError::Id { place });
+            }
+            if keys.iter().any(|(known, _)| known == id) {
+                return Err(KeyRingError::Twice { id: id.to_owned() });
+            }
+            let bytes = STANDARD.decode(key.trim()).ok().and_then(|key| key.try_into().ok());
+            let bytes = bytes.ok_or_else(|| KeyRingError::Key { id: id.to_owned() })?;
+            keys.push((id.to_owned(), bytes));
+        }
+        if keys.is_empty() {
+            return Err(KeyRingError::Empty);
+        }
+        Ok(Self::from_keys(keys))
+    }
+
+    /// Reads keys from a file.
+    pub fn read(path: &Path) -> Result<Self, KeyRingError> {
+        Self::parse(&std::fs::read_to_string(path)?)
+    }
+
+    /// A new key as text: `id:base64`.
+    pub fn generate(id: &str) -> Result<String, SealError> {
+        let mut key = [0; KEY_LEN];
+        SystemRandom::new().fill(&mut key).map_err(|_| SealError::NoRandomness)?;
+        Ok(format!("{id}:{}", STANDARD.encode(key)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_keys_are_read_from_text_and_from_a_file() {
+        let one = KeyRing::generate("one").expect("random");
+        let two = KeyRing::generate("two").expect("random");
+        assert_ne!(
+            one.split_once(':').map(|(_, key)| key),
+            two.split_once(':').map(|(_, key)| key)
+        );
+        let line = KeyRing::parse(&format!("{one},{two}")).expect("two keys");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), format!("# keys\n\n{one}\n{two}\n")).expect("written");
+        let read = KeyRing::read(file.path()).expect("two keys");
+        assert_eq!(read.active(), "one");
+        let sealed = line.seal(b"p", b"text").expect("sealed");
+        assert_eq!(read.open(b"p", &sealed).expect("opened"), b"text");
+    }
+
+    #[test]
+    fn what_is_no_key_ring_is_refused_without_quoting_it() {
+        let good = KeyRing::generate("a").expect("random");
+        let short = "a:c2hvcnQ=";
+        for (text, says) in [
+            ("", "no key"),
+            ("# nothing\n", "no key"),
+            ("c2VjcmV0", "needs an id"),
+            (":c2VjcmV0", "needs an id"),
+            ("a b:c2VjcmV0", "needs an id"),
+            (short, "32 bytes"),
+            ("a:!", "32 bytes"),
+            (&format!("{good},{good}"), "twice"),
+        ] {
+            let error = KeyRing::parse(text).expect_err(text).to_string();
+            assert!(error.contains(says), "{text}: {error}");
+            assert!(!error.contains("c2"), "{error}");
+        }
+    }
+}

@@ -61,6 +61,8 @@ async fn a_hundred_parked_polls_make_no_statements_but_the_sweep() {
     let delayed = json!({"queue": "q0", "options": {"delayedProcessing": 3600}});
     assert_eq!(server.client.post("/api/v1/configure", delayed).await.status, 200);
     server.client.push("q0", &[("p", "delayed")]).await;
+    let leased = json!({"queue": "q1", "options": {"leaseTime": 3600}});
+    assert_eq!(server.client.post("/api/v1/configure", leased).await.status, 200);
     server.client.push("q1", &[("p", "leased")]).await;
     for group in 0..2 {
         let path = format!("/api/v1/pop/queue/q1?consumerGroup=g{group}");

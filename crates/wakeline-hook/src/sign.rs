@@ -180,7 +180,7 @@ mod tests {
                        AJ6p9lMicMFs6Kvg==";
         let key = SigningKey::parse(private).expect("a key");
         assert_eq!(
-            key.sign("msg_27UH4WbU6Z5A5EzD8u03UvzRbpk", 1_649_367_553, SAMPLE.as_bytes()),
+            key.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#),
             "v1a,hnO3f9T8Ytu9HwrXslvumlUpqtNVqkhqw/enGzPCXe5BdqzCInXqYXFymVJaA7AZdpXwVLPo3mNl8EM+m7\
              TBAg=="
         );

@@ -1,0 +1,186 @@
+//! Receivers that fail, in every way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_core::{EndpointOptions, EndpointRef, StatusRange};
+use wakeline_hook::{EndpointPatch, HookServiceOptions};
+use wakeline_store::hook::{AttemptOutcome, DeliveryState, DisableReason};
+
+use crate::support::{Answer, Bench, Receiver, eventually, options, other_keys, schedule};
+
+/// Sends one message to a receiver that behaves so, with one attempt; returns what the log says.
+async fn once(answer: Answer) -> (Option<u16>, Vec<u8>, Option<String>, Duration) {
+    let bench = Bench::start().await;
+    let receiver = Receiver::always(answer).await;
+    let options = EndpointOptions { timeout: Duration::from_millis(300), ..schedule(&[]) };
+    let endpoint = bench.endpoint(&receiver.url(), options).await;
+    let message = bench.emit("{}").await;
+    let attempt = bench.attempted(1).await.remove(0);
+    assert_eq!(attempt.outcome, AttemptOutcome::Failed);
+    assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Failed);
+    bench.stop().await;
+    let response = attempt.response.unwrap_or_default().to_vec();
+    (attempt.status, response, attempt.error, attempt.took)
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_is_given_up_at_the_deadline() {
+    let (status, _, error, took) = once(Answer::Hang).await;
+    assert_eq!((status, error.as_deref()), (None, Some("no answer in time")));
+    assert!(took >= Duration::from_millis(300));
+}
+
+#[tokio::test]
+async fn a_receiver_that_drips_is_given_up_at_the_deadline() {
+    let (status, _, error, _) = once(Answer::Drip).await;
+    assert_eq!((status, error.as_deref()), (None, Some("no answer in time")));
+}
+
+#[tokio::test]
+async fn a_closed_connection_is_a_failed_attempt() {
+    let (status, _, error, _) = once(Answer::Close).await;
+    assert!(status.is_none() && error.is_some(), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_a_failed_attempt() {
+    let (status, _, error, _) = once(Answer::Break).await;
+    assert_eq!(status, None);
+    assert!(error.expect("an error").contains("200 broke off"));
+}
+
+#[tokio::test]
+async fn nobody_at_the_address_is_a_failed_attempt() {
+    let bench = Bench::start().await;
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = socket.local_addr().expect("bound");
+    drop(socket);
+    bench.endpoint(&format!("http://{address}/"), schedule(&[])).await;
+    bench.emit("{}").await;
+    let attempt = bench.attempted(1).await.remove(0);
+    assert!(attempt.error.expect("an error").to_lowercase().contains("refused"));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let mut elsewhere = Receiver::always(Answer::Status(200)).await;
+    let location = format!("location: {}", elsewhere.url());
+    let (status, ..) = once(Answer::Header(307, location)).await;
+    assert_eq!(status, Some(307));
+    assert_eq!(elsewhere.left(), 0);
+}
+
+#[tokio::test]
+async fn a_huge_answer_is_kept_up_to_the_limit() {
+    let (status, response, ..) = once(Answer::Body(500, vec![b'x'; 2_000_000])).await;
+    assert_eq!((status, response.len()), (Some(500), 20_000));
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_are_kept_as_they_are() {
+    let (_, response, ..) = once(Answer::Body(500, vec![0, 255, 254, 0])).await;
+    assert_eq!(response, [0, 255, 254, 0]);
+}
+
+#[tokio::test]
+async fn a_failed_delivery_is_tried_again_by_its_schedule_with_the_same_id() {
+    let bench = Bench::start().await;
+    let mut receiver = Receiver::start(|request| match request {
+        0 => Answer::Status(500),
+        1 => Answer::Close,
+        _ => Answer::Status(200),
+    })
+    .await;
+    let endpoint = bench.endpoint(&receiver.url(), schedule(&[20, 20, 20])).await;
+    let message = bench.emit("{}").await;
+    let ids: Vec<_> = [receiver.next().await, receiver.next().await, receiver.next().await]
+        .iter()
+        .map(|request| request.header("webhook-id").to_owned())
+        .collect();
+    assert_eq!(ids, vec![message.to_string(); 3]);
+    let attempts = bench.attempted(3).await;
+    let mut numbers: Vec<_> = attempts.iter().map(|attempt| attempt.attempt_no).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Delivered);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_gone_is_disabled_and_gets_nothing_more() {
+    let bench = Bench::start().await;
+    let mut receiver = Receiver::start(|request| match request {
+        0 => Answer::Status(410),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let endpoint = bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
+    bench.emit("{}").await;
+    bench.attempted(1).await;
+    assert_eq!(bench.look(endpoint).await.disabled, Some(DisableReason::Gone));
+    bench.emit("{}").await;
+    let on = EndpointPatch { disabled: Some(false), ..EndpointPatch::default() };
+    bench.service.update_endpoint(&bench.app(), &EndpointRef::Id(endpoint), on).await.expect("on");
+    let after = bench.emit("{}").await;
+    receiver.next().await;
+    assert_eq!(receiver.next().await.header("webhook-id"), after.to_string());
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_asks_for_a_pause_gets_it() {
+    let bench = Bench::start().await;
+    let mut receiver = Receiver::start(|request| match request {
+        0 => Answer::Header(429, "retry-after: 0.4".to_owned()),
+        _ => Answer::Status(200),
+    })
+    .await;
+    bench.endpoint(&receiver.url(), schedule(&[10])).await;
+    let began = tokio::time::Instant::now();
+    bench.emit("{}").await;
+    receiver.next().await;
+    bench.attempted(1).await;
+    // Throttled as a whole: this one waits too, and counts no attempt for it.
+    bench.emit("{}").await;
+    receiver.next().await;
+    assert!(began.elapsed() >= Duration::from_millis(400));
+    receiver.next().await;
+    let attempts = bench.attempted(3).await;
+    let numbers = attempts.iter().map(|attempt| attempt.attempt_no);
+    assert_eq!(numbers.max(), Some(2));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn answers_that_the_owner_gave_up_on_are_not_tried_again() {
+    let bench = Bench::start().await;
+    let receiver = Receiver::always(Answer::Status(422)).await;
+    let give_up_on = vec![StatusRange(422, 422)];
+    let options = EndpointOptions { give_up_on, ..schedule(&[10, 10]) };
+    let endpoint = bench.endpoint(&receiver.url(), options).await;
+    let message = bench.emit("{}").await;
+    bench.attempted(1).await;
+    assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Failed);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_whose_keys_cannot_be_opened_is_not_called() {
+    let bench = Bench::start().await;
+    let mut receiver = Receiver::always(Answer::Status(200)).await;
+    bench.endpoint(&receiver.url(), schedule(&[])).await;
+    let (store, application) = (bench.store.clone(), bench.application);
+    bench.stop().await;
+    // The same store, with another key ring.
+    let keys = Some(Arc::new(other_keys()));
+    let mut other = Bench::over(store, HookServiceOptions { keys, ..options() }).await;
+    other.application = application;
+    other.emit("{}").await;
+    eventually(async || other.attempts().await.len() == 1).await;
+    let attempt = other.attempts().await.remove(0);
+    assert!(attempt.error.expect("an error").starts_with("not sent:"));
+    assert_eq!(receiver.left(), 0);
+    other.stop().await;
+}

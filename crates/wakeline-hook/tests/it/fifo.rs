@@ -1,0 +1,63 @@
+//! Endpoints in strict order.
+
+use serde_json::Value;
+use standardwebhooks::Webhook;
+use wakeline_core::{EndpointOptions, EndpointRef, FifoOptions};
+
+use crate::support::{Answer, Bench, Receiver, schedule};
+
+#[tokio::test]
+async fn order_holds_over_a_failure() {
+    let bench = Bench::start().await;
+    let mut receiver = Receiver::start(|request| match request {
+        1 => Answer::Status(500),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let options = EndpointOptions { fifo: Some(FifoOptions::default()), ..schedule(&[30]) };
+    bench.endpoint(&receiver.url(), options).await;
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.push(bench.emit("{}").await.to_string());
+    }
+    let mut got = Vec::new();
+    for _ in 0..5 {
+        got.push(receiver.next().await.header("webhook-id").to_owned());
+    }
+    assert_eq!(got, [0, 1, 1, 2, 3].map(|place: usize| sent[place].clone()));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_is_one_signed_list_with_an_id_of_its_own() {
+    let bench = Bench::start().await;
+    let mut receiver = Receiver::start(|request| match request {
+        0 => Answer::Status(500),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let options = EndpointOptions { fifo: Some(FifoOptions { batch: 3 }), ..schedule(&[200]) };
+    let endpoint = bench.endpoint(&receiver.url(), options).await;
+    let first = bench.emit(r#"{"n":0}"#).await;
+    let alone = receiver.next().await;
+    let list: Vec<Value> = serde_json::from_slice(&alone.body).expect("a list");
+    assert_eq!(list.len(), 1);
+    let mut sent = vec![first.to_string()];
+    for n in 1..4 {
+        sent.push(bench.emit(&format!("{{\"n\":{n}}}")).await.to_string());
+    }
+    let together = receiver.next().await;
+    let list: Vec<Value> = serde_json::from_slice(&together.body).expect("a list");
+    let ids: Vec<_> = list.iter().map(|item| item["id"].as_str().expect("text")).collect();
+    assert_eq!(ids, &sent[..3]);
+    assert_eq!(list[2]["payload"]["n"], 2);
+    assert_eq!(list[2]["eventType"], "invoice.paid");
+    assert!(list[2]["timestamp"].as_str().expect("text").ends_with('Z'));
+    assert!(together.header("webhook-id").starts_with("batch_"));
+    assert_ne!(together.header("webhook-id"), alone.header("webhook-id"));
+    let secret = bench.service.secret(&bench.app(), &EndpointRef::Id(endpoint)).await;
+    let verifier = Webhook::new(&secret.expect("read").expect("one")).expect("a key");
+    verifier.verify(&together.body, &together.headers).expect("it verifies");
+    assert_eq!(bench.attempted(5).await.len(), 5);
+    bench.stop().await;
+}

@@ -1,0 +1,118 @@
+//! Endpoints whose owner fetches.
+
+use std::time::Duration;
+
+use wakeline_core::{EndpointId, EndpointOptions, EndpointRef};
+use wakeline_hook::{EndpointIn, HookError, Pop, Popped, PulledSettle, PulledToken};
+use wakeline_store::hook::{DeliveryItem, DeliveryState, SettledState};
+
+use crate::support::{Bench, LONG, schedule};
+
+async fn pulled(bench: &Bench, options: EndpointOptions) -> EndpointId {
+    let options = EndpointOptions { pull: true, ..options };
+    bench.make(EndpointIn { options, ..EndpointIn::default() }).await
+}
+
+async fn pop(bench: &Bench, endpoint: EndpointId, pop: Pop) -> Vec<(PulledToken, DeliveryItem)> {
+    let popped = bench.service.pop(&bench.app(), &EndpointRef::Id(endpoint), pop).await;
+    match popped.expect("popped") {
+        Popped::Granted(items) => items,
+        Popped::Empty => Vec::new(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn settle(
+    bench: &Bench,
+    endpoint: EndpointId,
+    settles: Vec<(PulledToken, PulledSettle)>,
+) -> Vec<SettledState> {
+    let which = EndpointRef::Id(endpoint);
+    let settled = bench.service.settle_pulled(&bench.app(), &which, settles).await;
+    settled.expect("settled").expect("the endpoint exists")
+}
+
+fn nack(delay: Option<Duration>) -> PulledSettle {
+    PulledSettle::Nack { delay, error: Some("busy".to_owned()) }
+}
+
+#[tokio::test]
+async fn what_is_popped_and_acked_has_arrived() {
+    let bench = Bench::start().await;
+    let endpoint = pulled(&bench, EndpointOptions::default()).await;
+    let message = bench.emit(r#"{"n":1}"#).await;
+    let ten = Pop { max: 10, ..Pop::default() };
+    let items = pop(&bench, endpoint, ten.clone()).await;
+    assert_eq!(items.len(), 1);
+    let (token, item) = &items[0];
+    assert_eq!((item.message, item.payload.as_deref()), (message, Some(br#"{"n":1}"#.as_slice())));
+    assert!(pop(&bench, endpoint, ten).await.is_empty());
+    let states = settle(&bench, endpoint, vec![(*token, PulledSettle::Ack)]).await;
+    assert_eq!(states, [SettledState::Delivered]);
+    let again = settle(&bench, endpoint, vec![(*token, PulledSettle::Ack)]).await;
+    assert_eq!(again, [SettledState::Stale]);
+    assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Delivered);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_waiting_pop_gets_what_is_emitted_meanwhile() {
+    let bench = Bench::start().await;
+    let endpoint = pulled(&bench, EndpointOptions::default()).await;
+    let waiting = Pop { max: 1, wait: Some(LONG), lease: None };
+    let (items, message) = tokio::join!(pop(&bench, endpoint, waiting), async {
+        crate::support::eventually(async || bench.service.wake_snapshot().lines >= 2).await;
+        bench.emit("{}").await
+    });
+    assert_eq!(items[0].1.message, message);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_nack_comes_again_by_the_schedule_and_then_fails() {
+    let bench = Bench::start().await;
+    let endpoint = pulled(&bench, schedule(&[20])).await;
+    let message = bench.emit("{}").await;
+    let waiting = Pop { max: 1, wait: Some(LONG), lease: None };
+    let (token, _) = pop(&bench, endpoint, waiting.clone()).await.remove(0);
+    let states = settle(&bench, endpoint, vec![(token, nack(None))]).await;
+    assert_eq!(states, [SettledState::Retrying]);
+    let (token, item) = pop(&bench, endpoint, waiting).await.remove(0);
+    assert_eq!(item.attempt_no, 2);
+    let states = settle(&bench, endpoint, vec![(token, nack(None))]).await;
+    assert_eq!(states, [SettledState::Failed]);
+    assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Failed);
+    let errors = bench.attempts().await.into_iter().map(|attempt| attempt.error);
+    assert!(errors.eq([Some("busy".to_owned()), Some("busy".to_owned())]));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_lease_can_be_held_on_to() {
+    let bench = Bench::start().await;
+    let endpoint = pulled(&bench, EndpointOptions::default()).await;
+    bench.emit("{}").await;
+    let short = Pop { max: 1, wait: Some(LONG), lease: Some(Duration::from_millis(150)) };
+    let (token, _) = pop(&bench, endpoint, short).await.remove(0);
+    let held = bench.service.extend_pulled(vec![token], LONG).await.expect("extended");
+    assert_eq!(held, [true]);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let states = settle(&bench, endpoint, vec![(token, PulledSettle::Ack)]).await;
+    assert_eq!(states, [SettledState::Delivered]);
+    let over = bench.service.extend_pulled(vec![token], LONG).await.expect("answered");
+    assert_eq!(over, [false]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn endpoints_that_are_called_cannot_be_pulled_from() {
+    let bench = Bench::start().await;
+    let called = bench.endpoint("https://example.com/", EndpointOptions::default()).await;
+    let one = Pop { max: 1, ..Pop::default() };
+    let refused = bench.service.pop(&bench.app(), &EndpointRef::Id(called), one.clone()).await;
+    assert!(matches!(refused, Err(HookError::Invalid { field: "endpoint", .. })));
+    let unknown = EndpointRef::Id(EndpointId::generate());
+    let missing = bench.service.pop(&bench.app(), &unknown, one).await;
+    assert!(matches!(missing, Ok(Popped::Missing)));
+    bench.stop().await;
+}

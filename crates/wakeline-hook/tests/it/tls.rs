@@ -1,0 +1,82 @@
+//! Receivers behind TLS.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+use wakeline_core::EndpointOptions;
+use wakeline_hook::{HookServiceOptions, SendOptions};
+
+use crate::support::{Answer, Bench, Receiver, loopback, options, schedule};
+
+fn openssl(folder: &Path, arguments: &str) {
+    let mut command = Command::new("openssl");
+    command.args(arguments.split_whitespace()).current_dir(folder).stderr(Stdio::null());
+    assert!(command.status().expect("openssl runs").success(), "openssl {arguments}");
+}
+
+/// An authority, and a server with its certificate for `localhost`.
+fn certified() -> (CertificateDer<'static>, TlsAcceptor) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::write(folder.join("names"), "subjectAltName = DNS:localhost\n").expect("written");
+    let new_key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(
+        folder,
+        &format!("req -x509 {new_key} -days 2 -subj /CN=authority -keyout ca.key -out ca.crt"),
+    );
+    openssl(folder, &format!("req {new_key} -subj /CN=server -keyout server.key -out server.csr"));
+    openssl(
+        folder,
+        "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -extfile names \
+         -out server.crt",
+    );
+    let read =
+        |file: &str| CertificateDer::from_pem_file(folder.join(file)).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(folder.join("server.key")).expect("a key");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![read("server.crt")], key)
+        .expect("they belong together");
+    (read("ca.crt"), TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn attempt(host: &str, trusted: bool) -> (Option<u16>, Option<String>) {
+    let (root, acceptor) = certified();
+    let receiver = Receiver::with(Some(acceptor), Arc::new(|_| Answer::Status(200))).await;
+    let roots = if trusted { vec![root] } else { Vec::new() };
+    let send = SendOptions { guard: loopback(), roots, ..SendOptions::default() };
+    let bench = Bench::with(HookServiceOptions { send, ..options() }).await;
+    let url = format!("https://{host}:{}/", receiver.address.port());
+    bench.endpoint(&url, EndpointOptions { ..schedule(&[]) }).await;
+    bench.emit("{}").await;
+    let attempt = bench.attempted(1).await.remove(0);
+    bench.stop().await;
+    (attempt.status, attempt.error)
+}
+
+#[tokio::test]
+async fn a_certificate_of_a_trusted_authority_is_accepted() {
+    assert_eq!(attempt("localhost", true).await, (Some(200), None));
+}
+
+#[tokio::test]
+async fn a_certificate_of_nobody_known_is_refused() {
+    let (status, error) = attempt("localhost", false).await;
+    assert_eq!(status, None);
+    assert!(error.expect("an error").contains("UnknownIssuer"));
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_name_is_refused() {
+    let (status, error) = attempt("127.0.0.1", true).await;
+    assert_eq!(status, None);
+    assert!(error.expect("an error").to_lowercase().contains("not valid for name"));
+}

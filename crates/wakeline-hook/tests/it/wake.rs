@@ -1,0 +1,80 @@
+//! How senders learn of work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_core::EndpointOptions;
+use wakeline_hook::HookServiceOptions;
+use wakeline_testkit::oracle::MemoryStore;
+use wakeline_wake::{PollMode, WakeMode};
+
+use crate::support::{Answer, Bench, Receiver, eventually, options, schedule};
+
+fn fixed() -> WakeMode {
+    WakeMode::Poll(PollMode { adaptive: false, ..PollMode::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_senders_at_a_fixed_pace_make_a_hundred_claims_a_second() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let bench = Bench::over(store, HookServiceOptions { mode: fixed(), ..options() }).await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let counters = bench.service.wake_snapshot().counters;
+    let claims = counters.claims.found + counters.claims.empty + counters.claims.error;
+    assert!((9_000..=11_000).contains(&claims), "{claims} claims in 100 s");
+    assert_eq!(counters.sweeps, 0);
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_hints_costs_nothing_but_a_look_a_minute() {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        let store = Arc::new(MemoryStore::with_tokio_clock());
+        let bench = Bench::over(store, HookServiceOptions { mode, ..options() }).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let before = bench.service.wake_snapshot().counters;
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        let after = bench.service.wake_snapshot().counters;
+        assert_eq!(after.claims.empty, before.claims.empty, "{mode}");
+        let sweeps = after.sweeps - before.sweeps;
+        assert!((1..=12).contains(&sweeps), "{mode}: {sweeps} sweeps in ten minutes");
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn every_mode_delivers_first_attempts_and_retries() {
+    let poll =
+        WakeMode::Poll(PollMode { interval: Duration::from_millis(5), ..PollMode::default() });
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast, fixed(), poll] {
+        let bench = Bench::with(HookServiceOptions { mode, ..options() }).await;
+        let mut receiver = Receiver::start(|request| match request {
+            0 => Answer::Status(500),
+            _ => Answer::Status(200),
+        })
+        .await;
+        bench.endpoint(&receiver.url(), schedule(&[20])).await;
+        for _ in 0..20 {
+            bench.emit("{}").await;
+        }
+        for _ in 0..21 {
+            receiver.next().await;
+        }
+        assert_eq!(bench.attempted(21).await.len(), 21, "{mode}");
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_an_idle_node_is_born_leased() {
+    let bench = Bench::start().await;
+    let mut receiver = Receiver::always(Answer::Status(200)).await;
+    bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
+    // Senders, and who does the chores.
+    eventually(async || bench.service.wake_snapshot().waiters == 5).await;
+    eventually(async || bench.service.wake_snapshot().claims_in_flight == 0).await;
+    bench.emit("{}").await;
+    receiver.next().await;
+    assert_eq!(bench.service.wake_snapshot().counters.born_leased, 1);
+    bench.stop().await;
+}

@@ -1,4 +1,4 @@
-//! The SQLite store: durable queues and orchestrations in one file, for one machine.
+//! The SQLite store: durable queues, orchestrations and webhooks in one file, for one machine.
 //!
 //! # Where it sits
 //! Implements the traits of `wakeline-store`. Only the composition root names it.
@@ -21,6 +21,7 @@ mod clock;
 mod connect;
 mod error;
 mod flow;
+mod hook;
 mod listener;
 mod migrate;
 mod options;

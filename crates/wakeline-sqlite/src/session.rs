@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use wakeline_core::{
-    Change, FlowChange, FlowWhat, GroupName, Namespace, PartitionName, QueueName, QueueOptions,
-    Selector, TaskName, Timestamp,
+    Change, FlowChange, FlowWhat, GroupName, HookChange, HookWhat, Namespace, PartitionName,
+    QueueName, QueueOptions, Selector, TaskName, Timestamp,
 };
 
 use crate::error::{Fault, Res, corrupt};
 use crate::flow::Names;
+use crate::hook::Known;
 use crate::sidecar::Hints;
 
 /// Cached partitions beyond this are forgotten, all at once.
@@ -91,8 +92,12 @@ pub(crate) struct Cache {
     lease_hints: HashMap<(QueueName, Option<GroupName>), i64>,
     /// The same for turns and activities: the end that they were told of last.
     flow_lease_hints: HashMap<FlowWhat, i64>,
+    /// The same for deliveries.
+    hook_lease_hints: HashMap<HookWhat, i64>,
     /// Numbers of capabilities and tags.
     pub(crate) names: Names,
+    /// Applications and endpoints.
+    pub(crate) hook: Known,
 }
 
 impl Cache {
@@ -100,8 +105,15 @@ impl Cache {
     pub(crate) fn clear(&mut self) {
         let lease_hints = std::mem::take(&mut self.lease_hints);
         let flow_lease_hints = std::mem::take(&mut self.flow_lease_hints);
+        let hook_lease_hints = std::mem::take(&mut self.hook_lease_hints);
         let data_version = self.data_version;
-        *self = Self { data_version, lease_hints, flow_lease_hints, ..Self::default() };
+        *self = Self {
+            data_version,
+            lease_hints,
+            flow_lease_hints,
+            hook_lease_hints,
+            ..Self::default()
+        };
     }
 
     /// Forgets everything if another connection has written since the last call.
@@ -147,15 +159,20 @@ impl<'c> Session<'c> {
     /// they were told of last still lies ahead, by more than half a lease. Whoever looks then
     /// learns of the later ones.
     pub(crate) fn hint_flow_lease_end(&mut self, change: FlowChange) {
-        if self.cache.flow_lease_hints.len() >= LEASE_HINTS_MAX {
-            self.cache.flow_lease_hints.clear();
-        }
-        let end = self.now.plus(change.due_in).0;
-        let told = self.cache.flow_lease_hints.get(&change.what).copied();
-        let half = (end - self.now.0) / 2;
-        if told.is_none_or(|told| told > end || end - told > half) {
-            self.cache.flow_lease_hints.insert(change.what.clone(), end);
+        if news(&mut self.cache.flow_lease_hints, &change.what, self.now, change.due_in) {
             self.hints.flow.push(change);
+        }
+    }
+
+    /// Tells other processes after the commit.
+    pub(crate) fn hint_hook(&mut self, changes: &[HookChange]) {
+        self.hints.hook.extend_from_slice(changes);
+    }
+
+    /// Tells other processes when the lease of a delivery ends, as for turns.
+    pub(crate) fn hint_hook_lease_end(&mut self, change: HookChange) {
+        if news(&mut self.cache.hook_lease_hints, &change.what, self.now, change.due_in) {
+            self.hints.hook.push(change);
         }
     }
 
@@ -274,6 +291,25 @@ impl<'c> Session<'c> {
         self.cache.queues_by_id.insert(queue.id, Arc::clone(&queue));
         queue
     }
+}
+
+/// Whether others are to be told of the end of a lease; then it is remembered that they were.
+fn news<W: Clone + Eq + std::hash::Hash>(
+    ends: &mut HashMap<W, i64>,
+    what: &W,
+    now: Timestamp,
+    due_in: std::time::Duration,
+) -> bool {
+    if ends.len() >= LEASE_HINTS_MAX {
+        ends.clear();
+    }
+    let end = now.plus(due_in).0;
+    let half = (end - now.0) / 2;
+    let news = ends.get(what).is_none_or(|told| *told > end || end - told > half);
+    if news {
+        ends.insert(what.clone(), end);
+    }
+    news
 }
 
 /// Columns: queue_id, name, namespace, task, options.

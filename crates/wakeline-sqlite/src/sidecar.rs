@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use wakeline_core::{Change, FlowChange, NodeId};
+use wakeline_core::{Change, FlowChange, HookChange, NodeId};
 use wakeline_store::{HintOrigin, HintSink};
 
 /// Changes that a page keeps for readers that are behind.
@@ -41,16 +41,18 @@ const EXTENSION: &str = "hint";
 pub(crate) struct Hints {
     pub(crate) queue: Vec<Change>,
     pub(crate) flow: Vec<FlowChange>,
+    pub(crate) hook: Vec<HookChange>,
 }
 
 impl Hints {
     pub(crate) fn extend(&mut self, more: Self) {
         self.queue.extend(more.queue);
         self.flow.extend(more.flow);
+        self.hook.extend(more.hook);
     }
 
     fn len(&self) -> usize {
-        self.queue.len() + self.flow.len()
+        self.queue.len() + self.flow.len() + self.hook.len()
     }
 
     /// Without what is said twice.
@@ -59,6 +61,8 @@ impl Hints {
         self.queue.retain(|change| seen.insert(change.clone()));
         let mut seen = HashSet::new();
         self.flow.retain(|change| seen.insert(change.clone()));
+        let mut seen = HashSet::new();
+        self.hook.retain(|change| seen.insert(change.clone()));
         self
     }
 }
@@ -71,11 +75,14 @@ struct Entry {
     /// Processes without orchestrations pass over it, and do not write it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     flow: Vec<FlowChange>,
+    /// The same for webhooks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    hook: Vec<HookChange>,
 }
 
 impl Entry {
     fn len(&self) -> usize {
-        self.changes.as_ref().map_or(1, Vec::len) + self.flow.len()
+        self.changes.as_ref().map_or(1, Vec::len) + self.flow.len() + self.hook.len()
     }
 }
 
@@ -185,8 +192,10 @@ impl Sidecar {
         let Outbox { file: Some(_), .. } = &*outbox else { return };
         outbox.seq += 1;
         let seq = outbox.seq;
-        let (changes, flow) = hints.map(|hints| (hints.queue, hints.flow)).unzip();
-        outbox.entries.push_back(Entry { seq, changes, flow: flow.unwrap_or_default() });
+        let anything = hints.is_none();
+        let Hints { queue, flow, hook } = hints.unwrap_or_default();
+        let changes = (!anything).then_some(queue);
+        outbox.entries.push_back(Entry { seq, changes, flow, hook });
         while outbox.entries.iter().map(Entry::len).sum::<usize>() > CHANGES_LEN_MAX {
             outbox.entries.pop_front();
         }
@@ -242,6 +251,9 @@ impl Sidecar {
             }
             if !hints.flow.is_empty() {
                 sink.flow_changed(&hints.flow, HintOrigin::Notify);
+            }
+            if !hints.hook.is_empty() {
+                sink.hook_changed(&hints.hook, HintOrigin::Notify);
             }
         }
     }
@@ -324,7 +336,9 @@ impl Peer {
         let mut hints = Hints::default();
         for entry in entries.into_iter().filter(|entry| entry.seq > known) {
             match entry.changes {
-                Some(queue) if !missed => hints.extend(Hints { queue, flow: entry.flow }),
+                Some(queue) if !missed => {
+                    hints.extend(Hints { queue, flow: entry.flow, hook: entry.hook });
+                }
                 _ => return News::Everything,
             }
         }
@@ -378,13 +392,14 @@ fn checksum(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wakeline_core::{FlowWhat, InstanceId};
+    use wakeline_core::{EndpointId, FlowWhat, HookWhat, InstanceId};
 
     #[test]
     fn pages_of_processes_without_orchestrations_are_understood_and_look_the_same() {
         let old = r#"{"seq":7,"changes":[]}"#;
         let entry: Entry = serde_json::from_str(old).expect("an entry");
-        assert_eq!(entry, Entry { seq: 7, changes: Some(Vec::new()), flow: Vec::new() });
+        let (changes, flow, hook) = (Some(Vec::new()), Vec::new(), Vec::new());
+        assert_eq!(entry, Entry { seq: 7, changes, flow, hook });
         assert_eq!(serde_json::to_string(&entry).expect("names and numbers"), old);
     }
 
@@ -394,7 +409,18 @@ mod tests {
         let flow = vec![FlowChange::now(FlowWhat::Outcome(instance)), {
             FlowChange { what: FlowWhat::Work(None), due_in: std::time::Duration::from_millis(5) }
         }];
-        let entry = Entry { seq: 1, changes: Some(Vec::new()), flow };
+        let entry = Entry { seq: 1, changes: Some(Vec::new()), flow, hook: Vec::new() };
+        let text = serde_json::to_string(&entry).expect("names and numbers");
+        assert_eq!(serde_json::from_str::<Entry>(&text).expect("an entry"), entry);
+    }
+
+    #[test]
+    fn hints_of_webhooks_come_back_from_a_page() {
+        let endpoint = EndpointId::generate();
+        let hook = vec![HookChange::now(HookWhat::Pull(endpoint)), {
+            HookChange { what: HookWhat::Push, due_in: std::time::Duration::from_millis(5) }
+        }];
+        let entry = Entry { seq: 1, changes: Some(Vec::new()), flow: Vec::new(), hook };
         let text = serde_json::to_string(&entry).expect("names and numbers");
         assert_eq!(serde_json::from_str::<Entry>(&text).expect("an entry"), entry);
     }

@@ -1,0 +1,8 @@
+-- Whether anything is left of an application: attempts, deliveries and messages go before lanes.
+-- Called by: chore::forget_if_empty.
+SELECT 1 FROM hook_messages INDEXED BY hook_messages_order WHERE application_no = ?1
+UNION ALL
+SELECT 1 FROM hook_endpoints e INDEXED BY hook_endpoints_application
+CROSS JOIN hook_lanes l ON l.endpoint_no = e.endpoint_no
+WHERE e.application_no = ?1
+LIMIT 1

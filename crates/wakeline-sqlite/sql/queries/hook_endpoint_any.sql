@@ -1,0 +1,3 @@
+-- The number and application of an endpoint, deleted or not.
+-- Called by: endpoint::any.
+SELECT endpoint_no, application_no FROM hook_endpoints WHERE id = ?1

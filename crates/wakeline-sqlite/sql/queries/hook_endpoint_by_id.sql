@@ -1,0 +1,3 @@
+-- The number of an endpoint of an application.
+-- Called by: endpoint::find.
+SELECT endpoint_no FROM hook_endpoints WHERE id = ?2 AND application_no = ?1 AND deleted_at IS NULL

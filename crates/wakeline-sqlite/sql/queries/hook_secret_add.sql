@@ -1,0 +1,4 @@
+-- Adds a key to an endpoint: from now on it is the current one.
+-- Called by: endpoint::add, secret::rotate.
+INSERT INTO hook_secrets (endpoint_no, secret_no, sealed)
+SELECT ?1, 1 + coalesce(max(secret_no), 0), ?2 FROM hook_secrets WHERE endpoint_no = ?1

@@ -1,0 +1,267 @@
+//! Webhook delivery: each operation is one command for the writer, or one read.
+
+mod admin;
+mod application;
+mod attempt;
+mod catalog;
+mod chore;
+mod claim;
+mod delivery;
+mod emit;
+mod endpoint;
+mod event_type;
+mod job;
+mod key;
+mod known;
+mod lane;
+mod lease;
+mod message;
+mod page;
+mod read;
+mod settle;
+mod slots;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeline_core::{
+    ApplicationId, ApplicationRef, AttemptId, DeliveryToken, EndpointId, EndpointRef, HookChange,
+    HookLine, HookMessageId, JobId, MessageRef, Timestamp,
+};
+use wakeline_store::StoreError;
+use wakeline_store::hook::{
+    Attempt, AttemptFilter, ChoreReport, Delivery, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
+    EmitReply, EndpointStats, HookAdmin, HookReader, HookStore, Job, JobSpec, MessageFilter,
+    NewMessage, Page, PageRequest, ResendOutcome, SettleDelivery, SettledDelivery, StoredMessage,
+};
+
+pub(crate) use known::Known;
+
+use crate::SqliteStore;
+use crate::call::Work;
+use crate::error::Res;
+use crate::session::Session;
+
+/// A statement of webhooks.
+macro_rules! sql {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/sql/queries/hook_", $name, ".sql"))
+    };
+}
+use sql;
+
+#[async_trait]
+impl HookStore for SqliteStore {
+    async fn emit(
+        &self,
+        message: NewMessage,
+        asks: Vec<DeliveryAsk>,
+    ) -> Result<EmitReply, StoreError> {
+        let bytes = message::bytes(&message);
+        let work = Work::new("emit", move |s| emit::emit(s, &message, &asks));
+        self.write(work.growing(bytes)).await
+    }
+
+    async fn claim_deliveries(
+        &self,
+        lines: Vec<DeliveryClaim>,
+    ) -> Result<Vec<DeliveryClaimed>, StoreError> {
+        let lines = Arc::new(lines);
+        let same = Arc::clone(&lines);
+        let work = Work::new("claim_deliveries", move |s| claim::claim(s, &lines));
+        let found = self.write(work.peeking(move |s| claim::peek(s, &same))).await?;
+        match found.spoilt {
+            Some(fault) => Err(fault.named("claim_deliveries")),
+            None => Ok(found.outcomes),
+        }
+    }
+
+    async fn settle_deliveries(
+        &self,
+        ends: Vec<SettleDelivery>,
+    ) -> Result<Vec<SettledDelivery>, StoreError> {
+        self.write(Work::new("settle_deliveries", move |s| {
+            ends.iter().map(|end| settle::settle(s, end)).collect()
+        }))
+        .await
+    }
+
+    async fn release_deliveries(
+        &self,
+        tokens: Vec<DeliveryToken>,
+    ) -> Result<Vec<HookChange>, StoreError> {
+        self.write(Work::new("release_deliveries", move |s| settle::release(s, &tokens))).await
+    }
+
+    async fn extend_deliveries(
+        &self,
+        tokens: Vec<DeliveryToken>,
+        span: Duration,
+    ) -> Result<Vec<bool>, StoreError> {
+        let work = move |s: &mut Session<'_>| settle::extend(s, &tokens, span);
+        self.write(Work::new("extend_deliveries", work)).await
+    }
+
+    async fn sweep_hook(&self, lines: Vec<HookLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        self.tidy();
+        self.read("sweep_hook", move |s| sweep(s, &lines)).await
+    }
+}
+
+#[async_trait]
+impl HookReader for SqliteStore {
+    async fn message(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        with_content: bool,
+    ) -> Result<Option<StoredMessage>, StoreError> {
+        let (application, message) = (application.clone(), message.clone());
+        let work =
+            move |s: &mut Session<'_>| read::message(s, &application, &message, with_content);
+        self.read("hook_message", work).await
+    }
+
+    async fn messages(
+        &self,
+        application: ApplicationId,
+        filter: MessageFilter,
+        page: PageRequest<HookMessageId>,
+    ) -> Result<Page<StoredMessage>, StoreError> {
+        let work = move |s: &mut Session<'_>| read::messages(s, application, &filter, &page);
+        self.read("hook_messages", work).await
+    }
+
+    async fn deliveries(
+        &self,
+        application: ApplicationId,
+        message: HookMessageId,
+        page: PageRequest<EndpointId>,
+    ) -> Result<Page<Delivery>, StoreError> {
+        let work = move |s: &mut Session<'_>| read::deliveries(s, (application, message), &page);
+        self.read("deliveries", work).await
+    }
+
+    async fn deliveries_to(
+        &self,
+        endpoint: EndpointId,
+        messages: Vec<HookMessageId>,
+    ) -> Result<Vec<Option<Delivery>>, StoreError> {
+        self.read("deliveries_to", move |s| read::deliveries_to(s, endpoint, &messages)).await
+    }
+
+    async fn attempts(
+        &self,
+        application: ApplicationId,
+        filter: AttemptFilter,
+        page: PageRequest<AttemptId>,
+    ) -> Result<Page<Attempt>, StoreError> {
+        let work = move |s: &mut Session<'_>| read::attempts(s, application, &filter, &page);
+        self.read("attempts", work).await
+    }
+
+    async fn attempt(
+        &self,
+        application: ApplicationId,
+        attempt: AttemptId,
+    ) -> Result<Option<Attempt>, StoreError> {
+        self.read("attempt", move |s| read::attempt(s, application, attempt)).await
+    }
+
+    async fn endpoint_stats(
+        &self,
+        application: ApplicationId,
+        endpoint: EndpointId,
+        since: Option<Timestamp>,
+    ) -> Result<EndpointStats, StoreError> {
+        let work = move |s: &mut Session<'_>| read::stats(s, (application, endpoint), since);
+        self.read("endpoint_stats", work).await
+    }
+}
+
+#[async_trait]
+impl HookAdmin for SqliteStore {
+    async fn resend(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        endpoint: &EndpointRef,
+    ) -> Result<(ResendOutcome, Vec<HookChange>), StoreError> {
+        let (application, message) = (application.clone(), message.clone());
+        let endpoint = endpoint.clone();
+        self.write(Work::new("resend", move |s| {
+            admin::resend(s, &application, (&message, &endpoint))
+        }))
+        .await
+    }
+
+    async fn cancel(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        endpoint: Option<&EndpointRef>,
+    ) -> Result<Option<u64>, StoreError> {
+        let (application, message) = (application.clone(), message.clone());
+        let endpoint = endpoint.cloned();
+        self.write(Work::new("cancel", move |s| {
+            admin::cancel(s, &application, (&message, endpoint.as_ref()))
+        }))
+        .await
+    }
+
+    async fn expunge_payload(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+    ) -> Result<bool, StoreError> {
+        let (application, message) = (application.clone(), message.clone());
+        self.write(Work::new("expunge_payload", move |s| {
+            admin::expunge_payload(s, &application, &message)
+        }))
+        .await
+    }
+
+    async fn expunge_response(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        attempt: AttemptId,
+    ) -> Result<bool, StoreError> {
+        let (application, message) = (application.clone(), message.clone());
+        self.write(Work::new("expunge_response", move |s| {
+            admin::expunge_response(s, (&application, &message), attempt)
+        }))
+        .await
+    }
+
+    async fn start_job(
+        &self,
+        application: &ApplicationRef,
+        job: JobSpec,
+    ) -> Result<Option<(Job, Vec<HookChange>)>, StoreError> {
+        let application = application.clone();
+        self.write(Work::new("start_job", move |s| job::start(s, &application, &job))).await
+    }
+
+    async fn job(&self, job: JobId) -> Result<Option<Job>, StoreError> {
+        self.read("job", move |s| Ok(job::by_id(s, job)?.map(|work| work.job))).await
+    }
+
+    async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
+        self.write(Work::new("do_chores", move |s| chore::work(s, rows)).peeking(chore::peek)).await
+    }
+}
+
+/// When the lines have something next. Reads only.
+fn sweep(s: &mut Session<'_>, lines: &[HookLine]) -> Res<Vec<Option<Duration>>> {
+    let mut answers = Vec::with_capacity(lines.len());
+    for line in lines {
+        let due = match line {
+            HookLine::Push | HookLine::Pull(_) => claim::line_due(s, line)?,
+            HookLine::Chores => chore::due(s)?,
+        };
+        answers.push(due.map(|due| s.now.until(Timestamp(due))));
+    }
+    Ok(answers)
+}

@@ -1,0 +1,166 @@
+//! Applications: tenants.
+
+use bytes::Bytes;
+use rusqlite::Row;
+use wakeline_core::{ApplicationId, ApplicationRef, HookChange, HookWhat, Timestamp, Uid};
+use wakeline_store::hook::{
+    Application, Created, Idempotency, NewApplication, Page, PageRequest, UpdateOutcome,
+};
+
+use super::key::{self, Earlier, SHARED, Scope};
+use super::known::{self, uuid};
+use super::page::Walk;
+use super::sql;
+use super::{chore, endpoint};
+use crate::error::{Res, corrupt};
+use crate::session::Session;
+
+const SCOPE: (Scope, i64) = (Scope::Application, SHARED);
+
+/// An application that is there, with its number.
+pub(super) fn find(s: &Session<'_>, which: &ApplicationRef) -> Res<Option<(i64, Application)>> {
+    match which {
+        ApplicationRef::Id(id) => by_id(s, *id),
+        ApplicationRef::Own(uid) => by_uid(s, uid),
+    }
+}
+
+fn by_id(s: &Session<'_>, id: ApplicationId) -> Res<Option<(i64, Application)>> {
+    let mut statement = s.conn.prepare_cached(sql!("application_by_id"))?;
+    let mut rows = statement.query([id.0.into_bytes()])?;
+    rows.next()?.map(decode).transpose()
+}
+
+fn by_uid(s: &Session<'_>, uid: &Uid) -> Res<Option<(i64, Application)>> {
+    let mut statement = s.conn.prepare_cached(sql!("application_by_uid"))?;
+    let mut rows = statement.query([uid.as_str()])?;
+    rows.next()?.map(decode).transpose()
+}
+
+/// Makes an application.
+pub(super) fn create(
+    s: &mut Session<'_>,
+    new: &NewApplication,
+    idempotency: Option<&Idempotency>,
+) -> Res<Created<Application>> {
+    match key::look(s, SCOPE, idempotency)? {
+        Earlier::Other => return Ok(Created::KeyReused),
+        Earlier::Made(id) => {
+            let id: ApplicationId = id.parse().map_err(corrupt("idempotency key", &id))?;
+            if let Some((_, made)) = by_id(s, id)? {
+                return Ok(Created::Repeated(made));
+            }
+        }
+        Earlier::Nothing => {}
+    }
+    if let Some((_, same)) = by_id(s, new.id)? {
+        return Ok(Created::Repeated(same));
+    }
+    if let Some((_, rival)) = new.uid.as_ref().map_or(Ok(None), |uid| by_uid(s, uid))? {
+        return Ok(Created::Taken(rival));
+    }
+    add(s, new)?;
+    key::remember(s, SCOPE, idempotency, &new.id.to_string())?;
+    let (_, made) = by_id(s, new.id)?.expect("it was just made");
+    Ok(Created::New(made))
+}
+
+/// The application of that id or own id; made if there is none.
+pub(super) fn ensure(s: &Session<'_>, new: &NewApplication) -> Res<(i64, ApplicationId)> {
+    let same = match &new.uid {
+        Some(uid) => by_uid(s, uid)?,
+        None => None,
+    };
+    match same.map_or_else(|| by_id(s, new.id), |same| Ok(Some(same)))? {
+        Some((no, same)) => Ok((no, same.id)),
+        None => Ok((add(s, new)?, new.id)),
+    }
+}
+
+fn add(s: &Session<'_>, new: &NewApplication) -> Res<i64> {
+    s.conn.prepare_cached(sql!("application_add"))?.execute((
+        new.id.0.into_bytes(),
+        new.uid.as_ref().map(Uid::as_str),
+        &new.name,
+        new.rate_limit,
+        &new.metadata[..],
+        s.now.0,
+    ))?;
+    Ok(s.conn.last_insert_rowid())
+}
+
+/// Replaces name, uid, limit and metadata.
+pub(super) fn update(
+    s: &mut Session<'_>,
+    which: &ApplicationRef,
+    new: &NewApplication,
+) -> Res<UpdateOutcome<Application>> {
+    let Some((no, old)) = find(s, which)? else { return Ok(UpdateOutcome::Missing) };
+    if let Some(uid) = &new.uid
+        && by_uid(s, uid)?.is_some_and(|(other, _)| other != no)
+    {
+        return Ok(UpdateOutcome::Taken);
+    }
+    s.conn.prepare_cached(sql!("application_write"))?.execute((
+        no,
+        new.uid.as_ref().map(Uid::as_str),
+        &new.name,
+        new.rate_limit,
+        &new.metadata[..],
+        s.now.0,
+    ))?;
+    s.cache.hook.forget_applications();
+    let (_, updated) = by_id(s, old.id)?.expect("it was just written");
+    Ok(UpdateOutcome::Updated(updated))
+}
+
+/// Removes an application, with its endpoints, for everybody who asks.
+pub(super) fn delete(s: &mut Session<'_>, which: &ApplicationRef) -> Res<(bool, Vec<HookChange>)> {
+    let Some((no, _)) = known::application(s, which)? else { return Ok((false, Vec::new())) };
+    let mut statement = s.conn.prepare_cached(sql!("application_endpoints"))?;
+    let endpoints: Vec<i64> =
+        statement.query_map([no], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    drop(statement);
+    for endpoint in endpoints {
+        endpoint::remove(s, endpoint)?;
+    }
+    s.conn.prepare_cached(sql!("application_delete"))?.execute((no, s.now.0))?;
+    for scope in [Scope::Endpoint, Scope::Message] {
+        key::forget(s, (scope, no))?;
+    }
+    s.conn.prepare_cached(sql!("job_forget"))?.execute([no])?;
+    chore::forget_if_empty(s, no)?;
+    s.cache.clear();
+    let changes = vec![HookChange::now(HookWhat::Chores)];
+    s.hint_hook(&changes);
+    Ok((true, changes))
+}
+
+/// Applications by age.
+pub(super) fn list(
+    s: &Session<'_>,
+    page: &PageRequest<ApplicationId>,
+    reserved: &str,
+) -> Res<Page<Application>> {
+    let walk = Walk::ids(page, |id| id.0);
+    let sql = walk.pick(sql!("application_list_up"), sql!("application_list_down"));
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((&walk.bound, reserved, walk.rows))?;
+    walk.read(&mut rows, |row| Ok(decode(row)?.1))
+}
+
+/// Columns: application_no, id, uid, name, rate_limit, metadata, created_at, updated_at.
+fn decode(row: &Row<'_>) -> Res<(i64, Application)> {
+    let no: i64 = row.get(0)?;
+    let uid: Option<String> = row.get(2)?;
+    let application = Application {
+        id: ApplicationId(uuid("application", row, 1)?),
+        uid: uid.map(Uid::new).transpose().map_err(corrupt("application", no))?,
+        name: row.get(3)?,
+        rate_limit: row.get(4)?,
+        metadata: Bytes::from(row.get::<_, Vec<u8>>(5)?),
+        created_at: Timestamp(row.get(6)?),
+        updated_at: Timestamp(row.get(7)?),
+    };
+    Ok((no, application))
+}

@@ -1,0 +1,196 @@
+//! Applications, event types and endpoints as the seam has them.
+
+use async_trait::async_trait;
+use wakeline_core::{
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventTypeName, HookChange,
+};
+use wakeline_store::StoreError;
+use wakeline_store::hook::{
+    Application, Created, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookCatalog,
+    Idempotency, NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome, Rotation,
+    UpdateOutcome,
+};
+
+use super::{application, endpoint, event_type};
+use crate::SqliteStore;
+use crate::call::Work;
+use crate::session::Session;
+
+/// Space that an application, an event type or an endpoint takes, roughly.
+const ROW_BYTES: usize = 2_000;
+
+#[async_trait]
+impl HookCatalog for SqliteStore {
+    async fn create_application(
+        &self,
+        application: NewApplication,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Created<Application>, StoreError> {
+        let work = Work::new("create_application", move |s| {
+            application::create(s, &application, idempotency.as_ref())
+        });
+        self.write(work.growing(ROW_BYTES)).await
+    }
+
+    async fn application(
+        &self,
+        application: &ApplicationRef,
+    ) -> Result<Option<Application>, StoreError> {
+        let application = application.clone();
+        let work =
+            move |s: &mut Session<'_>| Ok(application::find(s, &application)?.map(|found| found.1));
+        self.read("application", work).await
+    }
+
+    async fn applications(
+        &self,
+        page: PageRequest<ApplicationId>,
+        reserved: &str,
+    ) -> Result<Page<Application>, StoreError> {
+        let reserved = reserved.to_owned();
+        self.read("applications", move |s| application::list(s, &page, &reserved)).await
+    }
+
+    async fn update_application(
+        &self,
+        which: &ApplicationRef,
+        application: NewApplication,
+    ) -> Result<UpdateOutcome<Application>, StoreError> {
+        let which = which.clone();
+        self.write(Work::new("update_application", move |s| {
+            application::update(s, &which, &application)
+        }))
+        .await
+    }
+
+    async fn delete_application(
+        &self,
+        application: &ApplicationRef,
+    ) -> Result<(bool, Vec<HookChange>), StoreError> {
+        let application = application.clone();
+        self.write(Work::new("delete_application", move |s| application::delete(s, &application)))
+            .await
+    }
+
+    async fn create_event_type(
+        &self,
+        event_type: EventType,
+        idempotency: Option<Idempotency>,
+    ) -> Result<(Created<EventType>, Vec<HookChange>), StoreError> {
+        let work = Work::new("create_event_type", move |s| {
+            event_type::create(s, &event_type, idempotency.as_ref())
+        });
+        self.write(work.growing(ROW_BYTES)).await
+    }
+
+    async fn event_type(&self, name: &EventTypeName) -> Result<Option<EventType>, StoreError> {
+        let name = name.clone();
+        self.read("event_type", move |s| event_type::find(s, &name)).await
+    }
+
+    async fn event_types(
+        &self,
+        page: PageRequest<EventTypeName>,
+        archived: bool,
+    ) -> Result<Page<EventType>, StoreError> {
+        self.read("event_types", move |s| event_type::list(s, &page, archived)).await
+    }
+
+    async fn put_event_type(
+        &self,
+        event_type: EventType,
+    ) -> Result<(EventType, Vec<HookChange>), StoreError> {
+        let work = Work::new("put_event_type", move |s| event_type::put(s, &event_type));
+        self.write(work.growing(ROW_BYTES)).await
+    }
+
+    async fn delete_event_type(
+        &self,
+        name: &EventTypeName,
+    ) -> Result<(bool, Vec<HookChange>), StoreError> {
+        let name = name.clone();
+        self.write(Work::new("delete_event_type", move |s| event_type::delete(s, &name))).await
+    }
+
+    async fn create_endpoint(
+        &self,
+        application: &ApplicationRef,
+        endpoint: NewEndpoint,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Created<Endpoint>, StoreError> {
+        let application = application.clone();
+        let work = Work::new("create_endpoint", move |s| {
+            endpoint::create(s, &application, &endpoint, idempotency.as_ref())
+        });
+        self.write(work.growing(ROW_BYTES)).await
+    }
+
+    async fn endpoint(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+    ) -> Result<Option<Endpoint>, StoreError> {
+        let (application, endpoint) = (application.clone(), endpoint.clone());
+        self.read("endpoint", move |s| {
+            let found = endpoint::find(s, &application, &endpoint)?;
+            found.map(|no| endpoint::detail(s, no)).transpose()
+        })
+        .await
+    }
+
+    async fn endpoints(
+        &self,
+        application: &ApplicationRef,
+        page: PageRequest<EndpointId>,
+    ) -> Result<Option<Page<Endpoint>>, StoreError> {
+        let application = application.clone();
+        self.read("endpoints", move |s| endpoint::list(s, &application, &page)).await
+    }
+
+    async fn update_endpoint(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+        update: EndpointUpdate,
+    ) -> Result<(UpdateOutcome<Endpoint>, Vec<HookChange>), StoreError> {
+        let (application, endpoint) = (application.clone(), endpoint.clone());
+        self.write(Work::new("update_endpoint", move |s| {
+            endpoint::update(s, (&application, &endpoint), &update)
+        }))
+        .await
+    }
+
+    async fn delete_endpoint(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+    ) -> Result<(bool, Vec<HookChange>), StoreError> {
+        let (application, endpoint) = (application.clone(), endpoint.clone());
+        self.write(Work::new("delete_endpoint", move |s| {
+            Ok((endpoint::delete(s, &application, &endpoint)?, Vec::new()))
+        }))
+        .await
+    }
+
+    async fn secrets(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+    ) -> Result<Vec<EndpointSecret>, StoreError> {
+        let (application, endpoint) = (application.clone(), endpoint.clone());
+        self.read("secrets", move |s| endpoint::secrets(s, &application, &endpoint)).await
+    }
+
+    async fn rotate_secret(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+        rotation: Rotation,
+    ) -> Result<RotateOutcome, StoreError> {
+        let (application, endpoint) = (application.clone(), endpoint.clone());
+        self.write(Work::new("rotate_secret", move |s| {
+            endpoint::rotate(s, (&application, &endpoint), &rotation)
+        }))
+        .await
+    }
+}

@@ -1,0 +1,113 @@
+//! Stores messages, each with a delivery for every endpoint that wants it, in one commit.
+
+use std::sync::Arc;
+
+use wakeline_core::{ApplicationId, HookChange, HookMessageId, HookWhat};
+use wakeline_store::hook::{DeliveryAsk, EmitOutcome, EmitReply, NewMessage, StoredMessage};
+
+use super::claim::{self, Books};
+use super::delivery::{Class, Delivery};
+use super::key::{self, Earlier, Scope};
+use super::known::{self, Config, number};
+use super::slots::Slots;
+use super::{application, endpoint, lane, message, sql};
+use crate::error::{Res, corrupt};
+use crate::session::Session;
+
+/// Stores a message. Asks that come along get deliveries of endpoints for which nothing else
+/// waits.
+pub(super) fn emit(s: &mut Session<'_>, new: &NewMessage, asks: &[DeliveryAsk]) -> Res<EmitReply> {
+    let Some(owner) = owner(s, new)? else { return Ok(refused(EmitOutcome::NoApplication)) };
+    if let Some(outcome) = refusal(s, owner.0, new)? {
+        return Ok(refused(outcome));
+    }
+    let first_expiry = number(s, sql!("payload_first"), [])?;
+    let no = message::add(s, owner.0, new)?;
+    key::remember(s, (Scope::Message, owner.0), new.idempotency.as_ref(), &new.id.to_string())?;
+    let receivers = receivers(s, owner.0, new)?;
+    let mut books = Books::default();
+    let mut slots = Slots::new(asks);
+    for config in &receivers {
+        // What waits already goes before what is new.
+        let waits = slots.left() > 0 && lane::has_waiting(s, config)?;
+        let delivery = Delivery::add(s, config, no, Class::Fresh)?;
+        claim::give_new(s, &mut books, (&delivery, waits), &mut slots)?;
+    }
+    let mut changes = books.lanes.finish(s)?;
+    let expires_at = s.now.plus(new.retention).0;
+    if first_expiry.is_none_or(|first| expires_at < first) {
+        let chores = HookChange { what: HookWhat::Chores, due_in: new.retention };
+        s.hint_hook(std::slice::from_ref(&chores));
+        changes.push(chores);
+    }
+    let deliveries = u32::try_from(receivers.len()).unwrap_or(u32::MAX);
+    let leased = slots.groups().into_iter().enumerate().filter(|(_, got)| !got.is_empty());
+    let outcome = EmitOutcome::Stored(stored(s, owner.1, new), deliveries);
+    Ok(EmitReply { outcome, leased: leased.collect(), changes })
+}
+
+fn refused(outcome: EmitOutcome) -> EmitReply {
+    EmitReply { outcome, leased: Vec::new(), changes: Vec::new() }
+}
+
+/// The application that there is, or the one that is made.
+fn owner(s: &mut Session<'_>, new: &NewMessage) -> Res<Option<(i64, ApplicationId)>> {
+    if let Some(found) = known::application(s, &new.application)? {
+        return Ok(Some(found));
+    }
+    let made = new.create_application.as_ref();
+    made.map(|application| application::ensure(s, application)).transpose()
+}
+
+/// Why a message is not stored: it is there already, or what it names is.
+fn refusal(s: &Session<'_>, application: i64, new: &NewMessage) -> Res<Option<EmitOutcome>> {
+    let repeated = |no| Ok(Some(EmitOutcome::Repeated(message::read(s, no, false)?)));
+    match key::look(s, (Scope::Message, application), new.idempotency.as_ref())? {
+        Earlier::Other => return Ok(Some(EmitOutcome::KeyReused)),
+        Earlier::Made(id) => {
+            let id: HookMessageId = id.parse().map_err(corrupt("idempotency key", &id))?;
+            if let Some(no) = message::by_id(s, application, id)? {
+                return repeated(no);
+            }
+        }
+        Earlier::Nothing => {}
+    }
+    if let Some(no) = message::by_id(s, application, new.id)? {
+        return repeated(no);
+    }
+    let Some(event_id) = &new.event_id else { return Ok(None) };
+    match message::by_event(s, application, event_id)? {
+        Some(no) => Ok(Some(EmitOutcome::Taken(message::read(s, no, false)?))),
+        None => Ok(None),
+    }
+}
+
+/// The endpoints that get a message, in order of their ids.
+fn receivers(s: &mut Session<'_>, application: i64, new: &NewMessage) -> Res<Vec<Arc<Config>>> {
+    if let Some(only) = new.only {
+        let found = endpoint::any(s, only)?.filter(|(_, owner)| *owner == application);
+        let config = found.map(|(no, _)| known::endpoint(s, no)).transpose()?;
+        return Ok(config.into_iter().filter(|config| !config.deleted).collect());
+    }
+    let mut receivers = Vec::new();
+    for no in known::matching(s, application, &new.event_type)?.iter() {
+        let config = known::endpoint(s, *no)?;
+        if config.is_on() && config.hears(&new.channels) {
+            receivers.push(config);
+        }
+    }
+    receivers.sort_by_key(|config| config.id());
+    Ok(receivers)
+}
+
+fn stored(s: &Session<'_>, application: ApplicationId, new: &NewMessage) -> StoredMessage {
+    StoredMessage {
+        id: new.id,
+        application,
+        event_type: new.event_type.clone(),
+        event_id: new.event_id.clone(),
+        channels: new.channels.clone(),
+        payload: None,
+        created_at: s.now,
+    }
+}

@@ -1,0 +1,326 @@
+//! Endpoints: where the messages of an application go.
+
+use bytes::Bytes;
+use rusqlite::{OptionalExtension as _, Row};
+use wakeline_core::{
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventPattern, HookChange, Timestamp,
+    Uid,
+};
+use wakeline_store::hook::{
+    Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, Idempotency, NewEndpoint,
+    Page, PageRequest, RotateOutcome, Rotation, UpdateOutcome,
+};
+
+use super::delivery::{Delivery, State};
+use super::key::{self, Earlier, Scope};
+use super::known::{self, json, number, reason, reason_text, to_json, uuid};
+use super::lane::Lanes;
+use super::page::Walk;
+use super::sql;
+use crate::error::{Res, corrupt};
+use crate::session::Session;
+
+/// The number of an endpoint that is there.
+pub(super) fn find(
+    s: &mut Session<'_>,
+    application: &ApplicationRef,
+    endpoint: &EndpointRef,
+) -> Res<Option<i64>> {
+    match known::application(s, application)? {
+        Some((application, _)) => find_of(s, application, endpoint),
+        None => Ok(None),
+    }
+}
+
+/// The same, of an application that was found.
+pub(super) fn find_of(
+    s: &Session<'_>,
+    application: i64,
+    endpoint: &EndpointRef,
+) -> Res<Option<i64>> {
+    match endpoint {
+        EndpointRef::Id(id) => number(s, sql!("endpoint_by_id"), (application, id.0.into_bytes())),
+        EndpointRef::Own(uid) => number(s, sql!("endpoint_by_uid"), (application, uid.as_str())),
+    }
+}
+
+/// The numbers of an endpoint, deleted or not, and of its application.
+pub(super) fn any(s: &Session<'_>, id: EndpointId) -> Res<Option<(i64, i64)>> {
+    let mut statement = s.conn.prepare_cached(sql!("endpoint_any"))?;
+    let row = statement.query_row([id.0.into_bytes()], |row| Ok((row.get(0)?, row.get(1)?)));
+    Ok(row.optional()?)
+}
+
+/// An endpoint as it is now.
+pub(super) fn detail(s: &Session<'_>, no: i64) -> Res<Endpoint> {
+    let mut statement = s.conn.prepare_cached(sql!("endpoint_read"))?;
+    let mut rows = statement.query([no])?;
+    let row = rows.next()?.ok_or_else(|| corrupt("endpoint", no)("it is not there"))?;
+    decode(s, no, row)
+}
+
+/// Makes an endpoint.
+pub(super) fn create(
+    s: &mut Session<'_>,
+    application: &ApplicationRef,
+    new: &NewEndpoint,
+    idempotency: Option<&Idempotency>,
+) -> Res<Created<Endpoint>> {
+    let Some((application, _)) = known::application(s, application)? else {
+        return Ok(Created::NoApplication);
+    };
+    let scope = (Scope::Endpoint, application);
+    match key::look(s, scope, idempotency)? {
+        Earlier::Other => return Ok(Created::KeyReused),
+        Earlier::Made(id) => {
+            let id: EndpointId = id.parse().map_err(corrupt("idempotency key", &id))?;
+            if let Some(no) = find_of(s, application, &EndpointRef::Id(id))? {
+                return Ok(Created::Repeated(detail(s, no)?));
+            }
+        }
+        Earlier::Nothing => {}
+    }
+    if let Some(no) = find_of(s, application, &EndpointRef::Id(new.id))? {
+        return Ok(Created::Repeated(detail(s, no)?));
+    }
+    if let Some(no) = holder(s, application, new.uid.as_ref())? {
+        return Ok(Created::Taken(detail(s, no)?));
+    }
+    let no = add(s, application, new)?;
+    key::remember(s, scope, idempotency, &new.id.to_string())?;
+    Ok(Created::New(detail(s, no)?))
+}
+
+/// The endpoint that has an own id.
+fn holder(s: &Session<'_>, application: i64, uid: Option<&Uid>) -> Res<Option<i64>> {
+    uid.map_or(Ok(None), |uid| find_of(s, application, &EndpointRef::Own(uid.clone())))
+}
+
+fn add(s: &mut Session<'_>, application: i64, new: &NewEndpoint) -> Res<i64> {
+    s.conn.prepare_cached(sql!("endpoint_add"))?.execute((
+        application,
+        new.id.0.into_bytes(),
+        new.uid.as_ref().map(Uid::as_str),
+        &new.url,
+        &new.description,
+        to_json(&new.event_types),
+        to_json(&new.channels),
+        new.disabled.map(reason_text),
+        &new.metadata[..],
+        &new.headers[..],
+        to_json(&new.options),
+        s.now.0,
+    ))?;
+    let no = s.conn.last_insert_rowid();
+    s.conn.prepare_cached(sql!("lane_add"))?.execute((no, new.options.pull))?;
+    s.conn.prepare_cached(sql!("secret_add"))?.execute((no, &new.secret[..]))?;
+    write_filters(s, (application, no), &[], &patterns(&new.event_types))?;
+    Ok(no)
+}
+
+/// The patterns under which an endpoint is looked up.
+fn patterns(event_types: &[EventPattern]) -> Vec<EventPattern> {
+    if event_types.is_empty() { vec![EventPattern::all()] } else { event_types.to_vec() }
+}
+
+fn write_filters(
+    s: &mut Session<'_>,
+    (application, endpoint): (i64, i64),
+    old: &[EventPattern],
+    new: &[EventPattern],
+) -> Res<()> {
+    let mut remove = s.conn.prepare_cached(sql!("filter_remove"))?;
+    for pattern in old.iter().filter(|pattern| !new.contains(pattern)) {
+        remove.execute((application, pattern.as_str(), endpoint))?;
+    }
+    let mut add = s.conn.prepare_cached(sql!("filter_add"))?;
+    for pattern in new.iter().filter(|pattern| !old.contains(pattern)) {
+        add.execute((application, pattern.as_str(), endpoint))?;
+    }
+    s.cache.hook.forget_filters();
+    Ok(())
+}
+
+/// Changes an endpoint.
+pub(super) fn update(
+    s: &mut Session<'_>,
+    (application, endpoint): (&ApplicationRef, &EndpointRef),
+    update: &EndpointUpdate,
+) -> Res<(UpdateOutcome<Endpoint>, Vec<HookChange>)> {
+    let Some(no) = find(s, application, endpoint)? else {
+        return Ok((UpdateOutcome::Missing, Vec::new()));
+    };
+    let owner = known::endpoint(s, no)?.application;
+    let uid = update.uid.as_ref().and_then(Option::as_ref);
+    if holder(s, owner, uid)?.is_some_and(|holder| holder != no) {
+        return Ok((UpdateOutcome::Taken, Vec::new()));
+    }
+    let old = detail(s, no)?;
+    let mut lanes = Lanes::default();
+    if update.disabled == Some(false) && old.disabled.is_some() {
+        lanes.get(s, no)?.0.forgive();
+    }
+    let new = changed(old.clone(), update);
+    write(s, no, &new)?;
+    write_filters(s, (owner, no), &patterns(&old.event_types), &patterns(&new.event_types))?;
+    s.cache.hook.forget_endpoint(no);
+    let same_line = old.options.pull == new.options.pull
+        && old.options.fifo.is_some() == new.options.fifo.is_some();
+    if !same_line {
+        let config = known::endpoint(s, no)?;
+        for delivery in Delivery::several(s, sql!("delivery_open"), [no])? {
+            delivery.restore(s, &config)?;
+        }
+    }
+    lanes.get(s, no)?;
+    let changes = lanes.finish(s)?;
+    Ok((UpdateOutcome::Updated(detail(s, no)?), changes))
+}
+
+fn changed(mut endpoint: Endpoint, update: &EndpointUpdate) -> Endpoint {
+    fn set<T: Clone>(field: &mut T, value: &Option<T>) {
+        if let Some(value) = value {
+            field.clone_from(value);
+        }
+    }
+    match update.disabled {
+        Some(true) => endpoint.disabled = endpoint.disabled.or(Some(DisableReason::Asked)),
+        Some(false) => endpoint.disabled = None,
+        None => {}
+    }
+    set(&mut endpoint.uid, &update.uid);
+    set(&mut endpoint.url, &update.url);
+    set(&mut endpoint.description, &update.description);
+    set(&mut endpoint.event_types, &update.event_types);
+    set(&mut endpoint.channels, &update.channels);
+    set(&mut endpoint.metadata, &update.metadata);
+    set(&mut endpoint.headers, &update.headers);
+    set(&mut endpoint.options, &update.options);
+    endpoint
+}
+
+fn write(s: &Session<'_>, no: i64, endpoint: &Endpoint) -> Res<()> {
+    s.conn.prepare_cached(sql!("endpoint_write"))?.execute((
+        no,
+        endpoint.uid.as_ref().map(Uid::as_str),
+        &endpoint.url,
+        &endpoint.description,
+        to_json(&endpoint.event_types),
+        to_json(&endpoint.channels),
+        endpoint.disabled.map(reason_text),
+        &endpoint.metadata[..],
+        &endpoint.headers[..],
+        to_json(&endpoint.options),
+        s.now.0,
+    ))?;
+    Ok(())
+}
+
+/// Removes an endpoint. False if there is none.
+pub(super) fn delete(
+    s: &mut Session<'_>,
+    application: &ApplicationRef,
+    endpoint: &EndpointRef,
+) -> Res<bool> {
+    let found = find(s, application, endpoint)?;
+    if let Some(no) = found {
+        remove(s, no)?;
+    }
+    Ok(found.is_some())
+}
+
+/// Makes an endpoint gone, and cancels what waits for it or is under way.
+pub(super) fn remove(s: &mut Session<'_>, no: i64) -> Res<()> {
+    let config = known::endpoint(s, no)?;
+    for mut delivery in Delivery::several(s, sql!("delivery_open"), [no])? {
+        match delivery.state {
+            State::Leased => delivery.cancelled = true,
+            _ => delivery.end(State::Cancelled),
+        }
+        delivery.write(s, &config)?;
+    }
+    let patterns = patterns(&config.event_types);
+    write_filters(s, (config.application, no), &patterns, &[])?;
+    s.conn.prepare_cached(sql!("endpoint_delete"))?.execute((no, s.now.0))?;
+    s.cache.hook.forget_endpoint(no);
+    let mut lanes = Lanes::default();
+    lanes.get(s, no)?;
+    lanes.finish(s)?;
+    Ok(())
+}
+
+/// Endpoints of an application by age.
+pub(super) fn list(
+    s: &mut Session<'_>,
+    application: &ApplicationRef,
+    page: &PageRequest<EndpointId>,
+) -> Res<Option<Page<Endpoint>>> {
+    let Some((application, _)) = known::application(s, application)? else { return Ok(None) };
+    let walk = Walk::ids(page, |id| id.0);
+    let sql = walk.pick(sql!("endpoint_list_up"), sql!("endpoint_list_down"));
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((application, &walk.bound, walk.rows))?;
+    walk.read(&mut rows, |row| detail(s, row.get(0)?)).map(Some)
+}
+
+/// The keys that sign for an endpoint.
+pub(super) fn secrets(
+    s: &mut Session<'_>,
+    application: &ApplicationRef,
+    endpoint: &EndpointRef,
+) -> Res<Vec<EndpointSecret>> {
+    let Some(no) = find(s, application, endpoint)? else { return Ok(Vec::new()) };
+    let mut secrets = known::secrets(s, no)?;
+    secrets.retain(|secret| secret.expires_at.is_none_or(|at| at > s.now));
+    Ok(secrets)
+}
+
+/// Replaces the current key of an endpoint.
+pub(super) fn rotate(
+    s: &mut Session<'_>,
+    (application, endpoint): (&ApplicationRef, &EndpointRef),
+    rotation: &Rotation,
+) -> Res<RotateOutcome> {
+    let Some(no) = find(s, application, endpoint)? else { return Ok(RotateOutcome::Missing) };
+    let signing = secrets(s, application, endpoint)?.len();
+    // The current one is among them, and goes on signing if it is given time.
+    let old = if rotation.grace.is_zero() { signing.saturating_sub(1) } else { signing };
+    if old > rotation.old_max as usize {
+        return Ok(RotateOutcome::TooMany);
+    }
+    let end = s.now.plus(rotation.grace).0;
+    s.conn.prepare_cached(sql!("secret_retire"))?.execute((no, end))?;
+    s.conn.prepare_cached(sql!("secret_tidy"))?.execute((no, s.now.0))?;
+    s.conn.prepare_cached(sql!("secret_add"))?.execute((no, &rotation.sealed[..]))?;
+    s.cache.hook.forget_endpoint(no);
+    Ok(RotateOutcome::Rotated)
+}
+
+/// Columns: id, application id, uid, url, description, event_types, channels, disabled, metadata,
+/// headers, options, version, created_at, updated_at, failing_since, open_until.
+fn decode(s: &Session<'_>, no: i64, row: &Row<'_>) -> Res<Endpoint> {
+    let uid: Option<String> = row.get(2)?;
+    let disabled: Option<String> = row.get(7)?;
+    let options: wakeline_core::EndpointOptions = json("endpoint", no, &row.get::<_, String>(10)?)?;
+    let version: i64 = row.get(11)?;
+    let open_until = options.breaker.and(row.get::<_, Option<i64>>(15)?);
+    let paused_until = open_until.filter(|until| *until > s.now.0);
+    Ok(Endpoint {
+        id: EndpointId(uuid("endpoint", row, 0)?),
+        application: ApplicationId(uuid("endpoint", row, 1)?),
+        uid: uid.map(Uid::new).transpose().map_err(corrupt("endpoint", no))?,
+        url: row.get(3)?,
+        description: row.get(4)?,
+        event_types: json("endpoint", no, &row.get::<_, String>(5)?)?,
+        channels: json("endpoint", no, &row.get::<_, String>(6)?)?,
+        disabled: disabled.map(|text| reason(no, &text)).transpose()?,
+        metadata: Bytes::from(row.get::<_, Vec<u8>>(8)?),
+        headers: Bytes::from(row.get::<_, Vec<u8>>(9)?),
+        options,
+        version: u64::try_from(version).map_err(corrupt("endpoint", no))?,
+        created_at: Timestamp(row.get(12)?),
+        updated_at: Timestamp(row.get(13)?),
+        failing_since: row.get::<_, Option<i64>>(14)?.map(Timestamp),
+        paused_for: paused_until.map(|until| s.now.until(Timestamp(until))),
+    })
+}

@@ -1,0 +1,107 @@
+//! Event types: shared by all applications.
+
+use bytes::Bytes;
+use rusqlite::Row;
+use wakeline_core::{EventTypeName, HookChange, HookWhat, Timestamp};
+use wakeline_store::hook::{Created, EventType, Idempotency, Page, PageRequest};
+
+use super::key::{self, Earlier, SHARED, Scope};
+use super::page::Walk;
+use super::sql;
+use crate::error::{Res, corrupt};
+use crate::session::Session;
+
+const SCOPE: (Scope, i64) = (Scope::EventType, SHARED);
+/// Above every name: they are ASCII.
+const HIGHEST: &str = "\u{7f}";
+
+/// An event type.
+pub(super) fn find(s: &Session<'_>, name: &EventTypeName) -> Res<Option<EventType>> {
+    let mut statement = s.conn.prepare_cached(sql!("event_type_read"))?;
+    let mut rows = statement.query([name.as_str()])?;
+    rows.next()?.map(decode).transpose()
+}
+
+/// Makes an event type.
+pub(super) fn create(
+    s: &mut Session<'_>,
+    new: &EventType,
+    idempotency: Option<&Idempotency>,
+) -> Res<(Created<EventType>, Vec<HookChange>)> {
+    let unchanged = |outcome| Ok((outcome, Vec::new()));
+    match key::look(s, SCOPE, idempotency)? {
+        Earlier::Other => return unchanged(Created::KeyReused),
+        Earlier::Made(name) => {
+            let name = EventTypeName::new(&name).map_err(corrupt("idempotency key", &name))?;
+            if let Some(made) = find(s, &name)? {
+                return unchanged(Created::Repeated(made));
+            }
+        }
+        Earlier::Nothing => {}
+    }
+    if let Some(rival) = find(s, &new.name)? {
+        return unchanged(Created::Taken(rival));
+    }
+    let (made, changes) = put(s, new)?;
+    key::remember(s, SCOPE, idempotency, made.name.as_str())?;
+    Ok((Created::New(made), changes))
+}
+
+/// Makes it as given, or replaces it.
+pub(super) fn put(s: &mut Session<'_>, new: &EventType) -> Res<(EventType, Vec<HookChange>)> {
+    s.conn.prepare_cached(sql!("event_type_put"))?.execute((
+        new.name.as_str(),
+        &new.description,
+        new.schemas.as_deref(),
+        new.enforced,
+        new.archived,
+        new.deprecated,
+        &new.feature_flag,
+        &new.group_name,
+        s.now.0,
+    ))?;
+    let written = find(s, &new.name)?.expect("it was just written");
+    Ok((written, told(s)))
+}
+
+/// Removes an event type. False if there is none.
+pub(super) fn delete(s: &mut Session<'_>, name: &EventTypeName) -> Res<(bool, Vec<HookChange>)> {
+    let removed = s.conn.prepare_cached(sql!("event_type_delete"))?.execute([name.as_str()])? > 0;
+    Ok((removed, if removed { told(s) } else { Vec::new() }))
+}
+
+fn told(s: &mut Session<'_>) -> Vec<HookChange> {
+    let changes = vec![HookChange::now(HookWhat::EventTypes)];
+    s.hint_hook(&changes);
+    changes
+}
+
+/// Event types by name.
+pub(super) fn list(
+    s: &Session<'_>,
+    page: &PageRequest<EventTypeName>,
+    archived: bool,
+) -> Res<Page<EventType>> {
+    let edge = |up: bool| if up { String::new() } else { HIGHEST.to_owned() };
+    let walk = Walk::new(page, |name| name.as_str().to_owned(), edge);
+    let sql = walk.pick(sql!("event_type_list_up"), sql!("event_type_list_down"));
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((&walk.bound, archived, walk.rows))?;
+    walk.read(&mut rows, decode)
+}
+
+fn decode(row: &Row<'_>) -> Res<EventType> {
+    let name: String = row.get(0)?;
+    Ok(EventType {
+        name: EventTypeName::new(&name).map_err(corrupt("event type", &name))?,
+        description: row.get(1)?,
+        schemas: row.get::<_, Option<Vec<u8>>>(2)?.map(Bytes::from),
+        enforced: row.get(3)?,
+        archived: row.get(4)?,
+        deprecated: row.get(5)?,
+        feature_flag: row.get(6)?,
+        group_name: row.get(7)?,
+        created_at: Timestamp(row.get(8)?),
+        updated_at: Timestamp(row.get(9)?),
+    })
+}

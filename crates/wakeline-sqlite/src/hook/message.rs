@@ -1,0 +1,91 @@
+//! Messages as rows, and how requests name them.
+
+use bytes::Bytes;
+use wakeline_core::{
+    ApplicationId, ApplicationRef, EventId, EventTypeName, HookMessageId, MessageRef, Timestamp,
+};
+use wakeline_store::hook::{NewMessage, StoredMessage};
+
+use super::known::{self, json, number, to_json, uuid};
+use super::sql;
+use crate::error::{Res, corrupt};
+use crate::session::Session;
+
+/// Space that a message takes besides its payload, roughly.
+const MESSAGE_BYTES: usize = 500;
+
+/// What a message takes of the disk, roughly.
+pub(super) fn bytes(message: &NewMessage) -> usize {
+    MESSAGE_BYTES + message.payload.len()
+}
+
+/// The numbers of a message and of its application.
+pub(super) fn find(
+    s: &mut Session<'_>,
+    application: &ApplicationRef,
+    message: &MessageRef,
+) -> Res<Option<(i64, i64)>> {
+    let Some((application, _)) = known::application(s, application)? else { return Ok(None) };
+    let no = match message {
+        MessageRef::Id(id) => by_id(s, application, *id)?,
+        MessageRef::Own(event_id) => by_event(s, application, event_id)?,
+    };
+    Ok(no.map(|no| (no, application)))
+}
+
+/// The number of a message of an application.
+pub(super) fn by_id(s: &Session<'_>, application: i64, id: HookMessageId) -> Res<Option<i64>> {
+    number(s, sql!("message_by_id"), (application, id.0.into_bytes()))
+}
+
+/// The same by its user's own id.
+pub(super) fn by_event(s: &Session<'_>, application: i64, id: &EventId) -> Res<Option<i64>> {
+    number(s, sql!("message_by_event"), (application, id.as_str()))
+}
+
+/// A message, with its payload if that is asked for.
+pub(super) fn read(s: &Session<'_>, no: i64, with_content: bool) -> Res<StoredMessage> {
+    let mut statement = s.conn.prepare_cached(sql!("message_read"))?;
+    let mut rows = statement.query((no, with_content))?;
+    let row = rows.next()?.ok_or_else(|| corrupt("message", no)("it is not there"))?;
+    let event_type: String = row.get(2)?;
+    let event_id: Option<String> = row.get(3)?;
+    let channels: Option<String> = row.get(4)?;
+    Ok(StoredMessage {
+        id: HookMessageId(uuid("message", row, 0)?),
+        application: ApplicationId(uuid("message", row, 1)?),
+        event_type: EventTypeName::new(event_type).map_err(corrupt("message", no))?,
+        event_id: event_id.map(EventId::new).transpose().map_err(corrupt("message", no))?,
+        channels: channels.map_or(Ok(Vec::new()), |text| json("message", no, &text))?,
+        created_at: Timestamp(row.get(5)?),
+        payload: row.get::<_, Option<Vec<u8>>>(6)?.map(Bytes::from),
+    })
+}
+
+/// Adds a message. Tells its number.
+pub(super) fn add(s: &Session<'_>, application: i64, new: &NewMessage) -> Res<i64> {
+    let channels = (!new.channels.is_empty()).then(|| to_json(&new.channels));
+    s.conn.prepare_cached(sql!("message_add"))?.execute((
+        application,
+        new.id.0.into_bytes(),
+        new.event_type.as_str(),
+        new.event_id.as_ref().map(EventId::as_str),
+        channels,
+        s.now.0,
+    ))?;
+    let no = s.conn.last_insert_rowid();
+    let expires_at = s.now.plus(new.retention).0;
+    s.conn.prepare_cached(sql!("payload_add"))?.execute((no, expires_at, &new.payload[..]))?;
+    Ok(no)
+}
+
+/// Whether the payload of a message is there.
+pub(super) fn has_payload(s: &Session<'_>, no: i64) -> Res<bool> {
+    Ok(number(s, sql!("payload_there"), [no])?.is_some())
+}
+
+/// Drops the payload of a message.
+pub(super) fn drop_payload(s: &Session<'_>, no: i64) -> Res<()> {
+    s.conn.prepare_cached(sql!("payload_remove"))?.execute([no])?;
+    Ok(())
+}

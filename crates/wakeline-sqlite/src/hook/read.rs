@@ -1,0 +1,245 @@
+//! What was sent to whom, when, and how it ended.
+
+use wakeline_core::{
+    ApplicationId, ApplicationRef, AttemptId, EndpointId, HookMessageId, MessageRef, Timestamp,
+};
+use wakeline_store::hook::{
+    Attempt, AttemptFilter, AttemptOutcome, Delivery as Shown, DeliveryState, EndpointStats,
+    MessageFilter, Page, PageRequest, StoredMessage,
+};
+
+use super::delivery::{Delivery, State};
+use super::known::{self, to_json};
+use super::lane::Lane;
+use super::page::Walk;
+use super::{attempt, delivery, endpoint, message, sql};
+use crate::error::{Res, corrupt};
+use crate::session::Session;
+
+/// A message.
+pub(super) fn message(
+    s: &mut Session<'_>,
+    application: &ApplicationRef,
+    which: &MessageRef,
+    with_content: bool,
+) -> Res<Option<StoredMessage>> {
+    let found = message::find(s, application, which)?;
+    found.map(|(no, _)| message::read(s, no, with_content)).transpose()
+}
+
+fn nothing<T>() -> Page<T> {
+    Page { items: Vec::new(), done: true }
+}
+
+/// Messages of an application, by id.
+pub(super) fn messages(
+    s: &mut Session<'_>,
+    application: ApplicationId,
+    filter: &MessageFilter,
+    page: &PageRequest<HookMessageId>,
+) -> Res<Page<StoredMessage>> {
+    let Some((application, _)) = known::application(s, &ApplicationRef::Id(application))? else {
+        return Ok(nothing());
+    };
+    let endpoint = match filter.endpoint {
+        Some(id) => match endpoint::any(s, id)? {
+            Some((no, _)) => Some(no),
+            None => return Ok(nothing()),
+        },
+        None => None,
+    };
+    let walk = Walk::ids(page, |id| id.0);
+    let sql = walk.pick(sql!("message_list_up"), sql!("message_list_down"));
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((
+        application,
+        &walk.bound,
+        filter.channel.as_ref().map(|channel| channel.as_str()),
+        (!filter.event_types.is_empty()).then(|| to_json(&filter.event_types)),
+        filter.before.map_or(i64::MAX, |at| at.0),
+        filter.after.map_or(i64::MIN, |at| at.0),
+        endpoint,
+        walk.rows,
+    ))?;
+    walk.read(&mut rows, |row| message::read(s, row.get(0)?, filter.with_content))
+}
+
+/// How a delivery stands.
+pub(super) fn state(s: &mut Session<'_>, delivery: &Delivery) -> Res<DeliveryState> {
+    Ok(match delivery.state {
+        State::Leased => DeliveryState::InFlight,
+        State::Delivered => DeliveryState::Delivered,
+        State::Failed => DeliveryState::Failed,
+        State::Cancelled => DeliveryState::Cancelled,
+        State::Waiting if is_throttled(s, delivery)? => DeliveryState::Throttled,
+        State::Waiting if delivery.attempts == 0 => DeliveryState::Pending,
+        State::Waiting => DeliveryState::Retrying,
+    })
+}
+
+fn is_throttled(s: &mut Session<'_>, delivery: &Delivery) -> Res<bool> {
+    if delivery.due_at.is_some_and(|due| due > s.now.0) {
+        return Ok(false);
+    }
+    let config = known::endpoint(s, delivery.endpoint)?;
+    Ok(!config.is_on() || Lane::read(s, delivery.endpoint)?.is_held_back(&config, s.now))
+}
+
+fn shown(s: &mut Session<'_>, delivery: &Delivery, message: HookMessageId) -> Res<Shown> {
+    Ok(Shown {
+        message,
+        endpoint: known::endpoint(s, delivery.endpoint)?.id(),
+        state: state(s, delivery)?,
+        attempts: delivery.attempts,
+        next_attempt_at: delivery
+            .due_at
+            .filter(|_| delivery.state == State::Waiting)
+            .map(Timestamp),
+        created_at: delivery.created_at,
+        updated_at: delivery.updated_at,
+    })
+}
+
+/// The deliveries of a message, by endpoint.
+pub(super) fn deliveries(
+    s: &mut Session<'_>,
+    (application, message): (ApplicationId, HookMessageId),
+    page: &PageRequest<EndpointId>,
+) -> Res<Page<Shown>> {
+    let application = ApplicationRef::Id(application);
+    let Some((no, _)) = message::find(s, &application, &MessageRef::Id(message))? else {
+        return Ok(nothing());
+    };
+    let walk = Walk::ids(page, |id| id.0);
+    let sql = walk.pick(sql!("delivery_list_up"), sql!("delivery_list_down"));
+    let conn = s.conn;
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut rows = statement.query((no, &walk.bound, walk.rows))?;
+    walk.read(&mut rows, |row| shown(s, &delivery::decode(row)?, message))
+}
+
+/// The deliveries of some messages to one endpoint.
+pub(super) fn deliveries_to(
+    s: &mut Session<'_>,
+    endpoint: EndpointId,
+    messages: &[HookMessageId],
+) -> Res<Vec<Option<Shown>>> {
+    let found = endpoint::any(s, endpoint)?;
+    let config = found.map(|(no, _)| known::endpoint(s, no)).transpose()?;
+    let config = config.filter(|config| !config.gone);
+    let mut answers = Vec::with_capacity(messages.len());
+    for id in messages {
+        let mut answer = None;
+        if let Some(config) = &config
+            && let Some(message) = message::by_id(s, config.application, *id)?
+            && let Some(delivery) = Delivery::of(s, message, config.no)?
+        {
+            answer = Some(shown(s, &delivery, *id)?);
+        }
+        answers.push(answer);
+    }
+    Ok(answers)
+}
+
+/// The statements that walk the fewest attempts.
+fn attempt_list(filter: &AttemptFilter) -> (&'static str, &'static str) {
+    if filter.message.is_some() {
+        (sql!("attempt_list_message_up"), sql!("attempt_list_message_down"))
+    } else if filter.endpoint.is_some() {
+        (sql!("attempt_list_endpoint_up"), sql!("attempt_list_endpoint_down"))
+    } else {
+        (sql!("attempt_list_up"), sql!("attempt_list_down"))
+    }
+}
+
+/// Attempts of an application, by id.
+pub(super) fn attempts(
+    s: &mut Session<'_>,
+    application: ApplicationId,
+    filter: &AttemptFilter,
+    page: &PageRequest<AttemptId>,
+) -> Res<Page<Attempt>> {
+    let Some((application, _)) = known::application(s, &ApplicationRef::Id(application))? else {
+        return Ok(nothing());
+    };
+    let message = match filter.message {
+        Some(id) => match message::by_id(s, application, id)? {
+            Some(no) => Some(no),
+            None => return Ok(nothing()),
+        },
+        None => None,
+    };
+    let endpoint = match filter.endpoint {
+        Some(id) => match endpoint::any(s, id)? {
+            Some((no, _)) => Some(no),
+            None => return Ok(nothing()),
+        },
+        None => None,
+    };
+    let outcome = filter.outcome.map(|outcome| match outcome {
+        AttemptOutcome::Succeeded => "succeeded",
+        AttemptOutcome::Failed => "failed unknown",
+        AttemptOutcome::Unknown => "unknown",
+    });
+    let walk = Walk::ids(page, |id| id.0);
+    let (up, down) = attempt_list(filter);
+    let mut statement = s.conn.prepare_cached(walk.pick(up, down))?;
+    let mut rows = statement.query((
+        application,
+        &walk.bound,
+        message,
+        endpoint,
+        outcome,
+        filter.status_class,
+        filter.channel.as_ref().map(|channel| channel.as_str()),
+        (!filter.event_types.is_empty()).then(|| to_json(&filter.event_types)),
+        filter.before.map_or(i64::MAX, |at| at.0),
+        filter.after.map_or(i64::MIN, |at| at.0),
+        filter.with_content,
+        walk.rows,
+    ))?;
+    walk.read(&mut rows, attempt::decode)
+}
+
+/// One attempt.
+pub(super) fn attempt(
+    s: &mut Session<'_>,
+    application: ApplicationId,
+    id: AttemptId,
+) -> Res<Option<Attempt>> {
+    let Some((application, _)) = known::application(s, &ApplicationRef::Id(application))? else {
+        return Ok(None);
+    };
+    let mut statement = s.conn.prepare_cached(sql!("attempt_read"))?;
+    let mut rows = statement.query((application, id.0.into_bytes()))?;
+    rows.next()?.map(attempt::decode).transpose()
+}
+
+/// How the deliveries of an endpoint stand.
+pub(super) fn stats(
+    s: &mut Session<'_>,
+    (application, endpoint): (ApplicationId, EndpointId),
+    since: Option<Timestamp>,
+) -> Res<EndpointStats> {
+    let mut stats = EndpointStats::default();
+    let owner = known::application(s, &ApplicationRef::Id(application))?;
+    let found = endpoint::any(s, endpoint)?;
+    let Some((no, _)) = found.filter(|(_, of)| owner.is_some_and(|(owner, _)| owner == *of)) else {
+        return Ok(stats);
+    };
+    let mut statement = s.conn.prepare_cached(sql!("delivery_stats"))?;
+    let mut rows = statement.query((no, since.map_or(i64::MIN, |at| at.0)))?;
+    while let Some(row) = rows.next()? {
+        let state: String = row.get(0)?;
+        let count: i64 = row.get(1)?;
+        let count = u64::try_from(count).map_err(corrupt("endpoint", no))?;
+        match state.as_str() {
+            "delivered" => stats.delivered = count,
+            "waiting" => stats.waiting = count,
+            "leased" => stats.in_flight = count,
+            "failed" => stats.failed = count,
+            _ => stats.cancelled = count,
+        }
+    }
+    Ok(stats)
+}

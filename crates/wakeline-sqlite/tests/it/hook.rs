@@ -1,0 +1,178 @@
+//! Webhooks on this store alone: what its writer does for them, and words for the other tests.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use wakeline_core::{
+    ApplicationId, ApplicationRef, AttemptId, EndpointId, EndpointOptions, EventTypeName, HookLine,
+    HookMessageId, MESSAGE_RETENTION_DEFAULT,
+};
+use wakeline_sqlite::SqliteStore;
+use wakeline_store::hook::{
+    AttemptRecord, BreakerSample, Created, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
+    DeliveryItem, DeliveryVerdict, EmitOutcome, EmitReply, HookAdmin as _, HookCatalog as _,
+    HookReader as _, HookStore as _, NewApplication, NewEndpoint, NewMessage, SettleDelivery,
+    SettledState,
+};
+
+use crate::fixture::Fixture;
+
+/// An application, and how requests name it.
+pub(crate) async fn application(store: &SqliteStore) -> ApplicationRef {
+    let id = ApplicationId::generate();
+    let (name, metadata) = ("shop".to_owned(), Bytes::from_static(b"{}"));
+    let new = NewApplication { id, name, uid: None, rate_limit: None, metadata };
+    let made = store.create_application(new, None).await.expect("answered");
+    assert!(matches!(made, Created::New(_)));
+    ApplicationRef::Id(id)
+}
+
+/// An endpoint that gets everything.
+pub(crate) async fn endpoint(
+    store: &SqliteStore,
+    application: &ApplicationRef,
+    options: EndpointOptions,
+) -> EndpointId {
+    let id = EndpointId::generate();
+    let new = NewEndpoint {
+        id,
+        uid: None,
+        url: "https://example.com/hook".to_owned(),
+        description: String::new(),
+        event_types: Vec::new(),
+        channels: Vec::new(),
+        disabled: None,
+        metadata: Bytes::from_static(b"{}"),
+        headers: Bytes::new(),
+        secret: Bytes::from_static(b"sealed"),
+        options,
+    };
+    let made = store.create_endpoint(application, new, None).await.expect("answered");
+    assert!(matches!(made, Created::New(_)));
+    id
+}
+
+/// A message.
+pub(crate) fn message(application: &ApplicationRef) -> NewMessage {
+    NewMessage {
+        id: HookMessageId::generate(),
+        application: application.clone(),
+        create_application: None,
+        event_type: EventTypeName::new("invoice.paid").expect("valid"),
+        event_id: None,
+        channels: Vec::new(),
+        payload: Bytes::from_static(b"{\"total\":7}"),
+        retention: MESSAGE_RETENTION_DEFAULT,
+        only: None,
+        idempotency: None,
+    }
+}
+
+/// Stores a message, for whoever claims.
+pub(crate) async fn emit(store: &SqliteStore, application: &ApplicationRef) -> EmitReply {
+    let reply = store.emit(message(application), Vec::new()).await.expect("answered");
+    assert!(matches!(reply.outcome, EmitOutcome::Stored(..)));
+    reply
+}
+
+/// An ask for so many attempts.
+pub(crate) fn ask(len: usize) -> DeliveryAsk {
+    let attempts = (0..len).map(|_| AttemptId::generate()).collect();
+    DeliveryAsk { attempts, fresh_only: 0, lease: None }
+}
+
+/// A claim of so many deliveries that are sent.
+pub(crate) async fn claim(store: &SqliteStore, len: usize) -> DeliveryClaimed {
+    let claims = vec![DeliveryClaim { line: HookLine::Push, asks: vec![ask(len)] }];
+    store.claim_deliveries(claims).await.expect("answered").remove(0)
+}
+
+/// What a claim got, one by one.
+pub(crate) fn items(claimed: DeliveryClaimed) -> Vec<DeliveryItem> {
+    claimed.groups.into_iter().flatten().flat_map(|group| group.items).collect()
+}
+
+/// An attempt that ended so.
+pub(crate) fn end(item: &DeliveryItem, verdict: DeliveryVerdict) -> SettleDelivery {
+    let record = AttemptRecord {
+        began_ago: Duration::from_millis(20),
+        took: Duration::from_millis(20),
+        status: Some(200),
+        response: Bytes::from_static(b"ok"),
+        error: None,
+        url: "https://example.com/hook".to_owned(),
+    };
+    SettleDelivery {
+        token: item.token,
+        record,
+        verdict,
+        sample: BreakerSample::None,
+        throttle: None,
+        gone: false,
+        announce: Vec::new(),
+        announce_disabled: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_claim_of_deliveries_neither_writes_nor_waits_for_a_writer() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let shop = application(store).await;
+    endpoint(store, &shop, EndpointOptions::default()).await;
+    emit(store, &shop).await;
+    assert_eq!(items(claim(store, 1).await).len(), 1);
+    let lock = fixture.raw();
+    lock.execute_batch("BEGIN IMMEDIATE").expect("the lock is free");
+    let before = store.counters();
+    let empty = claim(store, 3).await;
+    assert_eq!(empty.next_due, Some(EndpointOptions::default().lease()));
+    assert!(items(empty).is_empty());
+    let chores = store.do_chores(10).await.expect("answered");
+    assert_eq!((chores.rows, chores.next_due), (0, Some(MESSAGE_RETENTION_DEFAULT)));
+    let after = store.counters();
+    assert_eq!((after.commits, after.peeked), (before.commits, before.peeked + 2));
+    lock.execute_batch("ROLLBACK").expect("the lock is held");
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_holds_up_no_other() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let shop = application(store).await;
+    endpoint(store, &shop, EndpointOptions::default()).await;
+    emit(store, &shop).await;
+    emit(store, &shop).await;
+    let spoil = "UPDATE hook_messages SET event_type = 'a b' WHERE message_no = 1";
+    fixture.raw().execute(spoil, []).expect("written");
+    let taken = items(claim(store, 2).await);
+    assert_eq!(taken.len(), 1, "the other one goes");
+    let settled = store.settle_deliveries(vec![end(&taken[0], DeliveryVerdict::Delivered)]).await;
+    assert_eq!(settled.expect("answered")[0].state, SettledState::Delivered);
+    assert!(items(claim(store, 2).await).is_empty(), "it is left alone for a while");
+    fixture.clock.advance(Duration::from_secs(301));
+    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    let refused = store.claim_deliveries(vec![line]).await;
+    assert!(matches!(refused, Err(wakeline_store::StoreError::Corrupt { what: "message", .. })));
+    let mend = "UPDATE hook_messages SET event_type = 'a' WHERE message_no = 1";
+    fixture.raw().execute(mend, []).expect("written");
+    fixture.clock.advance(Duration::from_secs(301));
+    assert_eq!(items(claim(store, 1).await).len(), 1);
+}
+
+#[tokio::test]
+async fn what_another_process_changes_of_an_endpoint_counts_at_once() {
+    let here = Fixture::open().await;
+    let there = here.second().await;
+    let shop = application(&here.store).await;
+    let id = endpoint(&here.store, &shop, EndpointOptions::default()).await;
+    emit(&here.store, &shop).await;
+    assert_eq!(items(claim(&here.store, 1).await).len(), 1);
+    let which = wakeline_core::EndpointRef::Id(id);
+    assert!(there.delete_endpoint(&shop, &which).await.expect("answered").0);
+    let reply = emit(&here.store, &shop).await;
+    assert!(matches!(reply.outcome, EmitOutcome::Stored(_, 0)), "{:?}", reply.outcome);
+    let stats = |application| here.store.endpoint_stats(application, id, None);
+    let ApplicationRef::Id(application) = shop else { panic!("named by its id") };
+    assert_eq!(stats(application).await.expect("answered").in_flight, 1);
+}

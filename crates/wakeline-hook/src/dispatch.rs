@@ -25,7 +25,7 @@ use wakeline_wake::{HintSource, Patience, TakeError, Taken, WakeMode};
 
 use crate::face::{Ask, Grant};
 use crate::service::Inner;
-use deliver::{Job, is_fresh};
+use deliver::Job;
 use slots::{Held, Slots};
 
 /// How long a loop waits before it makes new ids for its attempts, which sort by their age: less
@@ -154,7 +154,7 @@ impl Dispatcher {
     fn begin(&self, groups: Vec<DeliveryGroup>, mut held: Held) {
         let granted = Instant::now();
         for group in groups {
-            let slot = held.one(group.items.first().is_some_and(is_fresh));
+            let slot = held.one();
             let job = Job { inner: Arc::clone(&self.inner), group, granted };
             self.calls.spawn(async move {
                 job.run().await;

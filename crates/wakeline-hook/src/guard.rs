@@ -17,7 +17,7 @@ mod url;
 use std::net::IpAddr;
 
 pub use subnet::{Subnet, SubnetError};
-pub(crate) use url::{Place, host, is_https, literal, port};
+pub(crate) use url::{Place, host, is_https, literal, port, shown_url};
 
 /// Why an endpoint may not be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -191,6 +191,10 @@ impl Ended {
         match self {
             Self::Answer { .. } => None,
             Self::Timeout => Some("no answer in time".to_owned()),
+            // Which address it is stays with us: a tenant need not learn what names mean inside.
+            Self::Refused(GuardError::Address(_)) => {
+                Some("the URL leads to an address that is not allowed".to_owned())
+            }
             Self::Refused(error) => Some(format!("the URL {error}")),
             Self::Failed(reason) => Some(reason.clone()),
         }

@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use wakeline_core::DeliveryToken;
 use wakeline_store::hook::{
     AttemptRecord, BreakerSample, DeliveryGroup, DeliveryItem, SettleDelivery, SettledDelivery,
-    SettledState, Target, Trigger,
+    SettledState, Target,
 };
 
 use crate::announce;
 use crate::error::HookError;
+use crate::guard::shown_url;
 use crate::policy::{Decision, decide, next};
 use crate::send::request::{Envelope, headers, list, list_id};
 use crate::send::{Call, Ended, Sent};
@@ -33,11 +34,6 @@ pub(super) struct Job {
     pub(super) group: DeliveryGroup,
     /// When they were granted: their database time is that of the grant.
     pub(super) granted: Instant,
-}
-
-/// Whether this is the first attempt of its delivery, by the schedule.
-pub(super) fn is_fresh(item: &DeliveryItem) -> bool {
-    item.attempt_no == 1 && item.trigger == Trigger::Scheduled
 }
 
 impl Job {
@@ -124,7 +120,7 @@ impl Job {
                 status,
                 response,
                 error: sent.ended.error(),
-                url: target.url.clone(),
+                url: shown_url(&target.url),
             },
             verdict: decision.verdict,
             sample: decision.sample,
@@ -145,7 +141,7 @@ impl Job {
                 status: None,
                 response: Bytes::new(),
                 error: Some("not sent: the payload has expired".to_owned()),
-                url: self.group.target.url.clone(),
+                url: shown_url(&self.group.target.url),
             },
             verdict: Decision::GIVEN_UP.verdict,
             sample: BreakerSample::None,
@@ -206,6 +202,9 @@ impl Job {
         match &sent.ended {
             Ended::Answer { status, .. } => {
                 tracing::debug!(%endpoint, %message, attempt, status, took_ms, "attempt answered");
+            }
+            Ended::Refused(error) => {
+                tracing::debug!(%endpoint, %message, attempt, %error, "attempt refused");
             }
             other => {
                 let error = other.error();

@@ -44,6 +44,8 @@ impl Slots {
             let freed = slots.freed.notified();
             let (general, fresh) = slots.state.lock().take(most);
             if general + fresh > 0 {
+                // One is woken for many that are freed at once: it wakes the next.
+                slots.freed.notify_one();
                 return Held { slots: Arc::clone(slots), general, fresh };
             }
             freed.await;
@@ -79,18 +81,13 @@ impl Held {
         self.fresh
     }
 
-    /// Takes one out of these, for a first attempt or for any other.
-    pub(super) fn one(&mut self, is_fresh: bool) -> Held {
-        // Those for anything go first, also for first attempts: that is how stores count them.
-        let general = self.general > 0 || !is_fresh;
-        let slots = Arc::clone(&self.slots);
-        if general {
-            self.general = self.general.saturating_sub(1);
-            Held { slots, general: 1, fresh: 0 }
-        } else {
-            self.fresh = self.fresh.saturating_sub(1);
-            Held { slots, general: 0, fresh: 1 }
-        }
+    /// Takes one out of these. Those for anything go first, also for first attempts: that is how
+    /// stores count them.
+    pub(super) fn one(&mut self) -> Held {
+        let (general, fresh) = if self.general > 0 { (1, 0) } else { (0, self.fresh.min(1)) };
+        self.general -= general;
+        self.fresh -= fresh;
+        Held { slots: Arc::clone(&self.slots), general, fresh }
     }
 }
 
@@ -117,8 +114,8 @@ mod tests {
         let mut held = take(&slots, 10).expect("free");
         assert_eq!((held.len(), held.fresh_only()), (4, 1));
         assert!(take(&slots, 1).is_none());
-        let retries = [held.one(false), held.one(false), held.one(false)];
-        let first = held.one(true);
+        let retries = [held.one(), held.one(), held.one()];
+        let first = held.one();
         assert_eq!((first.len(), first.fresh_only()), (1, 1));
         drop(held);
         assert!(take(&slots, 1).is_none());
@@ -141,10 +138,22 @@ mod tests {
     }
 
     #[test]
+    fn many_that_are_freed_at_once_wake_all_who_can_use_them() {
+        let slots = Arc::new(Slots::new(4, 0));
+        let held = take(&slots, 4).expect("free");
+        let mut one = std::pin::pin!(Slots::take(&slots, 1));
+        let mut two = std::pin::pin!(Slots::take(&slots, 1));
+        assert!(one.as_mut().now_or_never().is_none() && two.as_mut().now_or_never().is_none());
+        drop(held);
+        let one = one.now_or_never().expect("woken");
+        assert_eq!(one.len() + two.now_or_never().expect("woken by the first").len(), 2);
+    }
+
+    #[test]
     fn what_is_left_over_is_free_at_once() {
         let slots = Arc::new(Slots::new(8, 2));
         let mut held = take(&slots, 8).expect("free");
-        let used = held.one(true);
+        let used = held.one();
         drop(held);
         assert_eq!(take(&slots, 8).expect("free").len(), 7);
         drop(used);

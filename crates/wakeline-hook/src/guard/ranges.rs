@@ -160,4 +160,18 @@ mod tests {
             assert!(public(outside), "{outside}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn an_address_that_stands_for_another_is_judged_as_that(bits: u32) {
+            let plain = Ipv4Addr::from_bits(bits);
+            let judged = is_public(plain.into());
+            let mapped = IpAddr::V6(plain.to_ipv6_mapped()).to_canonical();
+            proptest::prop_assert_eq!(is_public(mapped), judged);
+            let translated = Ipv6Addr::from_bits(NAT64.0.to_bits() | u128::from(bits));
+            proptest::prop_assert_eq!(is_public(translated.into()), judged);
+            let compatible = Ipv6Addr::from_bits(u128::from(bits));
+            proptest::prop_assert!(!is_public(compatible.into()));
+        }
+    }
 }

@@ -50,6 +50,14 @@ impl Place {
     }
 }
 
+/// A URL as it may be shown and kept in logs: without credentials.
+pub(crate) fn shown_url(url: &str) -> String {
+    match Place::parse(url) {
+        Ok(place) if place.authorization.is_some() => place.uri.to_string(),
+        _ => url.to_owned(),
+    }
+}
+
 /// Whether a URL asks for TLS.
 pub(crate) fn is_https(uri: &Uri) -> bool {
     uri.scheme() == Some(&Scheme::HTTPS)
@@ -237,5 +245,7 @@ mod tests {
         let expected = format!("Basic {}", STANDARD.encode("us@er:p:ss"));
         assert_eq!(place.authorization.expect("credentials"), expected);
         assert_eq!(port(&place.uri), 8443);
+        assert_eq!(shown_url("https://a:b@example.com/x"), "https://example.com/x");
+        assert_eq!(shown_url("https://example.com"), "https://example.com");
     }
 }

@@ -109,6 +109,8 @@ async fn own_headers_and_credentials_go_along() {
     assert_eq!(request.header("host"), receiver.address.to_string());
     let basic = format!("Basic {}", STANDARD.encode("us er:pass"));
     assert_eq!(request.header("authorization"), basic);
+    let kept = bench.attempted(1).await.remove(0).url;
+    assert_eq!(kept, format!("http://{}/a?b=c", receiver.address));
     bench.stop().await;
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::EndpointOptions;
-use wakeline_hook::HookServiceOptions;
+use wakeline_core::{EndpointId, EndpointOptions, RETRY_SCHEDULE_DEFAULT};
+use wakeline_hook::{DispatchOptions, HookServiceOptions, SendOptions};
+use wakeline_store::hook::DeliveryState;
 use wakeline_testkit::oracle::MemoryStore;
 use wakeline_wake::{PollMode, WakeMode};
 
@@ -23,6 +24,57 @@ async fn ten_senders_at_a_fixed_pace_make_a_hundred_claims_a_second() {
     let claims = counters.claims.found + counters.claims.empty + counters.claims.error;
     assert!((9_000..=11_000).contains(&claims), "{claims} claims in 100 s");
     assert_eq!(counters.sweeps, 0);
+    bench.stop().await;
+}
+
+/// An endpoint that the guard refuses when it is called: attempts without a socket.
+async fn refused(bench: &Bench, options: EndpointOptions) -> EndpointId {
+    bench.endpoint("http://localhost:9/", options).await
+}
+
+/// Options under which loopback is refused.
+fn strict() -> HookServiceOptions {
+    HookServiceOptions { send: SendOptions::default(), ..options() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn polling_goes_on_at_once_while_batches_are_full() {
+    let dispatch = DispatchOptions { poll_senders: 1, ..DispatchOptions::default() };
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let options = HookServiceOptions { mode: fixed(), dispatch, ..strict() };
+    let bench = Bench::over(store, options).await;
+    refused(&bench, EndpointOptions { breaker: None, ..schedule(&[]) }).await;
+    let began = tokio::time::Instant::now();
+    for _ in 0..200 {
+        bench.emit("{}").await;
+    }
+    bench.attempted(200).await;
+    // At its pace alone one sender would need twenty intervals of 100 ms.
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_is_tried_by_its_schedule_to_the_end_and_never_early() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let bench = Bench::over(store, strict()).await;
+    let planned = &RETRY_SCHEDULE_DEFAULT[..4];
+    let schedule = Some(planned.to_vec());
+    let options = EndpointOptions { schedule, ..EndpointOptions::default() };
+    let endpoint = refused(&bench, options).await;
+    let message = bench.emit("{}").await;
+    tokio::time::sleep(Duration::from_secs(4 * 60 * 60)).await;
+    let attempts = bench.attempts().await;
+    let waits: Vec<_> = attempts
+        .windows(2)
+        .map(|pair| (pair[1].began_at.0 - pair[0].began_at.0) as f64 / 1e6)
+        .collect();
+    assert_eq!(waits.len(), planned.len());
+    for (wait, planned) in waits.iter().zip(planned) {
+        let share = wait / planned.as_secs_f64();
+        assert!((0.8..1.25).contains(&share), "{wait} s instead of {planned:?}");
+    }
+    assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Failed);
     bench.stop().await;
 }
 

@@ -14,5 +14,6 @@ pub mod faults;
 pub mod flow_conformance;
 pub mod flow_differential;
 pub mod history;
+pub mod hook_conformance;
 pub mod oracle;
 pub mod skew;

@@ -6,5 +6,6 @@ mod faults;
 mod flow;
 mod flow_mutants;
 mod history;
+mod hook;
 mod mutants;
 mod suite;

@@ -161,7 +161,7 @@ impl Hook {
         Some(first.max(spot.ready_at()).max(self.room_at(endpoint, now)))
     }
 
-    /// When there is room for one more attempt.
+    /// When there is room for one more attempt; the past, if there is.
     fn room_at(&self, endpoint: EndpointId, now: Timestamp) -> Timestamp {
         let spot = self.spot(endpoint);
         let live = self.rows_of(endpoint).filter_map(|row| row.live(now));
@@ -176,7 +176,7 @@ impl Hook {
             Some(_) => ends.len(),
             None => (ends.len() + 1).saturating_sub(most),
         };
-        must_end.checked_sub(1).map_or(now, |last| ends[last])
+        must_end.checked_sub(1).map_or(Timestamp(0), |last| ends[last])
     }
 
     /// Time until a line has something that can be seen.

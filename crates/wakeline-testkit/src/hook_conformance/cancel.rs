@@ -1,0 +1,103 @@
+//! Giving deliveries up.
+
+use wakeline_core::{EndpointId, EndpointRef, HookMessageId, MessageRef};
+use wakeline_store::hook::{AttemptOutcome, DeliveryState, DeliveryVerdict, SettledState};
+
+use super::{HookBench, plain, secs, uid};
+
+/// Rule 4: what waits is over.
+pub async fn what_waits_is_cancelled(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let ids = bench.emit_many(2).await;
+    let item = bench.one().await;
+    bench.retry(&item, 60).await;
+    assert_eq!(bench.cancel(ids[0]).await, Some(1));
+    assert_eq!(bench.cancel(ids[1]).await, Some(1));
+    assert_eq!(bench.none().await, None);
+    for message in ids {
+        let delivery = bench.delivery(message, id).await;
+        assert_eq!((delivery.state, delivery.next_attempt_at), (DeliveryState::Cancelled, None));
+    }
+}
+
+/// Rule 4: all endpoints of a message, or one.
+pub async fn one_or_all_endpoints_are_cancelled(bench: &HookBench) {
+    let (one, other) = (bench.with(plain()).await, bench.with(plain()).await);
+    let (first, second) = (bench.emit().await, bench.emit().await);
+    let message = MessageRef::Id(first);
+    let only = EndpointRef::Id(one);
+    let cancelled = bench.hook.cancel(&bench.of_app(), &message, Some(&only)).await;
+    assert_eq!(cancelled.expect("answered"), Some(1));
+    assert_eq!(bench.state(first, one).await, DeliveryState::Cancelled);
+    assert_eq!(bench.state(first, other).await, DeliveryState::Pending);
+    assert_eq!(bench.cancel(second).await, Some(2));
+    assert_eq!(bench.taken(9).await, [first]);
+}
+
+/// Rule 4: what is under way is cancelled when it ends.
+pub async fn what_is_under_way_is_cancelled_when_it_ends(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let verdicts =
+        [DeliveryVerdict::Delivered, DeliveryVerdict::Retry(secs(1)), DeliveryVerdict::Failed];
+    for verdict in verdicts {
+        let message = bench.emit().await;
+        let item = bench.one().await;
+        assert_eq!(bench.cancel(message).await, Some(1));
+        assert_eq!(bench.ends(&item, verdict).await, SettledState::Cancelled);
+        assert_eq!(bench.state(message, id).await, DeliveryState::Cancelled);
+        assert_eq!(bench.attempts(message).await.len(), 1, "it is in the log");
+        bench.advance(2).await;
+        assert_eq!(bench.none().await, None);
+    }
+}
+
+/// A cancelled attempt that expires ends, too.
+pub async fn a_cancelled_attempt_may_expire(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let message = bench.emit().await;
+    bench.one().await;
+    bench.cancel(message).await;
+    bench.advance(30).await;
+    assert_eq!(bench.none().await, None);
+    assert_eq!(bench.state(message, id).await, DeliveryState::Cancelled);
+    assert_eq!(bench.attempts(message).await[0].outcome, AttemptOutcome::Unknown);
+}
+
+/// A cancelled attempt that is given back is over.
+pub async fn a_cancelled_attempt_may_be_released(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let message = bench.emit().await;
+    let item = bench.one().await;
+    bench.cancel(message).await;
+    bench.release(&[&item]).await;
+    assert_eq!(bench.none().await, None);
+    assert_eq!(bench.state(message, id).await, DeliveryState::Cancelled);
+}
+
+/// What has ended is left as it is.
+pub async fn what_has_ended_is_not_cancelled(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let delivered = bench.emit().await;
+    let item = bench.one().await;
+    bench.deliver(&item).await;
+    let failed = bench.failed().await;
+    assert_eq!(bench.cancel(delivered).await, Some(0));
+    assert_eq!(bench.cancel(failed).await, Some(0));
+    assert_eq!(bench.state(delivered, id).await, DeliveryState::Delivered);
+    assert_eq!(bench.state(failed, id).await, DeliveryState::Failed);
+}
+
+/// An unknown message is not there.
+pub async fn an_unknown_message_cannot_be_cancelled(bench: &HookBench) {
+    bench.with(plain()).await;
+    assert_eq!(bench.cancel(HookMessageId::generate()).await, None);
+    let message = bench.emit().await;
+    let nobody = EndpointRef::Id(EndpointId::generate());
+    let message = MessageRef::Id(message);
+    let cancelled = bench.hook.cancel(&bench.of_app(), &message, Some(&nobody)).await;
+    assert_eq!(cancelled.expect("answered"), Some(0), "no such endpoint");
+    let nowhere = wakeline_core::ApplicationRef::Own(uid("nobody"));
+    let cancelled = bench.hook.cancel(&nowhere, &message, None).await;
+    assert_eq!(cancelled.expect("answered"), None);
+    assert_eq!(bench.take(9).await.len(), 1);
+}

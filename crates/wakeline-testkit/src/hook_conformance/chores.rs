@@ -1,0 +1,168 @@
+//! What expires, and is tidied away in the background.
+
+use std::time::Duration;
+
+use wakeline_core::{ApplicationRef, AttemptId, HookLine, HookMessageId, MessageRef};
+use wakeline_store::hook::{JobKind, JobState, NewMessage};
+
+use super::{HookBench, application, message, plain, secs};
+
+async fn payload(bench: &HookBench, id: HookMessageId) -> bool {
+    let found = bench.hook.message(&bench.of_app(), &MessageRef::Id(id), true).await;
+    found.expect("it is read").expect("it is there").payload.is_some()
+}
+
+/// Rule 6 of messages: the payload goes at its time, the rest stays.
+pub async fn a_payload_goes_at_its_time(bench: &HookBench) {
+    let to = bench.with(plain()).await;
+    let new = NewMessage { retention: secs(100), ..bench.message() };
+    let (stored, _) = bench.stored(new).await;
+    let item = bench.one().await;
+    bench.deliver(&item).await;
+    bench.advance_ms(99_999).await;
+    bench.chores(10).await;
+    assert!(payload(bench, stored.id).await);
+    bench.advance_ms(1).await;
+    bench.chores(10).await;
+    assert!(!payload(bench, stored.id).await);
+    assert_eq!(bench.attempts(stored.id).await.len(), 1);
+    bench.delivery(stored.id, to).await;
+}
+
+/// The next payload that expires is in sight.
+pub async fn the_next_expiry_is_in_sight(bench: &HookBench) {
+    assert_eq!(bench.sweep(HookLine::Chores).await, None);
+    for retention in [500, 200, 300] {
+        let retention = secs(retention);
+        bench.stored(NewMessage { retention, ..bench.message() }).await;
+    }
+    assert_eq!(bench.sweep(HookLine::Chores).await, Some(secs(200)));
+    assert_eq!(bench.chores(10).await, Some(secs(200)));
+    bench.advance(200).await;
+    assert_eq!(bench.sweep(HookLine::Chores).await, Some(Duration::ZERO));
+    assert_eq!(bench.chores(10).await, Some(secs(100)));
+}
+
+/// No more rows than asked for in one piece.
+pub async fn payloads_go_in_pieces(bench: &HookBench) {
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        let new = NewMessage { retention: secs(10), ..bench.message() };
+        ids.push(bench.stored(new).await.0.id);
+    }
+    bench.advance(10).await;
+    let report = bench.hook.do_chores(2).await.expect("a piece is done");
+    assert_eq!((report.rows, report.next_due), (2, Some(Duration::ZERO)));
+    let mut left = 0;
+    for id in &ids {
+        left += usize::from(payload(bench, *id).await);
+    }
+    assert_eq!(left, 3);
+    bench.chores(2).await;
+    for id in ids {
+        assert!(!payload(bench, id).await);
+    }
+}
+
+/// Nothing to do is nothing to do.
+pub async fn idle_chores_do_nothing(bench: &HookBench) {
+    let report = bench.hook.do_chores(10).await.expect("answered");
+    assert_eq!((report.rows, report.next_due), (0, None));
+    assert_eq!(report.changes, []);
+    assert_eq!(bench.sweep(HookLine::Chores).await, None);
+}
+
+/// A payload may be removed before.
+pub async fn a_payload_can_be_expunged(bench: &HookBench) {
+    bench.with(plain()).await;
+    let id = bench.emit().await;
+    let which = MessageRef::Id(id);
+    assert!(bench.hook.expunge_payload(&bench.of_app(), &which).await.expect("answered"));
+    assert!(!payload(bench, id).await);
+    assert_eq!(bench.one().await.payload, None);
+    let unknown = MessageRef::Id(HookMessageId::generate());
+    assert!(!bench.hook.expunge_payload(&bench.of_app(), &unknown).await.expect("answered"));
+}
+
+/// An answer may be removed, and the attempt stays.
+pub async fn an_answer_can_be_expunged(bench: &HookBench) {
+    bench.with(plain()).await;
+    let id = bench.emit().await;
+    let item = bench.one().await;
+    bench.deliver(&item).await;
+    let attempt = item.token.attempt;
+    let before = bench.attempt(attempt).await.expect("it is there");
+    assert!(before.response.is_some());
+    let (app, which) = (bench.of_app(), MessageRef::Id(id));
+    assert!(bench.hook.expunge_response(&app, &which, attempt).await.expect("answered"));
+    let after = bench.attempt(attempt).await.expect("it is there");
+    assert_eq!(after, wakeline_store::hook::Attempt { response: None, ..before });
+    let unknown = AttemptId::generate();
+    assert!(!bench.hook.expunge_response(&app, &which, unknown).await.expect("answered"));
+    let other = MessageRef::Id(bench.emit().await);
+    assert!(!bench.hook.expunge_response(&app, &other, attempt).await.expect("answered"));
+}
+
+/// What a deleted application left goes in pieces, and then no more.
+pub async fn what_a_deleted_application_left_goes_in_pieces(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit_many(6).await;
+    for item in bench.take(3).await {
+        bench.deliver(&item).await;
+    }
+    bench.hook.delete_application(&bench.of_app()).await.expect("deleted");
+    assert_eq!(bench.sweep(HookLine::Chores).await, Some(Duration::ZERO));
+    let mut rows = 0;
+    for _ in 0..1_000 {
+        let report = bench.hook.do_chores(2).await.expect("a piece is done");
+        rows += report.rows;
+        if report.next_due.is_none() {
+            break;
+        }
+    }
+    assert!(rows >= 6, "at least the messages: {rows}");
+    assert_eq!(bench.sweep(HookLine::Chores).await, None);
+}
+
+/// Jobs come before what expires.
+pub async fn jobs_come_before_what_expires(bench: &HookBench) {
+    bench.with(plain()).await;
+    let kept = bench.stored(NewMessage { retention: secs(10), ..bench.message() }).await.0.id;
+    let item = bench.one().await;
+    bench.fail(&item).await;
+    bench.advance(20).await;
+    let job = bench.start(JobKind::Recover, Default::default()).await;
+    for _ in 0..100 {
+        bench.hook.do_chores(10).await.expect("a piece is done");
+        if bench.job(job).await.state == JobState::Finished {
+            break;
+        }
+    }
+    assert_eq!(bench.job(job).await.changed, 1, "its payload was still there");
+    let item = bench.one().await;
+    assert_eq!(item.message, kept);
+}
+
+/// A finished job is kept for 7 days.
+pub async fn finished_jobs_are_kept_for_seven_days(bench: &HookBench) {
+    let job = bench.done(JobKind::Recover, Default::default()).await.spec.id;
+    bench.advance(7 * 86_400 - 1).await;
+    bench.chores(10).await;
+    assert!(bench.hook.job(job).await.expect("it is read").is_some());
+    bench.advance(1).await;
+    bench.chores(10).await;
+    assert_eq!(bench.hook.job(job).await.expect("it is read"), None);
+}
+
+/// Chores of one application leave others alone.
+pub async fn expiry_leaves_other_messages_alone(bench: &HookBench) {
+    let other = bench.application(application(None)).await;
+    let kept = bench.stored(message(other)).await.0.id;
+    let gone = bench.stored(NewMessage { retention: secs(1), ..bench.message() }).await.0.id;
+    bench.advance(1).await;
+    bench.chores(10).await;
+    assert!(!payload(bench, gone).await);
+    let which = ApplicationRef::Id(other);
+    let found = bench.hook.message(&which, &MessageRef::Id(kept), true).await;
+    assert!(found.expect("it is read").expect("it is there").payload.is_some());
+}

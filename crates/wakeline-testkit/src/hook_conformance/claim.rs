@@ -1,0 +1,284 @@
+//! Claiming: who gets what, in which order.
+
+use std::collections::BTreeMap;
+
+use wakeline_core::{EndpointId, EndpointOptions, HookMessageId};
+use wakeline_store::hook::{DeliveryAsk, DeliveryGroup, DeliveryItem, NewMessage};
+
+use super::{HookBench, LEASE, ask, capped, items, messages_of, plain, pull, pulled, push, secs};
+
+fn counts(groups: &[DeliveryGroup]) -> BTreeMap<EndpointId, usize> {
+    let mut counts = BTreeMap::new();
+    for group in groups {
+        *counts.entry(group.target.endpoint).or_default() += group.items.len();
+    }
+    counts
+}
+
+async fn emit_only(bench: &HookBench, to: EndpointId, count: usize) -> Vec<HookMessageId> {
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        let new = NewMessage { only: Some(to), ..bench.message() };
+        ids.push(bench.stored(new).await.0.id);
+    }
+    ids
+}
+
+/// Rule 1: push and pull do not mix.
+pub async fn push_and_pull_do_not_mix(bench: &HookBench) {
+    let (pushed, fetched) = (bench.with(plain()).await, bench.with(pulled()).await);
+    let other = bench.with(pulled()).await;
+    let message = bench.emit().await;
+    let answer = bench.claim(push(vec![ask(9)])).await;
+    assert_eq!(counts(&answer.groups[0]), [(pushed, 1)].into());
+    assert_eq!(messages_of(&bench.fetch(fetched, 9).await), [message]);
+    assert!(bench.fetch(pushed, 9).await.is_empty(), "it is not fetched from");
+    assert_eq!(messages_of(&bench.fetch(other, 9).await), [message]);
+    assert!(bench.fetch(other, 9).await.is_empty());
+}
+
+/// Rule 3: by due time.
+pub async fn deliveries_are_taken_by_their_time(bench: &HookBench) {
+    bench.with(plain()).await;
+    let ids = bench.emit_many(3).await;
+    let got = bench.take(3).await;
+    assert_eq!(messages_of(&got), ids);
+    for (item, wait) in got.iter().zip([30, 10, 20]) {
+        bench.retry(item, wait).await;
+    }
+    bench.advance(40).await;
+    let fresh = bench.emit().await;
+    assert_eq!(bench.taken(9).await, [ids[1], ids[2], ids[0], fresh]);
+}
+
+/// Rule 3: of one moment, by their order.
+pub async fn deliveries_of_one_moment_are_taken_in_order(bench: &HookBench) {
+    bench.with(plain()).await;
+    let ids = bench.emit_many(20).await;
+    let mut got = Vec::new();
+    for size in [3, 1, 7, 9] {
+        got.extend(bench.taken(size).await);
+    }
+    assert_eq!(got, ids);
+}
+
+/// Rule 4: endpoints by the time they became due.
+pub async fn endpoints_that_became_due_first_come_first(bench: &HookBench) {
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.push(bench.with(plain()).await);
+    }
+    for n in [2, 0, 3, 1] {
+        emit_only(bench, ids[n], 1).await;
+        bench.advance_ms(5).await;
+    }
+    for n in [2, 0, 3, 1] {
+        let answer = bench.claim(push(vec![ask(1)])).await;
+        assert_eq!(counts(&answer.groups[0]), [(ids[n], 1)].into());
+    }
+}
+
+/// Rule 4: attempts left by endpoints left, rounded up.
+pub async fn an_endpoint_gets_its_fair_share(bench: &HookBench) {
+    let (busy, quiet) = (bench.with(plain()).await, bench.with(plain()).await);
+    let third = bench.with(plain()).await;
+    emit_only(bench, busy, 20).await;
+    bench.advance_ms(1).await;
+    emit_only(bench, quiet, 20).await;
+    bench.advance_ms(1).await;
+    emit_only(bench, third, 20).await;
+    let answer = bench.claim(push(vec![ask(10)])).await;
+    assert_eq!(counts(&answer.groups[0]), [(busy, 4), (quiet, 3), (third, 3)].into());
+}
+
+/// Rule 4: what one does not use is for the others.
+pub async fn a_share_that_is_not_used_is_for_the_others(bench: &HookBench) {
+    let (small, large) = (bench.with(plain()).await, bench.with(plain()).await);
+    emit_only(bench, small, 1).await;
+    bench.advance_ms(1).await;
+    emit_only(bench, large, 20).await;
+    let answer = bench.claim(push(vec![ask(10)])).await;
+    assert_eq!(counts(&answer.groups[0]), [(small, 1), (large, 9)].into());
+}
+
+/// Rule 4: what is over stays due.
+pub async fn what_an_endpoint_was_not_given_stays_due(bench: &HookBench) {
+    let (busy, quiet) = (bench.with(plain()).await, bench.with(plain()).await);
+    let all = emit_only(bench, busy, 8).await;
+    bench.advance_ms(1).await;
+    emit_only(bench, quiet, 1).await;
+    let answer = bench.claim(push(vec![ask(10)])).await;
+    assert_eq!(counts(&answer.groups[0]), [(busy, 5), (quiet, 1)].into());
+    assert_eq!(answer.next_due, Some(secs(0)));
+    assert_eq!(bench.taken(10).await, all[5..]);
+}
+
+/// Rule 4: an endpoint that was served comes behind the others.
+pub async fn an_endpoint_with_much_waiting_does_not_hold_up_another(bench: &HookBench) {
+    let (busy, quiet) = (bench.with(plain()).await, bench.with(plain()).await);
+    emit_only(bench, busy, 20).await;
+    bench.advance(1).await;
+    emit_only(bench, quiet, 1).await;
+    bench.advance(1).await;
+    let answer = bench.claim(push(vec![ask(1)])).await;
+    assert_eq!(counts(&answer.groups[0]), [(busy, 1)].into());
+    bench.advance_ms(1).await;
+    let answer = bench.claim(push(vec![ask(1)])).await;
+    assert_eq!(counts(&answer.groups[0]), [(quiet, 1)].into());
+}
+
+/// Rule 2: so many under way, and no more.
+pub async fn no_more_than_the_cap_are_under_way(bench: &HookBench) {
+    bench.with(capped(3)).await;
+    let ids = bench.emit_many(6).await;
+    let got = bench.take(9).await;
+    assert_eq!(messages_of(&got), ids[..3]);
+    assert_eq!(bench.none().await, Some(LEASE), "until one ends");
+    bench.deliver(&got[1]).await;
+    assert_eq!(bench.taken(9).await, ids[3..4], "room for one");
+    bench.release(&[&got[2]]).await;
+    assert_eq!(bench.take(9).await.len(), 1);
+}
+
+/// Rule 2: an expired lease makes room.
+pub async fn expired_leases_make_room(bench: &HookBench) {
+    bench.with(capped(1)).await;
+    let ids = bench.emit_many(2).await;
+    assert_eq!(bench.taken(9).await, ids[..1]);
+    bench.advance(30).await;
+    assert_eq!(bench.taken(9).await, ids[1..], "it became due before");
+    bench.advance(30).await;
+    assert_eq!(bench.taken(9).await, ids[..1]);
+}
+
+/// Asks are served in their order.
+pub async fn asks_are_served_in_their_order(bench: &HookBench) {
+    bench.with(plain()).await;
+    let ids = bench.emit_many(4).await;
+    let answer = bench.claim(push(vec![ask(2), ask(1), ask(5), ask(1)])).await;
+    let got: Vec<_> = answer.groups.iter().map(|groups| messages_of(&items(groups))).collect();
+    assert_eq!(got, [ids[..2].to_vec(), ids[2..3].to_vec(), ids[3..].to_vec(), Vec::new()]);
+}
+
+/// A claim of nobody takes nothing.
+pub async fn a_claim_without_asks_takes_nothing(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit().await;
+    assert!(bench.claim(push(Vec::new())).await.groups.is_empty());
+    assert!(bench.hook.claim_deliveries(Vec::new()).await.expect("answered").is_empty());
+    assert_eq!(bench.take(1).await.len(), 1);
+}
+
+/// One call, several lines.
+pub async fn lines_of_one_claim_are_served_each(bench: &HookBench) {
+    bench.with(plain()).await;
+    let (one, other) = (bench.with(pulled()).await, bench.with(pulled()).await);
+    let message = bench.emit().await;
+    let lines = vec![pull(one, vec![ask(2)]), push(vec![ask(2)]), pull(other, vec![ask(2)])];
+    let answers = bench.hook.claim_deliveries(lines).await.expect("claimed");
+    assert_eq!(answers.len(), 3);
+    for answer in answers {
+        assert_eq!(messages_of(&items(&answer.groups[0])), [message]);
+    }
+}
+
+/// Rule 6: as long as the ask says, else as the endpoint does.
+pub async fn a_lease_lasts_as_the_ask_or_the_endpoint_says(bench: &HookBench) {
+    bench.with(EndpointOptions { timeout: secs(40), ..plain() }).await;
+    bench.emit_many(2).await;
+    let take = async |lease| -> DeliveryItem {
+        let ask = DeliveryAsk { lease, ..ask(1) };
+        items(&bench.claim(push(vec![ask])).await.groups[0]).remove(0)
+    };
+    assert_eq!(take(Some(secs(7))).await.lease_for, secs(7));
+    assert_eq!(take(None).await.lease_for, secs(50));
+    bench.advance_ms(6_999).await;
+    assert_eq!(bench.take(1).await.len(), 0);
+    bench.advance_ms(1).await;
+    assert_eq!(bench.take(2).await.len(), 1, "only the short one is over");
+}
+
+/// Rule 6: the keys of leases are the ids that were asked with.
+pub async fn leases_have_the_ids_of_the_ask(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit_many(2).await;
+    let ask = ask(2);
+    let answer = bench.claim(push(vec![ask.clone()])).await;
+    let mut got: Vec<_> = items(&answer.groups[0]).iter().map(|item| item.token.attempt).collect();
+    got.sort_unstable();
+    assert_eq!(got, ask.attempts);
+}
+
+/// Rule 8: the same ids, the same deliveries.
+pub async fn a_claim_repeated_with_its_ids_returns_the_same(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit_many(5).await;
+    let claim = push(vec![ask(2), ask(1)]);
+    let tokens = |answer: &wakeline_store::hook::DeliveryClaimed| -> Vec<Vec<_>> {
+        let sorted = |groups: &Vec<DeliveryGroup>| {
+            let mut tokens: Vec<_> = items(groups)
+                .iter()
+                .map(|item| (item.token.delivery, item.token.attempt))
+                .collect();
+            tokens.sort_unstable();
+            tokens
+        };
+        answer.groups.iter().map(sorted).collect()
+    };
+    let first = bench.claim(claim.clone()).await;
+    let again = bench.claim(claim.clone()).await;
+    assert_eq!(tokens(&first), tokens(&again));
+    assert_eq!(items(&again.groups[0])[0].attempt_no, 1, "it is no further attempt");
+    let item = items(&again.groups[0]).remove(0);
+    bench.deliver(&item).await;
+    assert_eq!(bench.take(9).await.len(), 2, "nothing else was taken");
+}
+
+/// Rule 8: what is free of the ids is filled.
+pub async fn a_claim_repeated_with_more_ids_fills_them(bench: &HookBench) {
+    bench.with(plain()).await;
+    let ids = bench.emit_many(4).await;
+    let held = ask(1);
+    let first = items(&bench.claim(push(vec![held.clone()])).await.groups[0]).remove(0);
+    let mut more = ask(2);
+    more.attempts.extend(held.attempts);
+    let got = items(&bench.claim(push(vec![more])).await.groups[0]);
+    assert_eq!(got.len(), 3);
+    assert!(got.iter().any(|item| item.token == first.token));
+    let mut messages = messages_of(&got);
+    messages.sort_unstable();
+    assert_eq!(messages, ids[..3]);
+}
+
+/// Rule 10: the payload may be gone by then.
+pub async fn an_expired_payload_comes_as_none(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.stored(NewMessage { retention: secs(60), ..bench.message() }).await;
+    bench.advance(60).await;
+    bench.chores(10).await;
+    let item = bench.one().await;
+    assert_eq!(item.payload, None);
+    bench.fail(&item).await;
+}
+
+/// What goes out is the endpoint as it is, not as it was when the message came.
+pub async fn a_target_is_the_endpoint_as_it_is(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    bench.emit().await;
+    let url = Some("https://new.example".to_owned());
+    let update = wakeline_store::hook::EndpointUpdate { url, ..Default::default() };
+    bench.update(id, update).await;
+    let answer = bench.claim(push(vec![ask(1)])).await;
+    assert_eq!(answer.groups[0][0].target.url, "https://new.example");
+}
+
+/// Rule 1: an owner fetches under the same limits.
+pub async fn fetching_keeps_the_limits(bench: &HookBench) {
+    let id = bench.with(EndpointOptions { in_flight_max: 2, ..pulled() }).await;
+    let ids = bench.emit_many(3).await;
+    let got = bench.fetch(id, 9).await;
+    assert_eq!(messages_of(&got), ids[..2]);
+    assert!(bench.fetch(id, 9).await.is_empty());
+    bench.deliver(&got[0]).await;
+    assert_eq!(messages_of(&bench.fetch(id, 9).await), ids[2..]);
+}

@@ -1,0 +1,166 @@
+//! When there is something next.
+
+use std::time::Duration;
+
+use wakeline_core::{EndpointOptions, HookLine};
+use wakeline_store::hook::{BreakerSample, DeliveryVerdict, NewMessage, SettleDelivery};
+
+use super::{
+    HookBench, LEASE, ask, breaking, end, failure, plain, pull, pulled, push, rated, secs, success,
+};
+
+/// Claims and sweeps agree, and at the end of the wait there is something.
+async fn due_after(bench: &HookBench, wait: Duration) {
+    assert_eq!(bench.none().await, Some(wait));
+    assert_eq!(bench.sweep(HookLine::Push).await, Some(wait));
+    let ms = u64::try_from(wait.as_millis()).expect("a short time");
+    bench.advance_ms(ms - 1).await;
+    bench.none().await;
+    bench.advance_ms(1).await;
+    assert_eq!(bench.sweep(HookLine::Push).await, Some(Duration::ZERO));
+    bench.one().await;
+}
+
+/// Rule 9: nothing is nothing.
+pub async fn an_empty_line_has_nothing_in_sight(bench: &HookBench) {
+    assert_eq!(bench.none().await, None);
+    assert_eq!(bench.sweep(HookLine::Push).await, None);
+    let id = bench.with(pulled()).await;
+    assert_eq!(bench.sweep(HookLine::Pull(id)).await, None);
+    bench.with(plain()).await;
+    bench.emit().await;
+    let item = bench.one().await;
+    bench.deliver(&item).await;
+    assert_eq!(bench.none().await, None, "all is done");
+}
+
+/// Rule 9: a retry.
+pub async fn a_retry_is_in_sight(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit().await;
+    let item = bench.one().await;
+    bench.retry(&item, 17).await;
+    due_after(bench, secs(17)).await;
+}
+
+/// Rule 9: the end of a lease.
+pub async fn the_end_of_a_lease_is_in_sight(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit().await;
+    bench.one().await;
+    due_after(bench, LEASE).await;
+}
+
+/// Rule 9: the end of a throttle.
+pub async fn the_end_of_a_throttle_is_in_sight(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit().await;
+    let item = bench.one().await;
+    let throttle = Some(secs(20));
+    let verdict = DeliveryVerdict::Retry(secs(5));
+    bench.settle(SettleDelivery { throttle, ..end(item.token, verdict) }).await;
+    due_after(bench, secs(20)).await;
+}
+
+/// Rule 9: the end of a breaker's pause.
+pub async fn the_end_of_a_pause_is_in_sight(bench: &HookBench) {
+    bench.with(breaking(1, 1)).await;
+    bench.emit().await;
+    let item = bench.one().await;
+    bench.settle(failure(item.token)).await;
+    due_after(bench, secs(60)).await;
+}
+
+/// Rule 9: the rate.
+pub async fn the_rate_is_in_sight(bench: &HookBench) {
+    bench.with(rated(4)).await;
+    bench.emit_many(5).await;
+    for item in bench.take(5).await {
+        bench.deliver(&item).await;
+    }
+    due_after(bench, Duration::from_millis(250)).await;
+}
+
+/// Rule 9: the latest of what holds back decides.
+pub async fn the_latest_obstacle_decides(bench: &HookBench) {
+    bench.with(EndpointOptions { rate_per_second: Some(1), ..breaking(1, 1) }).await;
+    bench.emit().await;
+    let item = bench.one().await;
+    let verdict = DeliveryVerdict::Retry(secs(70));
+    let sample = BreakerSample::Failure;
+    let throttle = Some(secs(65));
+    bench.settle(SettleDelivery { sample, throttle, ..end(item.token, verdict) }).await;
+    due_after(bench, secs(70)).await;
+}
+
+/// Rule 9: the first of several endpoints.
+pub async fn the_first_endpoint_decides(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.with(plain()).await;
+    bench.emit().await;
+    let got = bench.take(2).await;
+    bench.retry(&got[0], 40).await;
+    bench.retry(&got[1], 25).await;
+    due_after(bench, secs(25)).await;
+    assert_eq!(bench.none().await, Some(secs(15)));
+}
+
+/// Lines have times of their own.
+pub async fn each_line_has_its_own_time(bench: &HookBench) {
+    bench.with(plain()).await;
+    let id = bench.with(pulled()).await;
+    let other = bench.with(pulled()).await;
+    let only = Some(id);
+    bench.stored(NewMessage { only, ..bench.message() }).await;
+    let lines = vec![HookLine::Push, HookLine::Pull(id), HookLine::Pull(other)];
+    let due = bench.hook.sweep_hook(lines.clone()).await.expect("swept");
+    assert_eq!(due, [None, Some(Duration::ZERO), None]);
+    let item = bench.fetch(id, 1).await.remove(0);
+    bench.retry(&item, 9).await;
+    let due = bench.hook.sweep_hook(lines).await.expect("swept");
+    assert_eq!(due, [None, Some(secs(9)), None]);
+    let answer = bench.claim(pull(id, vec![ask(1)])).await;
+    assert_eq!(answer.next_due, Some(secs(9)));
+}
+
+/// A sweep takes nothing.
+pub async fn a_sweep_takes_nothing(bench: &HookBench) {
+    bench.with(rated(1)).await;
+    let message = bench.emit().await;
+    for _ in 0..3 {
+        assert_eq!(bench.sweep(HookLine::Push).await, Some(Duration::ZERO));
+    }
+    assert_eq!(bench.taken(1).await, [message]);
+}
+
+/// Switched off, nothing is in sight.
+pub async fn a_disabled_endpoint_is_not_in_sight(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    bench.emit().await;
+    bench.switch(id, false).await;
+    assert_eq!(bench.sweep(HookLine::Push).await, None);
+    assert_eq!(bench.none().await, None);
+    bench.switch(id, true).await;
+    assert_eq!(bench.sweep(HookLine::Push).await, Some(Duration::ZERO));
+}
+
+/// A full endpoint does not claim to have something.
+pub async fn a_full_endpoint_is_not_due(bench: &HookBench) {
+    bench.with(super::capped(1)).await;
+    bench.emit_many(2).await;
+    let item = bench.one().await;
+    assert_eq!(bench.none().await, Some(LEASE));
+    assert_eq!(bench.sweep(HookLine::Push).await, Some(LEASE));
+    bench.settle(success(item.token)).await;
+    assert_eq!(bench.sweep(HookLine::Push).await, Some(Duration::ZERO));
+}
+
+/// A claim that is partly filled tells when there is more.
+pub async fn a_partly_filled_claim_tells_when_there_is_more(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit_many(2).await;
+    let item = bench.one().await;
+    bench.retry(&item, 8).await;
+    let answer = bench.claim(push(vec![ask(3)])).await;
+    assert_eq!((answer.groups[0].len(), answer.next_due), (1, Some(secs(8))));
+}

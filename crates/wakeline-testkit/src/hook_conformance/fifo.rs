@@ -1,0 +1,252 @@
+//! Endpoints in strict order.
+
+use wakeline_core::HookMessageId;
+use wakeline_store::hook::{
+    DeliveryGroup, DeliveryItem, DeliveryState, DeliveryVerdict, SettledState, Trigger,
+};
+
+use super::{HookBench, LEASE, ask, end, fifo, messages_of, plain, pull, push, scheduled, secs};
+
+async fn groups(bench: &HookBench, attempts: usize) -> Vec<DeliveryGroup> {
+    bench.claim(push(vec![ask(attempts)])).await.groups.remove(0)
+}
+
+/// Takes the one group that there is.
+async fn batch(bench: &HookBench, attempts: usize) -> Vec<DeliveryItem> {
+    let mut groups = groups(bench, attempts).await;
+    assert_eq!(groups.len(), 1, "one request at a time: {groups:?}");
+    groups.remove(0).items
+}
+
+async fn end_all(bench: &HookBench, items: &[DeliveryItem], verdict: DeliveryVerdict) {
+    let ends = items.iter().map(|item| end(item.token, verdict)).collect();
+    let settled = bench.hook.settle_deliveries(ends).await.expect("answered");
+    assert!(settled.iter().all(|one| one.state != SettledState::Stale), "{settled:?}");
+}
+
+/// Rule 5: one at a time, in order.
+pub async fn deliveries_go_one_at_a_time_in_order(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    let ids = bench.emit_many(4).await;
+    for id in ids {
+        let got = bench.take(9).await;
+        assert_eq!(messages_of(&got), [id]);
+        assert_eq!(bench.none().await, Some(LEASE), "one is under way");
+        bench.deliver(&got[0]).await;
+    }
+    assert_eq!(bench.none().await, None);
+}
+
+/// Rule 5: a retry of the head blocks the others.
+pub async fn a_head_that_waits_blocks_the_others(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    let ids = bench.emit_many(2).await;
+    let item = bench.one().await;
+    bench.retry(&item, 100).await;
+    assert_eq!(bench.none().await, Some(secs(100)));
+    bench.advance(100).await;
+    let got = bench.take(9).await;
+    assert_eq!(messages_of(&got), ids[..1]);
+    bench.deliver(&got[0]).await;
+    assert_eq!(bench.taken(9).await, ids[1..]);
+}
+
+/// Rule 5: a head that failed is out of the way.
+pub async fn a_head_that_failed_lets_the_next_go(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    let ids = bench.emit_many(2).await;
+    let item = bench.one().await;
+    bench.fail(&item).await;
+    assert_eq!(bench.taken(9).await, ids[1..]);
+}
+
+/// A head that was cancelled is out of the way.
+pub async fn a_head_that_was_cancelled_lets_the_next_go(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    let ids = bench.emit_many(2).await;
+    let item = bench.one().await;
+    bench.retry(&item, 100).await;
+    bench.cancel(ids[0]).await;
+    assert_eq!(bench.taken(9).await, ids[1..]);
+}
+
+/// An expired head comes again, before the others.
+pub async fn an_expired_head_comes_again_first(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    let ids = bench.emit_many(2).await;
+    bench.one().await;
+    bench.advance(30).await;
+    let got = bench.take(9).await;
+    assert_eq!((messages_of(&got), got[0].attempt_no), (ids[..1].to_vec(), 2));
+}
+
+/// An expired head whose schedule is used up makes way.
+pub async fn an_expired_head_that_failed_makes_way(bench: &HookBench) {
+    let mut options = scheduled(&[]);
+    options.fifo = fifo(1).fifo;
+    let id = bench.with(options).await;
+    let ids = bench.emit_many(2).await;
+    bench.one().await;
+    bench.advance(30).await;
+    assert_eq!(bench.taken(9).await, ids[1..]);
+    assert_eq!(bench.state(ids[0], id).await, DeliveryState::Failed);
+}
+
+/// Rule 5: several in one request.
+pub async fn a_batch_is_one_group(bench: &HookBench) {
+    bench.with(fifo(3)).await;
+    let ids = bench.emit_many(7).await;
+    let mut got = Vec::new();
+    for size in [3, 3, 1] {
+        let items = batch(bench, 9).await;
+        assert_eq!(items.len(), size);
+        got.extend(messages_of(&items));
+        assert!(groups(bench, 9).await.is_empty(), "it is under way");
+        end_all(bench, &items, DeliveryVerdict::Delivered).await;
+    }
+    assert_eq!(got, ids);
+}
+
+/// Rule 5: each of a group has a lease of its own.
+pub async fn each_of_a_group_has_its_own_lease(bench: &HookBench) {
+    let id = bench.with(fifo(3)).await;
+    let ids = bench.emit_many(3).await;
+    let items = batch(bench, 9).await;
+    bench.deliver(&items[0]).await;
+    assert!(groups(bench, 9).await.is_empty(), "the others are under way");
+    end_all(bench, &items[1..], DeliveryVerdict::Retry(secs(5))).await;
+    assert_eq!(bench.state(ids[0], id).await, DeliveryState::Delivered);
+    assert_eq!(bench.state(ids[2], id).await, DeliveryState::Retrying);
+    bench.advance(5).await;
+    assert_eq!(messages_of(&batch(bench, 9).await), ids[1..]);
+    assert_eq!(bench.attempts(ids[1]).await.len(), 1);
+}
+
+/// Rule 5: too few ids make a smaller group.
+pub async fn too_few_ids_make_a_smaller_group(bench: &HookBench) {
+    bench.with(fifo(5)).await;
+    let ids = bench.emit_many(5).await;
+    let items = batch(bench, 2).await;
+    assert_eq!(messages_of(&items), ids[..2]);
+    end_all(bench, &items, DeliveryVerdict::Delivered).await;
+    assert_eq!(messages_of(&batch(bench, 9).await), ids[2..]);
+}
+
+/// Rule 5: a group ends before the first that is not due.
+pub async fn a_group_ends_before_what_is_not_due(bench: &HookBench) {
+    let id = bench.with(fifo(9)).await;
+    let ids = bench.emit_many(3).await;
+    let items = batch(bench, 9).await;
+    let waits = [secs(0), secs(60), secs(0)];
+    let ends =
+        items.iter().zip(waits).map(|(item, wait)| end(item.token, DeliveryVerdict::Retry(wait)));
+    bench.hook.settle_deliveries(ends.collect()).await.expect("settled");
+    let items = batch(bench, 9).await;
+    assert_eq!(messages_of(&items), ids[..1]);
+    end_all(bench, &items, DeliveryVerdict::Delivered).await;
+    assert_eq!(bench.none().await, Some(secs(60)), "the next one is the head now");
+    assert_eq!(bench.state(ids[2], id).await, DeliveryState::Retrying);
+}
+
+/// A group that is given back comes again as it was.
+pub async fn a_released_group_comes_again(bench: &HookBench) {
+    bench.with(fifo(3)).await;
+    let ids = bench.emit_many(3).await;
+    let items = batch(bench, 9).await;
+    bench.release(&items.iter().collect::<Vec<_>>()).await;
+    let again = batch(bench, 9).await;
+    assert_eq!(messages_of(&again), ids);
+    assert!(again.iter().all(|item| item.attempt_no == 1));
+}
+
+/// A group that expires comes again, counted.
+pub async fn an_expired_group_comes_again(bench: &HookBench) {
+    bench.with(fifo(3)).await;
+    let ids = bench.emit_many(2).await;
+    batch(bench, 9).await;
+    bench.advance(30).await;
+    let third = bench.emit().await;
+    let again = batch(bench, 9).await;
+    assert_eq!(messages_of(&again), [ids[0], ids[1], third]);
+    assert_eq!(again.iter().map(|item| item.attempt_no).collect::<Vec<_>>(), [2, 2, 1]);
+}
+
+/// Rule 8: the same ids, the same group.
+pub async fn a_group_claimed_again_is_the_same(bench: &HookBench) {
+    bench.with(fifo(3)).await;
+    let ids = bench.emit_many(4).await;
+    let claim = push(vec![ask(3)]);
+    for _ in 0..2 {
+        let mut answer = bench.claim(claim.clone()).await;
+        let groups = answer.groups.remove(0);
+        assert_eq!(groups.len(), 1);
+        assert_eq!(messages_of(&groups[0].items), ids[..3]);
+    }
+}
+
+/// A group is one against the share.
+pub async fn a_group_is_one_against_the_share(bench: &HookBench) {
+    let ordered = bench.with(fifo(4)).await;
+    bench.emit_many(4).await;
+    bench.advance_ms(1).await;
+    bench.with(plain()).await;
+    bench.emit().await;
+    let groups = groups(bench, 6).await;
+    let of_ordered: Vec<_> =
+        groups.iter().filter(|group| group.target.endpoint == ordered).collect();
+    assert_eq!(of_ordered.len(), 1);
+    assert_eq!(of_ordered[0].items.len(), 4);
+    assert_eq!(groups.len(), 2, "the other one has its share");
+}
+
+/// One that is resent has its old place.
+pub async fn a_resent_delivery_has_its_place(bench: &HookBench) {
+    let id = bench.with(fifo(1)).await;
+    let failed = bench.failed().await;
+    let next = bench.emit().await;
+    bench.resend(failed, id).await;
+    let item = bench.one().await;
+    assert_eq!((item.message, item.trigger), (failed, Trigger::Manual));
+    assert!(bench.none().await.is_some(), "it is under way");
+    assert_eq!(bench.ends(&item, DeliveryVerdict::Failed).await, SettledState::Failed);
+    assert_eq!(bench.taken(9).await, [next]);
+}
+
+/// The order is that of the commits.
+pub async fn the_order_is_that_of_the_commits(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    let (early, late) = (bench.message(), bench.message());
+    let ids: [HookMessageId; 2] = [late.id, early.id];
+    bench.stored(late).await;
+    bench.stored(early).await;
+    for id in ids {
+        let item = bench.one().await;
+        assert_eq!(item.message, id);
+        bench.deliver(&item).await;
+    }
+}
+
+/// An owner fetches in order as well.
+pub async fn fetching_keeps_the_order(bench: &HookBench) {
+    let mut options = fifo(2);
+    options.pull = true;
+    let id = bench.with(options).await;
+    let ids = bench.emit_many(3).await;
+    let mut answer = bench.claim(pull(id, vec![ask(9)])).await;
+    let groups = answer.groups.remove(0);
+    assert_eq!(groups.len(), 1);
+    assert_eq!(messages_of(&groups[0].items), ids[..2]);
+    assert!(bench.fetch(id, 9).await.is_empty());
+}
+
+/// Endpoints in order do not wait for each other.
+pub async fn endpoints_in_order_do_not_wait_for_each_other(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    bench.with(fifo(1)).await;
+    bench.emit_many(2).await;
+    let got = bench.take(9).await;
+    assert_eq!(got.len(), 2);
+    bench.retry(&got[0], 100).await;
+    bench.deliver(&got[1]).await;
+    assert_eq!(bench.take(9).await.len(), 1);
+}

@@ -1,0 +1,133 @@
+//! Attempts that are kept for first attempts.
+
+use std::time::Duration;
+
+use wakeline_core::HookMessageId;
+use wakeline_store::hook::NewMessage;
+
+use super::{HookBench, ask_fresh, fifo, items, messages_of, plain, push, secs};
+
+/// A message whose first attempt failed; the next is due.
+async fn retried(bench: &HookBench) -> HookMessageId {
+    let message = bench.emit().await;
+    let item = bench.one().await;
+    assert_eq!(item.message, message, "nothing else is due");
+    bench.retry(&item, 0).await;
+    message
+}
+
+async fn taken(bench: &HookBench, attempts: usize, fresh_only: u32) -> Vec<HookMessageId> {
+    let answer = bench.claim(push(vec![ask_fresh(attempts, fresh_only)])).await;
+    messages_of(&items(&answer.groups[0]))
+}
+
+/// Rule 3: retries never take all.
+pub async fn retries_leave_attempts_for_first_ones(bench: &HookBench) {
+    bench.with(plain()).await;
+    let ids = bench.emit_many(4).await;
+    for item in bench.take(4).await {
+        bench.retry(&item, 1).await;
+    }
+    bench.advance(1).await;
+    assert_eq!(taken(bench, 3, 2).await, ids[..1]);
+    let fresh = bench.emit_many(3).await;
+    assert_eq!(taken(bench, 3, 2).await, [ids[1], fresh[0], fresh[1]]);
+}
+
+/// Rule 3: first attempts use them last.
+pub async fn first_attempts_use_the_attempts_for_them_last(bench: &HookBench) {
+    bench.with(plain()).await;
+    let (retried, first) = (bench.emit().await, bench.emit().await);
+    let item = bench.one().await;
+    assert_eq!(item.message, retried);
+    bench.advance_ms(1).await;
+    bench.retry(&item, 0).await;
+    // The first attempt became due earlier and takes what is for all, so that none is left for
+    // the retry.
+    assert_eq!(taken(bench, 2, 1).await, [first]);
+    assert_eq!(taken(bench, 2, 1).await, [retried]);
+}
+
+/// Rule 3: whatever else is due, and however long.
+pub async fn first_attempts_are_found_behind_many_retries(bench: &HookBench) {
+    for _ in 0..30 {
+        bench.with(plain()).await;
+    }
+    bench.emit_many(2).await;
+    let got = bench.take(60).await;
+    assert_eq!(got.len(), 60);
+    for item in got {
+        bench.retry(&item, 1).await;
+    }
+    bench.advance(60).await;
+    let last = bench.with(plain()).await;
+    let new = NewMessage { only: Some(last), ..bench.message() };
+    let fresh = bench.stored(new).await.0.id;
+    assert_eq!(taken(bench, 1, 1).await, [fresh]);
+    assert!(taken(bench, 1, 1).await.is_empty());
+}
+
+/// Rule 9: nothing for them is nothing, so that nobody claims in circles.
+pub async fn attempts_for_first_ones_are_not_told_of_retries(bench: &HookBench) {
+    bench.with(plain()).await;
+    retried(bench).await;
+    let answer = bench.claim(push(vec![ask_fresh(2, 2)])).await;
+    assert!(answer.groups[0].is_empty());
+    assert_ne!(answer.next_due, Some(Duration::ZERO), "the retry is not for them");
+    assert_eq!(bench.take(1).await.len(), 1);
+}
+
+/// A released first attempt is a first attempt.
+pub async fn a_released_first_attempt_is_first_again(bench: &HookBench) {
+    bench.with(plain()).await;
+    let message = bench.emit().await;
+    let item = bench.one().await;
+    bench.release(&[&item]).await;
+    assert_eq!(taken(bench, 1, 1).await, [message]);
+}
+
+/// An attempt that expired was one.
+pub async fn an_expired_first_attempt_is_not_first_again(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit().await;
+    bench.one().await;
+    bench.advance(30).await;
+    assert!(taken(bench, 1, 1).await.is_empty());
+    assert_eq!(bench.one().await.attempt_no, 2);
+}
+
+/// A manual attempt is none by schedule.
+pub async fn a_manual_attempt_is_not_a_first_one(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let message = bench.emit().await;
+    bench.resend(message, id).await;
+    assert!(taken(bench, 1, 1).await.is_empty());
+    assert_eq!(bench.taken(1).await, [message]);
+}
+
+/// In order, the head decides.
+pub async fn an_endpoint_in_order_is_not_overtaken_by_first_attempts(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    let head = retried(bench).await;
+    bench.emit().await;
+    assert!(taken(bench, 1, 1).await.is_empty());
+    assert_eq!(taken(bench, 2, 1).await, [head]);
+}
+
+/// Several asks keep their own.
+pub async fn each_ask_keeps_its_own_attempts(bench: &HookBench) {
+    bench.with(plain()).await;
+    let ids = bench.emit_many(3).await;
+    for item in bench.take(3).await {
+        bench.retry(&item, 0).await;
+    }
+    let fresh = bench.emit().await;
+    bench.advance(1).await;
+    let answer = bench.claim(push(vec![ask_fresh(2, 1), ask_fresh(2, 1)])).await;
+    let mut got: Vec<_> = answer.groups.iter().flat_map(|groups| items(groups)).collect();
+    got.sort_by_key(|item| item.message);
+    assert_eq!(messages_of(&got), [ids[0], ids[1], fresh]);
+    assert_eq!(answer.groups[1].len(), 1);
+    assert_eq!(bench.taken(5).await, ids[2..]);
+    assert_eq!(bench.none().await, Some(secs(30)));
+}

@@ -1,0 +1,57 @@
+//! The rules of `docs/reference/hook.md`, each by name, for every store.
+//!
+//! # Where it sits
+//! A store's tests say `wakeline_testkit::hook_conformance_suite!(fixture)`, which makes one test
+//! of every rule here, each on a fresh fixture.
+//!
+//! # Invariants
+//! * A rule has a store of its own, so that it may claim whatever there is.
+//! * A rule goes by the store's test clock alone: it never sleeps and never measures.
+
+pub mod announce;
+pub mod applications;
+mod bench;
+pub mod born;
+pub mod breaker;
+pub mod cancel;
+pub mod chores;
+pub mod claim;
+pub mod concurrent;
+pub mod due;
+pub mod endpoints;
+pub mod event_types;
+pub mod fifo;
+pub mod fresh;
+pub mod hints;
+pub mod jobs;
+pub mod keys;
+pub mod lease;
+pub mod manual;
+pub mod messages;
+pub mod rate;
+pub mod read;
+pub mod secrets;
+pub mod settle;
+mod suite;
+mod words;
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures_util::FutureExt as _;
+
+pub use bench::{HookBench, HookUnderTest};
+pub use words::{
+    LEASE, PAID, URL, application, ask, ask_fresh, before, breaking, capped, channels, end,
+    endpoint, event, event_type, failure, fifo, first, items, key, message, messages_of, patterns,
+    plain, pull, pulled, push, rated, record, scheduled, secs, success, told, uid,
+};
+
+/// Holds a store to one rule, and cleans up afterwards either way.
+pub async fn hold_to(fixture: impl HookUnderTest + 'static, rule: impl AsyncFnOnce(&HookBench)) {
+    let bench = HookBench::new(Box::new(fixture)).await;
+    let outcome = AssertUnwindSafe(rule(&bench)).catch_unwind().await;
+    bench.fixture.finish().await;
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
+}

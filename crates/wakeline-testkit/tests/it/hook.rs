@@ -1,0 +1,18 @@
+//! The oracle under the rules of webhooks.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use wakeline_store::hook::HookBackend;
+use wakeline_testkit::hook_conformance::HookUnderTest;
+
+use crate::conformance::Oracle;
+
+#[async_trait]
+impl HookUnderTest for Oracle {
+    fn hook(&self) -> Arc<dyn HookBackend> {
+        self.0.clone()
+    }
+}
+
+wakeline_testkit::hook_conformance_suite!(Oracle::default());

@@ -8,11 +8,13 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use wakeline_core::{GroupName, LeaseToken, QueueLine, QueueName, Selector, Subscription, Verdict};
 use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
+use wakeline_store::hook::HookBackend;
 use wakeline_store::{
     ClaimRequest, Grant, LineClaim, QueueStore as _, SettleItem, Store, StoreAdmin as _,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
+use wakeline_testkit::hook_conformance::HookUnderTest;
 use wakeline_testkit::oracle::TEST_EPOCH;
 
 /// A store that goes with its folder.
@@ -63,6 +65,17 @@ impl StoreUnderTest for Fixture {
 impl FlowUnderTest for Fixture {
     fn flow(&self) -> Arc<dyn Flow> {
         Arc::new(self.store.clone())
+    }
+}
+
+#[async_trait]
+impl HookUnderTest for Fixture {
+    fn hook(&self) -> Arc<dyn HookBackend> {
+        Arc::new(self.store.clone())
+    }
+
+    async fn reopened(&self) -> Arc<dyn HookBackend> {
+        Arc::new(self.second().await)
     }
 }
 

@@ -11,6 +11,7 @@ mod full;
 mod hook;
 mod hook_plans;
 mod hook_processes;
+mod hook_rules;
 mod plans;
 mod processes;
 mod rules;

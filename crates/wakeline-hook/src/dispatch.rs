@@ -69,6 +69,13 @@ impl Default for DispatchOptions {
     }
 }
 
+impl DispatchOptions {
+    /// So many slots, a quarter of them kept for first attempts.
+    pub fn with_slots(slots: u32) -> Self {
+        Self { slots, fresh_slots: slots / 4, ..Self::default() }
+    }
+}
+
 /// Sends deliveries until it is told to stop.
 #[derive(Clone)]
 pub(crate) struct Dispatcher {

@@ -5,9 +5,11 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use hyper::header::HeaderValue;
 use tokio::time::Instant;
 use wakeline_core::{
-    ApplicationRef, AttemptId, DeliveryToken, EndpointOptions, EndpointRef, HookLine, IdError,
+    ApplicationRef, AttemptId, DeliveryToken, EndpointOptions, EndpointRef, HeaderStyle, HookLine,
+    IdError,
 };
 use wakeline_store::hook::{
     AttemptRecord, BreakerSample, DeliveryAsk, DeliveryItem, DeliveryVerdict, Endpoint,
@@ -17,8 +19,11 @@ use wakeline_wake::{Patience, TakeError, Taken};
 
 use crate::error::HookError;
 use crate::face::{Ask, Grant};
+use crate::headers::Headers;
 use crate::policy::wait;
+use crate::send::request::{self, Envelope};
 use crate::service::HookService;
+use crate::sign::SigningKey;
 
 /// Most deliveries of one pop.
 const POP_MAX: u32 = 1_000;
@@ -72,6 +77,25 @@ pub enum PulledSettle {
         /// Why, for the log of attempts.
         error: Option<String>,
     },
+}
+
+/// Signs what was pulled like a webhook, for who forwards it.
+#[derive(Debug)]
+pub struct PulledSigner {
+    keys: Vec<SigningKey>,
+    own: Headers,
+    style: HeaderStyle,
+}
+
+impl PulledSigner {
+    /// The headers of a webhook with this body: names in lower case, and their values.
+    pub fn headers(&self, item: &DeliveryItem, body: &[u8]) -> Vec<(String, String)> {
+        let id = item.message.to_string();
+        let envelope = Envelope { id: &id, at: item.now, keys: &self.keys, style: self.style };
+        let headers = request::headers(&envelope, body, &self.own, "");
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
+    }
 }
 
 impl fmt::Display for PulledToken {
@@ -168,6 +192,20 @@ impl HookService {
         check_lease(Some(span))?;
         let tokens = tokens.into_iter().map(|token| token.token).collect();
         Ok(self.store().extend_deliveries(tokens, span).await?)
+    }
+
+    /// What signs pulled deliveries of an endpoint: all of its keys, with its own headers. `None`
+    /// if there is no such endpoint.
+    pub async fn pulled_signer(
+        &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
+    ) -> Result<Option<PulledSigner>, HookError> {
+        let Some(found) = self.pulled_from(application, endpoint).await? else { return Ok(None) };
+        let secrets = self.store().secrets(application, endpoint).await?;
+        let keys = self.vault().open_keys(found.id, &secrets)?;
+        let own = self.vault().open_headers(found.id, &found.headers)?;
+        Ok(Some(PulledSigner { keys, own, style: found.options.header_style }))
     }
 
     async fn pulled_from(

@@ -35,7 +35,9 @@ pub(crate) fn headers(
     user_agent: &str,
 ) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    if let Ok(agent) = HeaderValue::from_str(user_agent) {
+    if let Ok(agent) = HeaderValue::from_str(user_agent)
+        && !agent.is_empty()
+    {
         headers.insert(USER_AGENT, agent);
     }
     for (name, value) in own {

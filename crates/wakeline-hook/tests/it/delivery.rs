@@ -115,7 +115,7 @@ async fn own_headers_and_credentials_go_along() {
 }
 
 #[tokio::test]
-async fn connections_are_used_again_and_a_dead_idle_one_costs_no_attempt() {
+async fn connections_are_used_again_until_one_side_closes_them() {
     let bench = Bench::start().await;
     let mut receiver = Receiver::start(|request| match request {
         1 => Answer::Header(200, "connection: close".to_owned()),
@@ -131,6 +131,22 @@ async fn connections_are_used_again_and_a_dead_idle_one_costs_no_attempt() {
     }
     let connections = receiver.connections.load(std::sync::atomic::Ordering::SeqCst);
     assert_eq!(connections, 2);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_died_while_it_was_idle_costs_no_attempt() {
+    let bench = Bench::start().await;
+    let mut receiver = Receiver::always(Answer::Leave).await;
+    bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
+    for sent in 1..=5 {
+        bench.emit("{}").await;
+        receiver.next().await;
+        let attempts = bench.attempted(sent).await;
+        assert!(attempts.iter().all(|attempt| attempt.status == Some(200)), "{attempts:?}");
+        // Until the end of the connection has been noticed.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     bench.stop().await;
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeline_core::{EndpointId, EndpointOptions, EndpointRef};
-use wakeline_hook::{EndpointIn, HookError, Pop, Popped, PulledSettle, PulledToken};
+use wakeline_hook::{EndpointIn, HookError, Pop, Popped, PulledSettle, PulledToken, Rotate};
 use wakeline_store::hook::{DeliveryItem, DeliveryState, SettledState};
 
 use crate::support::{Bench, LONG, schedule};
@@ -101,6 +101,29 @@ async fn a_lease_can_be_held_on_to() {
     assert_eq!(states, [SettledState::Delivered]);
     let over = bench.service.extend_pulled(vec![token], LONG).await.expect("answered");
     assert_eq!(over, [false]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_pulled_can_be_signed_like_a_webhook() {
+    let bench = Bench::start().await;
+    let endpoint = pulled(&bench, EndpointOptions::default()).await;
+    let which = EndpointRef::Id(endpoint);
+    let old = bench.service.secret(&bench.app(), &which).await.expect("read").expect("one");
+    let rotate = Rotate { asymmetric: true, ..Rotate::default() };
+    bench.service.rotate_secret(&bench.app(), &which, rotate).await.expect("stored");
+    bench.emit(r#"{"n":1}"#).await;
+    let (_, item) = pop(&bench, endpoint, Pop { max: 1, ..Pop::default() }).await.remove(0);
+    let signer = bench.service.pulled_signer(&bench.app(), &which).await;
+    let headers = signer.expect("read").expect("one").headers(&item, br#"{"n":1}"#);
+    let mut map = hyper::HeaderMap::new();
+    for (name, value) in headers {
+        let name: hyper::header::HeaderName = name.parse().expect("a name");
+        map.insert(name, value.parse().expect("a value"));
+    }
+    let verifier = standardwebhooks::Webhook::new(&old).expect("a key");
+    verifier.verify(br#"{"n":1}"#, &map).expect("it verifies");
+    assert!(map["webhook-signature"].to_str().expect("text").starts_with("v1a,"));
     bench.stop().await;
 }
 

@@ -38,6 +38,8 @@ pub(crate) enum Answer {
     Hang,
     /// Announces a long body, and sends a byte of it now and then.
     Drip,
+    /// Answers, then closes without having said so.
+    Leave,
     /// Closes without an answer.
     Close,
     /// Announces more than it sends.
@@ -146,6 +148,12 @@ async fn respond(socket: &mut (impl AsyncWriteExt + Unpin), answer: Answer) -> b
         Answer::Body(status, body) => (status, String::new(), body),
         Answer::Hang => std::future::pending().await,
         Answer::Close => return false,
+        Answer::Leave => {
+            let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+            socket.write_all(whole).await.ok();
+            socket.flush().await.ok();
+            return false;
+        }
         Answer::Break => {
             let head = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort";
             socket.write_all(head).await.ok();

@@ -25,6 +25,8 @@ const STRESS_CLIENTS: usize = 20;
 
 /// Orchestrations that commits are counted with.
 const COST_SAMPLES: usize = 50;
+/// Those of the run that they are compared with: what is done once per process is done there too.
+const COST_BASE: usize = 10;
 
 /// Settings of the flow benchmark.
 #[derive(Args, Clone)]
@@ -119,10 +121,10 @@ async fn rates(sides: &Sides, args: &FlowArgs, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// What an orchestration costs: a run with many of them, less a run without any.
+/// What an orchestration costs: a run with many of them, less a run with a few.
 async fn cost(setup: &Setup, sides: &Sides, (name, samples): (SideName, usize)) -> Result<Cost> {
     let mut used = Vec::new();
-    for samples in [0, samples] {
+    for samples in [COST_BASE, COST_BASE + samples] {
         let before = (setup.database.commits().await?, setup.database.statements().await?);
         sides.run(name, Job::Unwatched { plan: ONE, samples }).await?;
         setup.database.left().await.context("a side is still connected")?;

@@ -5,8 +5,8 @@
 //! they share. Each operation has a module of its own.
 //!
 //! # Invariants
-//! * Commands of one kind are fused per connection; what concerns one lane goes through the same
-//!   connection, so that this node does not contend with itself.
+//! * Commands of one kind are fused and have one connection: what waits meanwhile goes with the
+//!   next call, and calls of a kind do not contend with each other.
 //! * Names of capabilities and tags are turned into numbers before a command is fused.
 //! * A call of which it is known that it was rolled back is repeated. One of unknown outcome is
 //!   repeated only if it is idempotent: a claim, by its keys.
@@ -52,7 +52,8 @@ use self::lease::RenewForm;
 use self::wire::MessageForm;
 use crate::connect::{Link, Params, Sql};
 use crate::error;
-use crate::queue::{self, GrantedTokens, Lanes, same_error};
+use crate::fuse::{Fuser, FuserOptions};
+use crate::queue::{self, GrantedTokens, same_error};
 use crate::{PostgresStore, Shared};
 
 /// One result per command of a call.
@@ -103,22 +104,23 @@ impl Core {
 /// The fusers of orchestrations, and what their calls share.
 pub(crate) struct Flow {
     core: Arc<Core>,
-    enqueue: Lanes<EnqueueForm, EnqueueReply>,
-    complete: Lanes<CompleteForm, CompletionReply>,
-    renew: Lanes<RenewForm, Vec<RenewOutcome>>,
-    commit: Lanes<CommitForm, TurnReply>,
-    claim_turns: Lanes<Vec<TurnLine>, Vec<Claimed<TurnItem>>>,
-    claim_work: Lanes<Vec<WorkLine>, Vec<Claimed<WorkItem>>>,
+    enqueue: Fuser<EnqueueForm, EnqueueReply>,
+    complete: Fuser<CompleteForm, CompletionReply>,
+    renew: Fuser<RenewForm, Vec<RenewOutcome>>,
+    commit: Fuser<CommitForm, TurnReply>,
+    claim_turns: Fuser<Vec<TurnLine>, Vec<Claimed<TurnItem>>>,
+    claim_work: Fuser<Vec<WorkLine>, Vec<Claimed<WorkItem>>>,
 }
 
-/// Fusers of one kind of call, one per connection.
-macro_rules! lanes {
-    ($core:expr, $links:expr, $name:literal, $flush:ident) => {{
+/// A fuser of one kind of call, with a connection of its own.
+macro_rules! fuser {
+    ($core:expr, $name:literal, $flush:ident) => {{
         let core = $core.clone();
-        Lanes::start($name, $links, move |link, commands| {
+        let call = move |commands| {
             let core = core.clone();
-            async move { core.$flush(link, commands).await }.boxed()
-        })
+            async move { core.$flush(commands).await }.boxed()
+        };
+        Fuser::start(FuserOptions::new($name, 1), Arc::new(call))
     }};
 }
 
@@ -133,14 +135,13 @@ impl Flow {
             hints: hints::FlowHints::default(),
             keys: GrantedTokens::default(),
         });
-        let links = &shared.links.flow;
         Self {
-            enqueue: lanes!(core, links.write.len(), "flow_enqueue", flush_enqueue),
-            complete: lanes!(core, links.write.len(), "flow_complete", flush_complete),
-            renew: lanes!(core, links.write.len(), "flow_renew", flush_renew),
-            commit: lanes!(core, links.commit.len(), "flow_commit", flush_commit),
-            claim_turns: lanes!(core, 1, "flow_claim_turns", flush_claim_turns),
-            claim_work: lanes!(core, 1, "flow_claim_work", flush_claim_work),
+            enqueue: fuser!(core, "flow_enqueue", flush_enqueue),
+            complete: fuser!(core, "flow_complete", flush_complete),
+            renew: fuser!(core, "flow_renew", flush_renew),
+            commit: fuser!(core, "flow_commit", flush_commit),
+            claim_turns: fuser!(core, "flow_claim_turns", flush_claim_turns),
+            claim_work: fuser!(core, "flow_claim_work", flush_claim_work),
             core,
         }
     }
@@ -164,31 +165,31 @@ impl FlowStore for PostgresStore {
         envelopes: Vec<Envelope>,
         requests: Vec<TurnRequest>,
     ) -> Result<EnqueueReply, StoreError> {
-        let Some(first) = envelopes.first() else { return Ok(EnqueueReply::default()) };
-        let key = first.instance.clone();
+        if envelopes.is_empty() {
+            return Ok(EnqueueReply::default());
+        }
         let core = &self.flow.core;
         let messages = core.messages(envelopes).await?;
         let bytes = messages.iter().map(MessageForm::bytes).sum();
         let requests = core.turn_requests(&requests).await?;
-        self.flow.enqueue.submit(key, EnqueueForm { messages, requests }, bytes).await
+        self.flow.enqueue.submit(EnqueueForm { messages, requests }, bytes).await
     }
 
     async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Result<Vec<TurnClaimed>, StoreError> {
         let forms = self.flow.core.turn_lines(&lines).await?;
         let bytes = lines.iter().map(|line| 200 + 80 * line.requests.len()).sum();
-        let claimed = self.flow.claim_turns.submit((), forms.clone(), bytes).await?;
+        let claimed = self.flow.claim_turns.submit(forms.clone(), bytes).await?;
         self.flow.core.finish_turns(forms, claimed).await
     }
 
     async fn commit_turn(&self, mut commit: TurnCommit) -> Result<TurnReply, StoreError> {
         let pushes = std::mem::take(&mut commit.pushes);
-        let lane = commit.token.lane;
         let form = self.flow.core.commit_form(commit).await?;
         if !pushes.is_empty() {
             return self.flow.core.commit_pushing(form, pushes).await;
         }
         let bytes = form.bytes();
-        self.flow.commit.submit(lane, form, bytes).await
+        self.flow.commit.submit(form, bytes).await
     }
 
     async fn enqueue_work(&self, work: NewWork) -> Result<Vec<FlowChange>, StoreError> {
@@ -198,7 +199,7 @@ impl FlowStore for PostgresStore {
     async fn claim_work(&self, lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError> {
         let forms = self.flow.core.work_lines(&lines).await?;
         let bytes = lines.iter().map(|line| 200 + 80 * line.requests.len()).sum();
-        let claimed = self.flow.claim_work.submit((), forms.clone(), bytes).await?;
+        let claimed = self.flow.claim_work.submit(forms.clone(), bytes).await?;
         self.flow.core.finish_work(forms, claimed).await
     }
 
@@ -213,7 +214,7 @@ impl FlowStore for PostgresStore {
         let bytes = 200 + messages.iter().map(MessageForm::bytes).sum::<usize>();
         let requests = core.turn_requests(&requests).await?;
         let form = CompleteForm { token, message: messages.pop(), requests };
-        self.flow.complete.submit(token.lane, form, bytes).await
+        self.flow.complete.submit(form, bytes).await
     }
 
     async fn renew(
@@ -221,9 +222,11 @@ impl FlowStore for PostgresStore {
         tokens: Vec<FlowToken>,
         span: Duration,
     ) -> Result<Vec<RenewOutcome>, StoreError> {
-        let Some(first) = tokens.first() else { return Ok(Vec::new()) };
-        let (key, bytes) = (first.lane, tokens.len() * 50);
-        self.flow.renew.submit(key, RenewForm { tokens, span }, bytes).await
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bytes = tokens.len() * 50;
+        self.flow.renew.submit(RenewForm { tokens, span }, bytes).await
     }
 
     async fn abandon(

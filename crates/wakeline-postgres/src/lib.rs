@@ -67,22 +67,35 @@ pub(crate) struct Links {
     pub(crate) flow: FlowLinks,
 }
 
-/// The connections of orchestrations.
+/// The connections of orchestrations. One of each kind: what waits meanwhile goes with the next
+/// call, and calls that carry more cost less than calls side by side.
 pub(crate) struct FlowLinks {
-    /// For fused messages, completions and renewals.
-    pub(crate) write: Vec<Link>,
+    /// For fused messages.
+    pub(crate) enqueue: Link,
+    /// For fused completions and renewals.
+    pub(crate) complete: Link,
     /// For fused commits of turns.
-    pub(crate) commit: Vec<Link>,
-    /// For fused claims of turns: one, because claims of a line must not meet each other.
+    pub(crate) commit: Link,
+    /// For fused claims of turns: claims of a line must not meet each other.
     pub(crate) claim_turns: Link,
     /// For fused claims of activities.
     pub(crate) claim_work: Link,
 }
 
 impl FlowLinks {
-    fn all(&self) -> impl Iterator<Item = &Link> {
-        let claims = [&self.claim_turns, &self.claim_work];
-        self.write.iter().chain(&self.commit).chain(claims)
+    fn new(connector: &Arc<Connector>) -> Self {
+        let link = || Link::new(connector.clone());
+        Self {
+            enqueue: link(),
+            complete: link(),
+            commit: link(),
+            claim_turns: link(),
+            claim_work: link(),
+        }
+    }
+
+    fn all(&self) -> [&Link; 5] {
+        [&self.enqueue, &self.complete, &self.commit, &self.claim_turns, &self.claim_work]
     }
 }
 
@@ -99,12 +112,7 @@ impl Links {
             settle: links(),
             general: Pool::new(connector, general),
             incoming: Link::new(connector.clone()),
-            flow: FlowLinks {
-                write: links(),
-                commit: links(),
-                claim_turns: Link::new(connector.clone()),
-                claim_work: Link::new(connector.clone()),
-            },
+            flow: FlowLinks::new(connector),
         }
     }
 

@@ -14,7 +14,7 @@ pub enum Prefetch {
     Adaptive {
         /// The time. 50 ms by default.
         within: Duration,
-        /// Not more than this. 60 by default.
+        /// Not more than this. 124 by default.
         max: usize,
     },
     /// Always so much; 0 fetches nothing ahead.
@@ -23,7 +23,7 @@ pub enum Prefetch {
 
 impl Default for Prefetch {
     fn default() -> Self {
-        Self::Adaptive { within: Duration::from_millis(50), max: 60 }
+        Self::Adaptive { within: Duration::from_millis(50), max: 124 }
     }
 }
 
@@ -35,7 +35,7 @@ pub struct RuntimeOptions {
     /// Activities at once. 4.
     pub worker_concurrency: usize,
     /// Turns, and activities, that are fetched ahead while all slots are busy. As many as would
-    /// begin within 50 ms, at most 60.
+    /// begin within 50 ms, at most 124.
     pub prefetch: Prefetch,
     /// How long a dispatcher sleeps if the provider came back empty before its poll timeout.
     /// 100 ms.

@@ -10,17 +10,15 @@ CREATE OR REPLACE FUNCTION @schema@.flow_claim_line(
 LANGUAGE plpgsql AS $$
 DECLARE
     c record;
+    p record;
+    n integer;
     v_keys uuid[];
     v_leases bigint[];
+    v_again boolean;
     v_open integer[];
+    v_asked integer;
     v_passed bigint[] := '{}';
-    v_seen integer;
-    v_seq bigint;
     v_due timestamptz;
-    g_keys uuid[] := '{}';
-    g_until timestamptz[] := '{}';
-    g_seqs bigint[] := '{}';
-    g_ids bigint[] := '{}';
 BEGIN
     o_ids := '{}'; o_requests := '{}'; o_code := 0; o_now := @schema@.clock();
     IF p_patient THEN
@@ -35,79 +33,84 @@ BEGIN
         FOR NO KEY UPDATE;
         o_now := @schema@.clock();
     END IF;
-    SELECT array_agg(x.key ORDER BY x.ord), array_agg(x.lease ORDER BY x.ord),
-        array_agg(x.ord::integer ORDER BY x.ord)
-    INTO v_keys, v_leases, v_open
-    FROM ROWS FROM (jsonb_to_recordset(p_requests) AS (key uuid, lease bigint, again boolean))
-        WITH ORDINALITY AS x (key, lease, again, ord);
-    -- What the claim's first try leased, if this is its second.
-    FOR c IN
-        SELECT x.ord::integer, f.lane_id
-        FROM ROWS FROM (jsonb_to_recordset(p_requests) AS (key uuid, lease bigint, again boolean))
-            WITH ORDINALITY AS x (key, lease, again, ord)
-        CROSS JOIN LATERAL (
-            SELECT f.lane_id FROM unnest(p_caps) AS y (capability_id)
-            CROSS JOIN LATERAL (
-                SELECT f.lane_id FROM @schema@.flow_lanes f
-                WHERE f.capability_id = y.capability_id AND f.due_at > o_now
-                    AND f.lease_token = x.key AND f.lease_until > o_now
-                ORDER BY f.due_at LIMIT 1) f LIMIT 1) f
-        WHERE x.again
-    LOOP
-        o_ids := o_ids || c.lane_id; o_requests := o_requests || c.ord - 1;
-        v_open := array_remove(v_open, c.ord);
-    END LOOP;
-    WHILE v_open <> '{}' LOOP
-        v_seen := 0;
+    SELECT coalesce(array_agg(x.key), '{}'), array_agg(x.lease), bool_or(x.again)
+    INTO v_keys, v_leases, v_again
+    FROM jsonb_to_recordset(p_requests) AS x (key uuid, lease bigint, again boolean);
+    v_open := ARRAY(SELECT generate_series(1, cardinality(v_keys)));
+    IF v_again THEN
+        -- What the claim's first try leased, if this is its second.
         FOR c IN
+            SELECT x.ord::integer, f.lane_id
+            FROM ROWS FROM (jsonb_to_recordset(p_requests) AS (key uuid, again boolean))
+                WITH ORDINALITY AS x (key, again, ord)
+            CROSS JOIN LATERAL (
+                SELECT f.lane_id FROM unnest(p_caps) AS y (capability_id)
+                CROSS JOIN LATERAL (
+                    SELECT f.lane_id FROM @schema@.flow_lanes f
+                    WHERE f.capability_id = y.capability_id AND f.due_at > o_now
+                        AND f.lease_token = x.key AND f.lease_until > o_now
+                    ORDER BY f.due_at LIMIT 1) f LIMIT 1) f
+            WHERE x.again
+        LOOP
+            o_ids := o_ids || c.lane_id; o_requests := o_requests || c.ord - 1;
+            v_open := array_remove(v_open, c.ord);
+        END LOOP;
+    END IF;
+    WHILE v_open <> '{}' LOOP
+        v_asked := cardinality(v_open);
+        SELECT coalesce(array_agg(x.candidate), '{}') AS candidates,
+            coalesce(array_agg(x.lane_id) FILTER (WHERE x.lane_id IS NOT NULL), '{}') AS lanes,
+            array_agg(x.lane_id) FILTER (WHERE x.lease_token IS NOT NULL) AS expired
+        INTO c
+        FROM (
             SELECT m.lane_id AS candidate, k.* FROM (
                 SELECT f.lane_id, f.due_at FROM unnest(p_caps) AS x (capability_id)
                 CROSS JOIN LATERAL (
                     SELECT f.lane_id, f.due_at FROM @schema@.flow_lanes f
                     WHERE f.capability_id = x.capability_id AND f.due_at <= o_now
                         AND (v_passed = '{}' OR f.lane_id <> ALL (v_passed))
-                    ORDER BY f.due_at, f.lane_id LIMIT cardinality(v_open)) f
-                ORDER BY f.due_at, f.lane_id LIMIT cardinality(v_open)
+                    ORDER BY f.due_at, f.lane_id LIMIT v_asked) f
+                ORDER BY f.due_at, f.lane_id LIMIT v_asked
             ) m LEFT JOIN LATERAL (
-                SELECT k.* FROM @schema@.flow_lanes k
+                SELECT k.lane_id, k.lease_token FROM @schema@.flow_lanes k
                 WHERE k.lane_id = m.lane_id AND k.due_at <= o_now AND k.capability_id = ANY (p_caps)
                 FOR NO KEY UPDATE SKIP LOCKED
             ) k ON true
-        LOOP
-            v_seen := v_seen + 1;
-            v_passed := v_passed || c.candidate;
-            IF c.lane_id IS NULL THEN
-                o_code := 2;
-                CONTINUE;
-            END IF;
-            IF c.lease_token IS NOT NULL THEN
-                -- Expired: its attempt counts.
-                UPDATE @schema@.flow_messages m SET attempts = m.attempts + 1
-                WHERE m.lane_id = c.lane_id AND m.seq <= c.lease_seq AND m.visible_at <= c.lease_at;
-            END IF;
-            v_seq := @schema@.flow_pick(c.lane_id, o_now);
-            IF v_seq IS NULL THEN
+        ) x;
+        IF cardinality(c.lanes) < cardinality(c.candidates) THEN
+            o_code := 2;
+        END IF;
+        IF c.expired IS NOT NULL THEN
+            -- Their attempts count.
+            UPDATE @schema@.flow_messages m SET attempts = m.attempts + 1
+            FROM @schema@.flow_lanes l
+            WHERE l.lane_id = ANY (c.expired) AND m.lane_id = l.lane_id AND m.seq <= l.lease_seq
+                AND m.visible_at <= l.lease_at;
+        END IF;
+        IF c.lanes <> '{}' THEN
+            SELECT x.* INTO p FROM @schema@.flow_pick_all(c.lanes, o_now) AS x;
+            IF p.o_empty IS NOT NULL THEN
                 UPDATE @schema@.flow_lanes l SET lease_token = NULL, lease_until = NULL,
                     lease_at = NULL, lease_seq = NULL, due_at = (
                         SELECT m.visible_at FROM @schema@.flow_messages m
-                        WHERE m.lane_id = c.lane_id ORDER BY m.visible_at LIMIT 1)
-                WHERE l.lane_id = c.lane_id;
-                CONTINUE;
+                        WHERE m.lane_id = l.lane_id ORDER BY m.visible_at LIMIT 1)
+                WHERE l.lane_id = ANY (p.o_empty);
             END IF;
-            o_ids := o_ids || c.lane_id; o_requests := o_requests || v_open[1] - 1;
-            g_ids := g_ids || c.lane_id; g_keys := g_keys || v_keys[v_open[1]];
-            g_until := g_until || o_now + v_leases[v_open[1]] * interval '1 microsecond';
-            g_seqs := g_seqs || v_seq;
-            v_open := v_open[2:];
-        END LOOP;
-        EXIT WHEN v_seen = 0;
+            n := cardinality(p.o_lanes);
+            UPDATE @schema@.flow_lanes l SET lease_token = v_keys[x.r],
+                lease_until = o_now + v_leases[x.r] * interval '1 microsecond',
+                due_at = o_now + v_leases[x.r] * interval '1 microsecond',
+                lease_at = o_now, lease_seq = x.seq
+            FROM unnest(p.o_lanes, p.o_seqs, v_open[:n]) AS x (lane, seq, r)
+            WHERE l.lane_id = x.lane;
+            o_ids := o_ids || p.o_lanes;
+            o_requests := o_requests || ARRAY(SELECT x.r - 1 FROM unnest(v_open[:n]) AS x (r));
+            v_open := v_open[n + 1:];
+        END IF;
+        -- There are no more.
+        EXIT WHEN cardinality(c.candidates) < v_asked;
+        v_passed := v_passed || c.candidates;
     END LOOP;
-    IF g_ids <> '{}' THEN
-        UPDATE @schema@.flow_lanes l SET lease_token = x.key, lease_until = x.until,
-            due_at = x.until, lease_at = o_now, lease_seq = x.seq
-        FROM unnest(g_ids, g_keys, g_until, g_seqs) AS x (lane, key, until, seq)
-        WHERE l.lane_id = x.lane;
-    END IF;
     IF v_open <> '{}' THEN
         v_due := @schema@.flow_turns_due(p_caps);
         -- What is due and was not taken is in a rival's hands, and may come back in a moment.

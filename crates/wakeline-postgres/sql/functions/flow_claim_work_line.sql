@@ -12,15 +12,15 @@ CREATE OR REPLACE FUNCTION @schema@.flow_claim_work_line(
 LANGUAGE plpgsql AS $$
 DECLARE
     c record;
+    n integer;
     v_keys uuid[];
     v_leases bigint[];
+    v_again boolean;
     v_open integer[];
+    v_asked integer;
+    v_taken bigint[];
     v_after bigint := -1;
-    v_seen integer;
     v_due timestamptz;
-    g_ids bigint[] := '{}';
-    g_keys uuid[] := '{}';
-    g_until timestamptz[] := '{}';
 BEGIN
     o_ids := '{}'; o_requests := '{}'; o_code := 0; o_now := @schema@.clock();
     IF p_patient THEN
@@ -30,85 +30,82 @@ BEGIN
         FOR NO KEY UPDATE;
         o_now := @schema@.clock();
     END IF;
-    SELECT array_agg(x.key ORDER BY x.ord), array_agg(x.lease ORDER BY x.ord),
-        array_agg(x.ord::integer ORDER BY x.ord)
-    INTO v_keys, v_leases, v_open
-    FROM ROWS FROM (jsonb_to_recordset(p_requests) AS (key uuid, lease bigint, again boolean))
-        WITH ORDINALITY AS x (key, lease, again, ord);
-    -- What the claim's first try leased, if this is its second.
-    FOR c IN
-        SELECT x.ord::integer, f.work_id
-        FROM ROWS FROM (jsonb_to_recordset(p_requests) AS (key uuid, lease bigint, again boolean))
-            WITH ORDINALITY AS x (key, lease, again, ord)
-        CROSS JOIN LATERAL (
-            SELECT f.work_id FROM @schema@.flow_work f
-            WHERE f.tag_id = ANY (p_tags) AND f.state = 1 AND f.due_at > o_now
-                AND f.lease_token = x.key
-            LIMIT 1) f
-        WHERE x.again
-    LOOP
-        o_ids := o_ids || c.work_id; o_requests := o_requests || c.ord - 1;
-        v_open := array_remove(v_open, c.ord);
-    END LOOP;
-    IF v_open <> '{}' THEN
-        UPDATE @schema@.flow_work w SET state = 0, due_at = NULL
-        FROM (
-            SELECT k.work_id FROM unnest(p_tags) AS t (tag_id)
+    SELECT coalesce(array_agg(x.key), '{}'), array_agg(x.lease), bool_or(x.again)
+    INTO v_keys, v_leases, v_again
+    FROM jsonb_to_recordset(p_requests) AS x (key uuid, lease bigint, again boolean);
+    v_open := ARRAY(SELECT generate_series(1, cardinality(v_keys)));
+    IF v_again THEN
+        -- What the claim's first try leased, if this is its second.
+        FOR c IN
+            SELECT x.ord::integer, f.work_id
+            FROM ROWS FROM (jsonb_to_recordset(p_requests) AS (key uuid, again boolean))
+                WITH ORDINALITY AS x (key, again, ord)
             CROSS JOIN LATERAL (
-                SELECT k.work_id FROM @schema@.flow_work k
-                WHERE k.tag_id = t.tag_id AND k.state = 1 AND k.session IS NULL
-                    AND k.due_at <= o_now
-                ORDER BY k.due_at LIMIT 1000
-                FOR NO KEY UPDATE SKIP LOCKED) k
-        ) d
-        WHERE w.work_id = d.work_id;
-        IF p_owner IS NOT NULL THEN
-            UPDATE @schema@.flow_work w SET state = 0, due_at = NULL
-            FROM (
-                SELECT k.work_id FROM unnest(p_tags) AS t (tag_id)
-                CROSS JOIN LATERAL (
-                    SELECT k.work_id FROM @schema@.flow_work k
-                    WHERE k.tag_id = t.tag_id AND k.state = 1 AND k.session IS NOT NULL
-                        AND k.due_at <= o_now
-                    ORDER BY k.due_at LIMIT 1000
-                    FOR NO KEY UPDATE SKIP LOCKED) k
-            ) d
-            WHERE w.work_id = d.work_id;
-        END IF;
+                SELECT f.work_id FROM @schema@.flow_work f
+                WHERE f.tag_id = ANY (p_tags) AND f.state = 1 AND f.due_at > o_now
+                    AND f.lease_token = x.key
+                LIMIT 1) f
+            WHERE x.again
+        LOOP
+            o_ids := o_ids || c.work_id; o_requests := o_requests || c.ord - 1;
+            v_open := array_remove(v_open, c.ord);
+        END LOOP;
+    END IF;
+    IF v_open <> '{}' AND EXISTS (
+        SELECT FROM unnest(p_tags) AS t (tag_id)
+        CROSS JOIN LATERAL (
+            (SELECT FROM @schema@.flow_work k
+            WHERE k.tag_id = t.tag_id AND k.state = 1 AND k.session IS NULL AND k.due_at <= o_now
+            LIMIT 1)
+            UNION ALL
+            (SELECT FROM @schema@.flow_work k
+            WHERE p_owner IS NOT NULL AND k.tag_id = t.tag_id AND k.state = 1
+                AND k.session IS NOT NULL AND k.due_at <= o_now
+            LIMIT 1)) k)
+    THEN
+        PERFORM @schema@.flow_work_again(p_tags, p_owner, o_now);
     END IF;
     WHILE v_open <> '{}' LOOP
-        v_seen := 0;
-        FOR c IN
+        v_asked := cardinality(v_open);
+        SELECT coalesce(array_agg(x.candidate), '{}') AS candidates,
+            coalesce(array_agg(x.work_id) FILTER (WHERE x.work_id IS NOT NULL), '{}') AS works,
+            array_agg(x.work_id) FILTER (WHERE x.session IS NOT NULL) AS kept,
+            array_agg(x.session) FILTER (WHERE x.session IS NOT NULL) AS sessions
+        INTO c
+        FROM (
             SELECT x.o_work AS candidate, k.* FROM @schema@.flow_work_ready(
-                p_tags, p_owner, v_after, cardinality(v_open), o_now) x
+                p_tags, p_owner, v_after, v_asked, o_now) x
             LEFT JOIN LATERAL (
                 SELECT k.work_id, k.session FROM @schema@.flow_work k
                 WHERE k.work_id = x.o_work AND k.state = 0
                 FOR NO KEY UPDATE SKIP LOCKED
             ) k ON true
             ORDER BY x.o_work
-        LOOP
-            v_seen := v_seen + 1;
-            v_after := c.candidate;
-            IF c.work_id IS NULL OR (c.session IS NOT NULL AND NOT @schema@.flow_session_take(
-                c.session, p_owner, p_session_us, o_now))
-            THEN
-                o_code := 2;
-                CONTINUE;
+        ) x;
+        v_taken := c.works;
+        FOR i IN 1 .. coalesce(cardinality(c.kept), 0) LOOP
+            IF NOT @schema@.flow_session_take(c.sessions[i], p_owner, p_session_us, o_now) THEN
+                v_taken := array_remove(v_taken, c.kept[i]);
             END IF;
-            o_ids := o_ids || c.work_id; o_requests := o_requests || v_open[1] - 1;
-            g_ids := g_ids || c.work_id; g_keys := g_keys || v_keys[v_open[1]];
-            g_until := g_until || o_now + v_leases[v_open[1]] * interval '1 microsecond';
-            v_open := v_open[2:];
         END LOOP;
-        EXIT WHEN v_seen = 0;
+        n := cardinality(v_taken);
+        IF n < cardinality(c.candidates) THEN
+            o_code := 2;
+        END IF;
+        IF n > 0 THEN
+            UPDATE @schema@.flow_work w SET state = 1, lease_token = v_keys[x.r],
+                due_at = o_now + v_leases[x.r] * interval '1 microsecond',
+                attempts = w.attempts + 1
+            FROM unnest(v_taken, v_open[:n]) AS x (work, r)
+            WHERE w.work_id = x.work;
+            o_ids := o_ids || v_taken;
+            o_requests := o_requests || ARRAY(SELECT x.r - 1 FROM unnest(v_open[:n]) AS x (r));
+            v_open := v_open[n + 1:];
+        END IF;
+        -- There is no more.
+        EXIT WHEN cardinality(c.candidates) < v_asked;
+        v_after := c.candidates[v_asked];
     END LOOP;
-    IF g_ids <> '{}' THEN
-        UPDATE @schema@.flow_work w SET state = 1, due_at = x.until, lease_token = x.key,
-            attempts = w.attempts + 1
-        FROM unnest(g_ids, g_keys, g_until) AS x (work, key, until)
-        WHERE w.work_id = x.work;
-    END IF;
     IF v_open = '{}' THEN
         o_code := 0;
     ELSIF o_code = 2 THEN

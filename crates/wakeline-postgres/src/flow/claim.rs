@@ -142,7 +142,6 @@ impl Core {
     /// Makes one call for many claims of turns.
     pub(super) async fn flush_claim_turns(
         &self,
-        _link: usize,
         commands: Vec<Vec<TurnLine>>,
     ) -> Flushed<Vec<Claimed<TurnItem>>> {
         let link = Some(&self.shared.links.flow.claim_turns);
@@ -152,7 +151,6 @@ impl Core {
     /// Makes one call for many claims of activities.
     pub(super) async fn flush_claim_work(
         &self,
-        _link: usize,
         commands: Vec<Vec<WorkLine>>,
     ) -> Flushed<Vec<Claimed<WorkItem>>> {
         let link = Some(&self.shared.links.flow.claim_work);

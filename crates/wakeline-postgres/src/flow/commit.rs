@@ -110,14 +110,10 @@ fn read_change(
 
 impl Core {
     /// Makes one call for many commits, or several if some are of the same lane.
-    pub(super) async fn flush_commit(
-        &self,
-        link: usize,
-        commands: Vec<CommitForm>,
-    ) -> Flushed<TurnReply> {
+    pub(super) async fn flush_commit(&self, commands: Vec<CommitForm>) -> Flushed<TurnReply> {
         let mut answers = Answers::new(commands.len());
         for (indexes, part) in rounds(commands, |command| command.token.lane) {
-            let call = |part| self.commit_call(link, part).boxed();
+            let call = |part| self.commit_call(part).boxed();
             let flushed = one_by_one(&part, call).await;
             answers.fill(indexes, flushed.into_iter().map(|reply| reply.and_then(|reply| reply)));
         }
@@ -127,10 +123,9 @@ impl Core {
     /// The replies are results: a commit may be refused by itself.
     async fn commit_call(
         &self,
-        link: usize,
         commands: Vec<&CommitForm>,
     ) -> Result<Vec<Result<TurnReply, StoreError>>, StoreError> {
-        let link = &self.shared.links.flow.commit[link];
+        let link = &self.shared.links.flow.commit;
         let forms = commands.iter().copied();
         let mut committed = if commands.iter().all(|form| form.is_plain()) {
             let call = PlainCall::new(forms);

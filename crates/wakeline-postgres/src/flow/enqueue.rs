@@ -109,20 +109,15 @@ impl Written {
 
 impl Core {
     /// Makes one call for many enqueues.
-    pub(super) async fn flush_enqueue(
-        &self,
-        link: usize,
-        commands: Vec<EnqueueForm>,
-    ) -> Flushed<EnqueueReply> {
-        one_by_one(&commands, |part| self.enqueue_call(link, part).boxed()).await
+    pub(super) async fn flush_enqueue(&self, commands: Vec<EnqueueForm>) -> Flushed<EnqueueReply> {
+        one_by_one(&commands, |part| self.enqueue_call(part).boxed()).await
     }
 
     async fn enqueue_call(
         &self,
-        link: usize,
         commands: Vec<&EnqueueForm>,
     ) -> Result<Vec<EnqueueReply>, StoreError> {
-        if let Some(replies) = self.start_call(link, &commands).await? {
+        if let Some(replies) = self.start_call(&commands).await? {
             return Ok(replies);
         }
         let (mut blobs, mut messages, mut requests) = (Blobs::default(), Vec::new(), Vec::new());
@@ -135,7 +130,7 @@ impl Core {
         let len = i32::try_from(commands.len()).expect("a call has few commands");
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&len, &Json(&messages), &Json(&requests), blobs.param()];
-        let link = &self.shared.links.flow.write[link];
+        let link = &self.shared.links.flow.enqueue;
         let rows = self.on_link(link, ENQUEUE, (&self.sql.enqueue, params)).await;
         let keys = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(keys))?;
@@ -145,7 +140,6 @@ impl Core {
     /// The short way of starts; `None` if it has to be the long one.
     async fn start_call(
         &self,
-        link: usize,
         commands: &[&EnqueueForm],
     ) -> Result<Option<Vec<EnqueueReply>>, StoreError> {
         let starts: Option<Vec<_>> = commands.iter().map(|command| command.start()).collect();
@@ -159,7 +153,7 @@ impl Core {
         let requests = numbered(commands.iter().map(|command| &command.requests));
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&instances, &capabilities, &bodies, &Json(&requests)];
-        let link = &self.shared.links.flow.write[link];
+        let link = &self.shared.links.flow.enqueue;
         let rows = self.on_link(link, ENQUEUE, (&self.sql.start, params)).await;
         let keys = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(keys))?;
@@ -184,12 +178,11 @@ impl Core {
     /// Makes one call for many completions, or several if some are of the same activity.
     pub(super) async fn flush_complete(
         &self,
-        link: usize,
         commands: Vec<CompleteForm>,
     ) -> Flushed<CompletionReply> {
         let mut answers = Answers::new(commands.len());
         for (indexes, part) in rounds(commands, |command| command.token.work) {
-            let call = |part| self.complete_call(link, part).boxed();
+            let call = |part| self.complete_call(part).boxed();
             answers.fill(indexes, one_by_one(&part, call).await.into_iter());
         }
         answers.done(COMPLETE)
@@ -197,10 +190,9 @@ impl Core {
 
     async fn complete_call(
         &self,
-        link: usize,
         commands: Vec<&CompleteForm>,
     ) -> Result<Vec<CompletionReply>, StoreError> {
-        if let Some(replies) = self.complete_plain_call(link, &commands).await? {
+        if let Some(replies) = self.complete_plain_call(&commands).await? {
             return Ok(replies);
         }
         let (mut blobs, mut messages, mut requests) = (Blobs::default(), Vec::new(), Vec::new());
@@ -213,7 +205,7 @@ impl Core {
         let keys: Vec<Uuid> = commands.iter().map(|command| command.token.key).collect();
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&lanes, &works, &keys, &Json(&messages), &Json(&requests), blobs.param()];
-        let link = &self.shared.links.flow.write[link];
+        let link = &self.shared.links.flow.complete;
         let rows = self.on_link(link, COMPLETE, (&self.sql.complete, params)).await;
         let asked = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(asked))?;
@@ -223,7 +215,6 @@ impl Core {
     /// The short way, if each tells its own instance; `None` if it has to be the long one.
     async fn complete_plain_call(
         &self,
-        link: usize,
         commands: &[&CompleteForm],
     ) -> Result<Option<Vec<CompletionReply>>, StoreError> {
         if !commands.iter().flat_map(|command| &command.message).all(MessageForm::is_plain) {
@@ -240,7 +231,7 @@ impl Core {
             messages().map(|message| Some(message?.payload())).collect();
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&lanes, &works, &keys, &instances, &bodies, &Json(&requests)];
-        let link = &self.shared.links.flow.write[link];
+        let link = &self.shared.links.flow.complete;
         let rows = self.on_link(link, COMPLETE, (&self.sql.complete_plain, params)).await;
         let asked = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(asked))?;

@@ -42,17 +42,12 @@ enum SweepLine<'a> {
 
 impl Core {
     /// Makes one call for many renewals.
-    pub(super) async fn flush_renew(
-        &self,
-        link: usize,
-        commands: Vec<RenewForm>,
-    ) -> Flushed<Vec<RenewOutcome>> {
-        one_by_one(&commands, |part| self.renew_call(link, part).boxed()).await
+    pub(super) async fn flush_renew(&self, commands: Vec<RenewForm>) -> Flushed<Vec<RenewOutcome>> {
+        one_by_one(&commands, |part| self.renew_call(part).boxed()).await
     }
 
     async fn renew_call(
         &self,
-        link: usize,
         commands: Vec<&RenewForm>,
     ) -> Result<Vec<Vec<RenewOutcome>>, StoreError> {
         // Each token once, to the latest of the ends that are asked for.
@@ -74,7 +69,7 @@ impl Core {
         let keys: Vec<Uuid> = tokens.iter().map(|token| token.key).collect();
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&lanes, &works, &keys, &spans];
-        let link = &self.shared.links.flow.write[link];
+        let link = &self.shared.links.flow.complete;
         let rows = self.on_link(link, RENEW, (&self.sql.renew, params)).await?;
         let mut outcomes = vec![RenewOutcome::Stale; tokens.len()];
         for row in &rows {

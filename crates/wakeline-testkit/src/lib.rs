@@ -15,5 +15,6 @@ pub mod flow_conformance;
 pub mod flow_differential;
 pub mod history;
 pub mod hook_conformance;
+pub mod hook_differential;
 pub mod oracle;
 pub mod skew;

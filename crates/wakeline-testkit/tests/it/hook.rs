@@ -16,3 +16,8 @@ impl HookUnderTest for Oracle {
 }
 
 wakeline_testkit::hook_conformance_suite!(Oracle::default());
+
+#[test]
+fn random_sequences_of_webhooks_agree_with_the_oracle() {
+    wakeline_testkit::hook_differential::run_at_least(300, async || Oracle::default());
+}

@@ -7,5 +7,6 @@ mod flow;
 mod flow_mutants;
 mod history;
 mod hook;
+mod hook_mutants;
 mod mutants;
 mod suite;

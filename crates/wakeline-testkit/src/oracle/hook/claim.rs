@@ -189,7 +189,7 @@ impl Hook {
     }
 
     /// The delivery that an endpoint gives next, and the ask that gets it.
-    fn next_of(
+    pub(super) fn next_of(
         &self,
         endpoint: EndpointId,
         slots: &Slots<'_>,

@@ -52,7 +52,7 @@ impl Hook {
         ChoreReport { rows: u64::try_from(rows).expect("fits"), next_due, changes }
     }
 
-    fn oldest_job(&self) -> Option<JobId> {
+    pub(super) fn oldest_job(&self) -> Option<JobId> {
         let running = self.jobs.values().filter(|work| work.job.state == JobState::Running);
         running.min_by_key(|work| work.place).map(|work| work.job.spec.id)
     }

@@ -12,6 +12,7 @@ mod catalog;
 mod claim;
 mod emit;
 mod faces;
+mod follow;
 mod gate;
 mod jobs;
 mod page;

@@ -1,0 +1,218 @@
+//! Messages and claims on both sides.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use wakeline_core::{AttemptId, EndpointId, HookLine};
+use wakeline_store::hook::{
+    DeliveryAsk, DeliveryClaim, DeliveryGroup, DeliveryItem, EmitOutcome, HookStore as _, Trigger,
+};
+
+use super::compare::{Same, is_late, same};
+use super::op::{Asks, Mail};
+use super::side::{Hold, Skew, asks, head};
+use super::world::{Told, World, failed};
+
+/// How long leases last that are born with a message.
+const BORN_LEASE: Duration = Duration::from_secs(20);
+
+/// What asks have left after the store served them.
+struct Left {
+    general: usize,
+    fresh_only: usize,
+}
+
+fn is_fresh(item: &DeliveryItem) -> bool {
+    item.attempt_no == 1 && item.trigger == Trigger::Scheduled
+}
+
+/// Counts what an ask has left; an error if it was given more than it can take.
+fn left_of(ask: &DeliveryAsk, groups: &[DeliveryGroup]) -> Result<Left, String> {
+    let items: Vec<_> = groups.iter().flat_map(|group| &group.items).collect();
+    let fresh = items.iter().filter(|item| is_fresh(item)).count();
+    let kept = usize::try_from(ask.fresh_only).expect("few");
+    let general = ask.attempts.len() - kept;
+    let others = items.len() - fresh;
+    if others > general || items.len() > ask.attempts.len() {
+        return Err(format!("an ask {ask:?} was given {groups:?}"));
+    }
+    let own = fresh.saturating_sub(general - others);
+    let general = general - others - fresh.min(general - others);
+    Ok(Left { general, fresh_only: kept - own })
+}
+
+impl World<'_> {
+    pub(super) async fn emit(&mut self, mail: &Mail, wanted: &[Asks]) -> Told {
+        let (new, asks) = (self.names.message(mail), asks(wanted, BORN_LEASE));
+        let id = new.id;
+        let oracle = self.oracle.emit(new.clone(), Vec::new()).await.map_err(failed)?;
+        let store = self.store.emit(new, asks.clone()).await.map_err(failed)?;
+        let plain = |skew: Skew, outcome: EmitOutcome| match outcome {
+            EmitOutcome::Stored(message, n) => EmitOutcome::Stored(skew.message(message), n),
+            EmitOutcome::Repeated(message) => EmitOutcome::Repeated(skew.message(message)),
+            EmitOutcome::Taken(message) => EmitOutcome::Taken(skew.message(message)),
+            other => other,
+        };
+        let is_stored = matches!(oracle.outcome, EmitOutcome::Stored(..));
+        same("emit", plain(Skew(0), oracle.outcome), plain(self.skew, store.outcome))?;
+        if !is_stored {
+            same("leases of what was not stored", 0, store.leased.len())?;
+            return Ok(Some(store.changes));
+        }
+        self.messages.push(id);
+        let mut left = asks.iter().map(|ask| ask.attempts.len()).sum::<usize>();
+        for (n, groups) in &store.leased {
+            let ask = asks.get(*n).ok_or("an ask was served that was not there")?;
+            left_of(ask, groups)?;
+            for group in groups {
+                self.follow(ask, group, &[]).await?;
+                left -= group.items.len();
+            }
+        }
+        let must = self.oracle.must_be_born(id);
+        if left > 0 && !must.is_empty() {
+            return Err(format!("{must:?} have their new delivery not born leased: {left} left"));
+        }
+        Ok(Some(store.changes))
+    }
+
+    /// Lets the oracle lease what the store leased; `spare` are ids that it did not use.
+    async fn follow(
+        &mut self,
+        ask: &DeliveryAsk,
+        group: &DeliveryGroup,
+        spare: &[AttemptId],
+    ) -> Same {
+        let first = head(group).ok_or("the store gives an empty group")?;
+        let mut attempts: Vec<_> = group.items.iter().map(|item| item.token.attempt).collect();
+        if let Some(foreign) = attempts.iter().find(|id| !ask.attempts.contains(id)) {
+            return Err(format!("{foreign} was not asked with"));
+        }
+        attempts.extend(spare);
+        let exact = DeliveryAsk { attempts, fresh_only: 0, lease: ask.lease };
+        let all = u32::try_from(exact.attempts.len()).expect("few");
+        let fresh = DeliveryAsk { fresh_only: all, ..exact.clone() };
+        let mut given = self.oracle.claim_delivery_of(first, &exact);
+        if given.is_none() && ask.fresh_only > 0 {
+            given = self.oracle.claim_delivery_of(first, &fresh);
+        }
+        let given = given.ok_or_else(|| format!("the rules do not give {group:?} now"))?;
+        same("group", Skew(0).group(&given), self.skew.group(group))?;
+        let tokens = given.items.iter().zip(&group.items);
+        let tokens = tokens.map(|(oracle, store)| (oracle.token, store.token)).collect();
+        self.remember(Hold { endpoint: first.0, tokens });
+        Ok(())
+    }
+
+    pub(super) async fn claim(&mut self, line: HookLine, wanted: &[Asks], lease: Duration) -> Same {
+        let asks = asks(wanted, lease);
+        let claim = DeliveryClaim { line: line.clone(), asks: asks.clone() };
+        let mut claimed = self.store.claim_deliveries(vec![claim]).await.map_err(failed)?;
+        same("number of lines", 1, claimed.len())?;
+        let store = claimed.remove(0);
+        same("number of asks", asks.len(), store.groups.len())?;
+        self.oracle.end_expired_leases(&line);
+        let due = self.oracle.claimable_endpoints(&line, false);
+        let general: usize =
+            asks.iter().map(|ask| ask.attempts.len() - to_usize(ask.fresh_only)).sum();
+        let mut left = Left { general: 0, fresh_only: 0 };
+        for (ask, groups) in asks.iter().zip(&store.groups) {
+            let rest = left_of(ask, groups)?;
+            let spare = spare_ids(ask, groups, rest.general);
+            for group in groups {
+                self.follow(ask, group, &spare).await?;
+            }
+            left.general += rest.general;
+            left.fresh_only += rest.fresh_only;
+        }
+        let groups: Vec<&DeliveryGroup> = store.groups.iter().flatten().collect();
+        if groups.is_empty() && general > 0 && !due.is_empty() {
+            return Err(format!("{due:?} have something, but nothing is given"));
+        }
+        if asks.iter().all(|ask| ask.fresh_only == 0) {
+            shares_are_fair(&groups, general, due.len())?;
+        }
+        self.next_due_is_right(&line, &left, store.next_due)
+    }
+
+    fn next_due_is_right(&self, line: &HookLine, left: &Left, store: Option<Duration>) -> Same {
+        if left.general + left.fresh_only == 0 {
+            return Ok(());
+        }
+        let oracle = self.oracle.line_due_in(line, left.general == 0, true);
+        let is_idle = store == Some(Duration::ZERO) && oracle != store;
+        if is_late(oracle, store) || is_idle {
+            return Err(format!("{line:?} is next due in {oracle:?}, the store says {store:?}"));
+        }
+        Ok(())
+    }
+
+    /// Claims again with the ids of a group that is under way.
+    pub(super) async fn claim_again(&mut self, hold: usize) -> Same {
+        let Some(hold) = self.hold(hold) else { return Ok(()) };
+        let Some(n) = self.names.endpoints.iter().position(|id| *id == hold.endpoint) else {
+            return Ok(());
+        };
+        if self.is_off(n).await? {
+            return Ok(());
+        }
+        let line = match n {
+            super::op::PULLED => HookLine::Pull(hold.endpoint),
+            _ => HookLine::Push,
+        };
+        let attempts: Vec<AttemptId> = hold.tokens.iter().map(|(token, _)| token.attempt).collect();
+        let ask = DeliveryAsk { attempts, fresh_only: 0, lease: Some(BORN_LEASE) };
+        let probe = DeliveryClaim { line: line.clone(), asks: vec![ask] };
+        self.oracle.end_expired_leases(&line);
+        if !self.all_live(&hold).await? {
+            return Ok(());
+        }
+        let store = self.store.claim_deliveries(vec![probe]).await.map_err(failed)?.remove(0);
+        let mut got: Vec<_> = (store.groups.iter().flatten())
+            .flat_map(|group| &group.items)
+            .map(|item| (item.token.delivery, item.token.attempt))
+            .collect();
+        let held = hold.tokens.iter().map(|(_, token)| (token.delivery, token.attempt));
+        let mut held: Vec<_> = held.collect();
+        held.sort_unstable();
+        got.sort_unstable();
+        same("deliveries claimed again", held, got)
+    }
+}
+
+fn to_usize(n: u32) -> usize {
+    usize::try_from(n).expect("few")
+}
+
+/// Ids of an ask for any attempt that the store did not use: groups could have been larger.
+fn spare_ids(ask: &DeliveryAsk, groups: &[DeliveryGroup], general: usize) -> Vec<AttemptId> {
+    let used = |id: &AttemptId| {
+        groups.iter().flat_map(|group| &group.items).any(|item| item.token.attempt == *id)
+    };
+    ask.attempts.iter().filter(|id| !used(id)).take(general).copied().collect()
+}
+
+/// Rule 4: no endpoint gets more than its share.
+fn shares_are_fair(groups: &[&DeliveryGroup], attempts: usize, endpoints: usize) -> Same {
+    let mut order: Vec<EndpointId> = Vec::new();
+    let mut given: BTreeMap<EndpointId, (usize, usize)> = BTreeMap::new();
+    for group in groups {
+        let endpoint = group.target.endpoint;
+        if !order.contains(&endpoint) {
+            order.push(endpoint);
+        }
+        let counts = given.entry(endpoint).or_default();
+        counts.0 += 1;
+        counts.1 += group.items.len();
+    }
+    let mut left = attempts;
+    for (n, endpoint) in order.iter().enumerate() {
+        let (groups, items) = given[endpoint];
+        let share = left.div_ceil(endpoints.saturating_sub(n).max(1));
+        if groups > share {
+            return Err(format!("{endpoint} got {groups} of {attempts}, its share is {share}"));
+        }
+        left -= items;
+    }
+    Ok(())
+}

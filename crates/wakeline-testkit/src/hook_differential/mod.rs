@@ -1,0 +1,53 @@
+//! Random sequences of webhooks on the oracle and on a store, side by side.
+//!
+//! # Where it sits
+//! A store's tests call [`run`]. Every answer of the store is compared with the oracle's; what the
+//! rules leave open (which endpoint goes first, how early a next-due time may be, when an expired
+//! lease is looked at) is checked against the rules instead.
+//!
+//! # Invariants
+//! * A failure prints the smallest sequence that shows it, and the seed that leads to it again.
+//! * All cases of a run share one store: each has an application of its own, and deletes it.
+
+mod claims;
+mod compare;
+mod inspect;
+mod manage;
+mod op;
+mod settles;
+mod side;
+mod world;
+
+use crate::cases::Cases;
+use crate::hook_conformance::HookUnderTest;
+
+/// Runs `WAKELINE_CASES` random sequences (48 by default) from the seed `WAKELINE_SEED` (random
+/// by default) on the store and on the oracle.
+///
+/// # Panics
+/// If the store's answers differ from what the rules allow.
+pub fn run<S: HookUnderTest + 'static>(make: impl AsyncFnOnce() -> S) {
+    run_in(&Cases::from_env(), make);
+}
+
+/// Like [`run`], with so many cases or more.
+///
+/// # Panics
+/// If the store's answers differ from what the rules allow.
+pub fn run_at_least<S: HookUnderTest + 'static>(cases: u32, make: impl AsyncFnOnce() -> S) {
+    let from_env = Cases::from_env();
+    run_in(&Cases { cases: from_env.cases.max(cases), ..from_env }, make);
+}
+
+fn run_in<S: HookUnderTest + 'static>(cases: &Cases, make: impl AsyncFnOnce() -> S) {
+    let fixture = cases.runtime.block_on(make());
+    let outcome =
+        cases.run(&op::sequences(), |ops| cases.runtime.block_on(world::replay(&fixture, &ops)));
+    cases.runtime.block_on(fixture.finish());
+    if let Err((how, ops)) = outcome {
+        panic!(
+            "{how}\nsmallest sequence:\n{}",
+            ops.iter().enumerate().map(|(n, op)| format!("{n:3} {op:?}\n")).collect::<String>()
+        );
+    }
+}

@@ -18,7 +18,6 @@ mod emit;
 mod error;
 mod event_types;
 mod face;
-mod forward;
 mod guard;
 mod headers;
 mod meters;

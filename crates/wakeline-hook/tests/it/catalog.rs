@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use wakeline_core::{EndpointOptions, EndpointRef, IdempotencyKey, Timestamp, Uid};
 use wakeline_hook::{ApplicationIn, Emit, EndpointIn, HookError, HookService, HookServiceOptions};
-use wakeline_store::hook::{Created, EmitOutcome, EventType, HookCatalog};
+use wakeline_store::hook::{Created, EmitOutcome, EventType};
 use wakeline_testkit::oracle::MemoryStore;
 
 use crate::support::{Bench, event_type, options};

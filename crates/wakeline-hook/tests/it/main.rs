@@ -1,4 +1,4 @@
-//! The hook face against the oracle, with real receivers on loopback.
+//! The hook face against the oracle and a SQLite file, with real receivers on loopback.
 
 mod announce;
 mod catalog;
@@ -9,6 +9,7 @@ mod guard;
 mod isolation;
 mod pull;
 mod shutdown;
+mod sqlite;
 mod support;
 mod tls;
 mod wake;

@@ -41,8 +41,8 @@ async fn a_call_that_outlasts_the_grace_does_not_hold_the_node() {
     receiver.next().await;
     let store = bench.store.clone();
     bench.stop().await;
-    let found = wakeline_store::hook::HookReader::deliveries_to(&*store, endpoint, vec![message]);
-    let found = found.await.expect("read").remove(0).expect("it exists");
+    let found = store.deliveries_to(endpoint, vec![message]).await;
+    let found = found.expect("read").remove(0).expect("it exists");
     assert_eq!(found.state, DeliveryState::InFlight);
 }
 

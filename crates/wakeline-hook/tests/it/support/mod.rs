@@ -18,7 +18,7 @@ use wakeline_hook::{
 };
 use wakeline_seal::KeyRing;
 use wakeline_store::hook::{
-    Attempt, AttemptFilter, Created, Delivery, EmitOutcome, Endpoint, HookReader, PageOrder,
+    Attempt, AttemptFilter, Created, Delivery, EmitOutcome, Endpoint, HookBackend, PageOrder,
     PageRequest,
 };
 use wakeline_testkit::oracle::MemoryStore;
@@ -30,7 +30,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// A running service.
 pub(crate) struct Bench {
-    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) store: Arc<dyn HookBackend>,
     pub(crate) service: HookService,
     pub(crate) shutdown: CancellationToken,
     pub(crate) running: JoinHandle<()>,
@@ -69,7 +69,7 @@ impl Bench {
         Self::over(Arc::new(MemoryStore::with_real_clock()), options).await
     }
 
-    pub(crate) async fn over(store: Arc<MemoryStore>, options: HookServiceOptions) -> Self {
+    pub(crate) async fn over(store: Arc<dyn HookBackend>, options: HookServiceOptions) -> Self {
         let service = HookService::start(store.clone(), options);
         let shutdown = CancellationToken::new();
         let (runner, until) = (service.clone(), shutdown.clone());

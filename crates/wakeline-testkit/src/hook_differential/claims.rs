@@ -43,6 +43,8 @@ fn left_of(ask: &DeliveryAsk, groups: &[DeliveryGroup]) -> Result<Left, String> 
 
 impl World<'_> {
     pub(super) async fn emit(&mut self, mail: &Mail, wanted: &[Asks]) -> Told {
+        // Whether a new delivery is born leased past one that expired is open.
+        let wanted = if self.oracle.is_blurred(None) { &[] } else { wanted };
         let (new, asks) = (self.names.message(mail), asks(wanted, BORN_LEASE));
         let id = new.id;
         let oracle = self.oracle.emit(new.clone(), Vec::new()).await.map_err(failed)?;

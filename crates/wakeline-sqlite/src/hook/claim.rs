@@ -19,7 +19,7 @@ use super::known::{self, Config, number};
 use super::lane::{Lane, Lanes};
 use super::lease::{self, Messages};
 use super::slots::Slots;
-use super::{endpoint, sql};
+use super::{endpoint, lane, sql};
 use crate::error::{Fault, Res};
 use crate::session::Session;
 
@@ -242,9 +242,11 @@ fn give_share(
     slots: &mut Slots,
 ) -> Res<()> {
     let mut waiting = Waiting::default();
-    for _ in 0..share {
-        let (lane, config) = books.lanes.get(s, endpoint)?;
-        if !lane.is_free(s, &config)? {
+    let (lane, config) = books.lanes.get(s, endpoint)?;
+    let room = lane.room(s, &config)? as usize;
+    for _ in 0..share.min(room) {
+        let (lane, _) = books.lanes.get(s, endpoint)?;
+        if lane.is_held_back(&config, s.now) {
             break;
         }
         let Some(next) = waiting.next(s, &config, slots, share)? else { break };
@@ -369,17 +371,21 @@ fn tell(fault: &Fault, endpoint: i64) {
     );
 }
 
-/// Leases a delivery that was just made to an ask that came along, if nothing else waits for its
-/// endpoint.
+/// Adds a delivery, leased to an ask that came along if nothing else waits for its endpoint.
 pub(super) fn give_new(
     s: &mut Session<'_>,
     books: &mut Books,
-    (delivery, waits): (&Delivery, bool),
+    (mut delivery, config): (Delivery, &Config),
     slots: &mut Slots,
 ) -> Res<()> {
-    let (lane, config) = books.lanes.get(s, delivery.endpoint)?;
-    if waits || config.options().pull || slots.left() == 0 || !lane.is_free(s, &config)? {
-        return Ok(());
+    let (lane, _) = books.lanes.get(s, config.no)?;
+    let born = slots.left() > 0
+        && !config.options().pull
+        && !lane.is_held_back(config, s.now)
+        && lane.room(s, config)? > 0
+        && !lane::has_others(s, config)?;
+    match born {
+        true => give(s, books, config, vec![delivery], slots),
+        false => delivery.add(s, config),
     }
-    give(s, books, &config, vec![delivery.clone()], slots)
 }

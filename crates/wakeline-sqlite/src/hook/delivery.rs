@@ -174,19 +174,10 @@ impl Delivery {
         Ok(found)
     }
 
-    /// Adds one that is due now.
-    pub(super) fn add(s: &Session<'_>, config: &Config, message: i64, class: Class) -> Res<Self> {
-        let in_order = config.options().fifo.is_some().then_some(1);
-        s.conn.prepare_cached(sql!("delivery_add"))?.execute((
-            config.no,
-            message,
-            class as i64,
-            in_order,
-            config.options().pull,
-            s.now.0,
-        ))?;
-        Ok(Self {
-            no: s.conn.last_insert_rowid(),
+    /// One that is due now; it is not there before it is added.
+    pub(super) fn new(s: &Session<'_>, config: &Config, message: i64, class: Class) -> Self {
+        Self {
+            no: 0,
             endpoint: config.no,
             message,
             state: State::Waiting,
@@ -199,7 +190,29 @@ impl Delivery {
             cancelled: false,
             created_at: s.now,
             updated_at: s.now,
-        })
+        }
+    }
+
+    /// Whether it was not added yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.no == 0
+    }
+
+    /// Adds a new one.
+    pub(super) fn add(&mut self, s: &Session<'_>, config: &Config) -> Res<()> {
+        s.conn.prepare_cached(sql!("delivery_add"))?.execute((
+            self.endpoint,
+            self.message,
+            self.state.as_str(),
+            self.class as i64,
+            config.options().fifo.is_some().then_some(1),
+            config.options().pull,
+            self.lease.map(|lease| lease.key.0.into_bytes()),
+            self.lease.map(|lease| lease.until),
+            self.created_at.0,
+        ))?;
+        self.no = s.conn.last_insert_rowid();
+        Ok(())
     }
 
     /// Writes it back, as changed now.

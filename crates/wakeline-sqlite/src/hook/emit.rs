@@ -10,7 +10,7 @@ use super::delivery::{Class, Delivery};
 use super::key::{self, Earlier, Scope};
 use super::known::{self, Config, number};
 use super::slots::Slots;
-use super::{application, endpoint, lane, message, sql};
+use super::{application, endpoint, message, sql};
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
@@ -27,11 +27,10 @@ pub(super) fn emit(s: &mut Session<'_>, new: &NewMessage, asks: &[DeliveryAsk]) 
     let receivers = receivers(s, owner.0, new)?;
     let mut books = Books::default();
     let mut slots = Slots::new(asks);
+    books.messages.know(s, no, new);
     for config in &receivers {
-        // What waits already goes before what is new.
-        let waits = slots.left() > 0 && lane::has_waiting(s, config)?;
-        let delivery = Delivery::add(s, config, no, Class::Fresh)?;
-        claim::give_new(s, &mut books, (&delivery, waits), &mut slots)?;
+        let delivery = Delivery::new(s, config, no, Class::Fresh);
+        claim::give_new(s, &mut books, (delivery, config), &mut slots)?;
     }
     let mut changes = books.lanes.finish(s)?;
     let expires_at = s.now.plus(new.retention).0;

@@ -268,7 +268,7 @@ fn replay(s: &mut Session<'_>, lanes: &mut Lanes, one: &Ahead) -> Res<bool> {
         && config.wants(&event_type, &channels)
         && message::has_payload(s, one.message)?;
     if can {
-        Delivery::add(s, &config, one.message, Class::FreshBehind)?;
+        Delivery::new(s, &config, one.message, Class::FreshBehind).add(s, &config)?;
         lanes.get(s, one.endpoint)?;
     }
     Ok(can)

@@ -109,21 +109,22 @@ impl Lane {
     /// When a lease ends that makes room for one more attempt; `None` if there is room.
     fn room_at(&self, s: &Session<'_>, config: &Config) -> Res<Option<i64>> {
         let cap = self.cap(config);
-        let live = in_flight(s, self.endpoint, u32::MAX)?;
-        if live < cap {
+        if in_flight(s, self.endpoint, cap)? < cap {
             return Ok(None);
         }
+        let live = in_flight(s, self.endpoint, u32::MAX)?;
         // A group ends with its last lease.
         let before = if config.options().fifo.is_some() { live - 1 } else { live - cap };
         number(s, sql!("delivery_nth_end"), (self.endpoint, s.now.0, before))
     }
 
-    /// Whether one more attempt can begin now.
-    pub(super) fn is_free(&self, s: &Session<'_>, config: &Config) -> Res<bool> {
+    /// How many more attempts can be under way, if nothing else holds them back.
+    pub(super) fn room(&self, s: &Session<'_>, config: &Config) -> Res<u32> {
+        if !config.is_on() {
+            return Ok(0);
+        }
         let cap = self.cap(config);
-        Ok(config.is_on()
-            && !self.is_held_back(config, s.now)
-            && in_flight(s, self.endpoint, cap)? < cap)
+        Ok(cap - in_flight(s, self.endpoint, cap)?)
     }
 
     /// An attempt begins.
@@ -215,9 +216,14 @@ impl Lane {
     }
 }
 
-/// Whether a delivery waits for an endpoint.
-pub(super) fn has_waiting(s: &Session<'_>, config: &Config) -> Res<bool> {
-    Ok(number(s, sql!("delivery_waits"), [config.no])?.is_some())
+/// Whether a new delivery of an endpoint has to wait for others: those that wait, if only for a
+/// look at their expired lease; in strict order, all that have not ended.
+pub(super) fn has_others(s: &Session<'_>, config: &Config) -> Res<bool> {
+    let found = match config.options().fifo {
+        Some(_) => number(s, sql!("delivery_open_in_order"), [config.no])?,
+        None => number(s, sql!("delivery_waits"), (config.no, s.now.0))?,
+    };
+    Ok(found.is_some())
 }
 
 /// When the first delivery that waits is due, and when the first one that is fresh.
@@ -228,16 +234,12 @@ fn first_waiting(s: &Session<'_>, config: &Config) -> Res<(Option<i64>, Option<i
         let fresh = head.as_ref().filter(|head| head.class.is_fresh());
         return Ok((head.as_ref().and_then(|h| h.due_at), fresh.and_then(|h| h.due_at)));
     }
-    let mut first: Option<i64> = None;
-    let mut first_fresh: Option<i64> = None;
-    for class in Class::ALL {
-        let due = number(s, sql!("delivery_first_due"), (config.no, class as i64))?;
-        first = first.into_iter().chain(due).min();
-        if class.is_fresh() {
-            first_fresh = first_fresh.into_iter().chain(due).min();
-        }
-    }
-    Ok((first, first_fresh))
+    let mut statement = s.conn.prepare_cached(sql!("delivery_firsts"))?;
+    let firsts: [Option<i64>; 4] = statement
+        .query_row([config.no], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]))?;
+    let fresh = Class::ALL.into_iter().filter(|class| class.is_fresh());
+    let first_fresh = fresh.filter_map(|class| firsts[class as usize]).min();
+    Ok((firsts.into_iter().flatten().min(), first_fresh))
 }
 
 /// What an attempt costs at a rate; at most a second.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use wakeline_core::{
     AttemptId, Channel, DeliveryToken, EventId, EventTypeName, HookChange, HookMessageId, Timestamp,
 };
-use wakeline_store::hook::DeliveryItem;
+use wakeline_store::hook::{DeliveryItem, NewMessage};
 
 use super::attempt;
 use super::delivery::{Delivery, Lease, State};
@@ -33,6 +33,19 @@ pub(super) struct Sent {
 pub(super) struct Messages(HashMap<i64, Arc<Sent>>);
 
 impl Messages {
+    /// A message that was just stored need not be read.
+    pub(super) fn know(&mut self, s: &Session<'_>, no: i64, new: &NewMessage) {
+        let sent = Sent {
+            id: new.id,
+            event_type: new.event_type.clone(),
+            event_id: new.event_id.clone(),
+            channels: new.channels.clone(),
+            created_at: s.now,
+            payload: Some(new.payload.clone()),
+        };
+        self.0.insert(no, Arc::new(sent));
+    }
+
     fn get(&mut self, s: &Session<'_>, no: i64) -> Res<Arc<Sent>> {
         if let Some(sent) = self.0.get(&no) {
             return Ok(Arc::clone(sent));
@@ -60,7 +73,8 @@ fn read(s: &Session<'_>, no: i64) -> Res<Sent> {
     })
 }
 
-/// Leases a delivery that waits. Nothing is written if its message cannot be read.
+/// Leases a delivery that waits, or adds a new one leased. Nothing is written if its message
+/// cannot be read.
 pub(super) fn take(
     s: &mut Session<'_>,
     (delivery, config): (&mut Delivery, &Config),
@@ -72,7 +86,10 @@ pub(super) fn take(
     let lease = Lease { key, at: s.now.0, until: s.now.plus(span).0 };
     delivery.state = State::Leased;
     delivery.lease = Some(lease);
-    delivery.write(s, config)?;
+    match delivery.is_new() {
+        true => delivery.add(s, config)?,
+        false => delivery.write(s, config)?,
+    }
     let item = item(s, delivery, lease, &sent);
     s.hint_hook_lease_end(HookChange { what: config.what(), due_in: item.lease_for });
     Ok(item)

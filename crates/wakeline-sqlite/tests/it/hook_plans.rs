@@ -41,12 +41,13 @@ const HOT: &[(&str, &str)] = &[
     sql!("delivery_due"),
     sql!("delivery_endpoints"),
     sql!("delivery_expired"),
-    sql!("delivery_first_due"),
+    sql!("delivery_firsts"),
     sql!("delivery_in_order"),
     sql!("delivery_nth_end"),
     sql!("delivery_of"),
     sql!("delivery_of_message"),
     sql!("delivery_open"),
+    sql!("delivery_open_in_order"),
     sql!("delivery_pulled_end"),
     sql!("delivery_read"),
     sql!("delivery_sent_end"),
@@ -163,13 +164,13 @@ fn costs(conn: &Connection, now: i64) -> Vec<i32> {
         steps(conn, sql!("delivery_sent_end"), []),
         steps(conn, sql!("delivery_in_flight"), (1, now, 100)),
         steps(conn, sql!("delivery_in_order"), (1, 10)),
-        steps(conn, sql!("delivery_waits"), [1]),
+        steps(conn, sql!("delivery_waits"), (1, now)),
+        steps(conn, sql!("delivery_firsts"), [1]),
         steps(conn, sql!("message_sent"), [1]),
         steps(conn, sql!("filter_match"), (1, "*")),
     ];
     for class in 0..4 {
         costs.push(steps(conn, sql!("delivery_due"), (1, class, now, 10)));
-        costs.push(steps(conn, sql!("delivery_first_due"), (1, class)));
     }
     costs
 }

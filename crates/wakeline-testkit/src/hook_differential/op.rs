@@ -144,7 +144,8 @@ fn managing() -> impl Strategy<Value = Op> {
         1 => (one(), 1..4_u32)
             .prop_map(|(endpoint, in_flight_max)| Op::Limit { endpoint, in_flight_max }),
         1 => one().prop_map(Op::DeleteEndpoint),
-        1 => (one(), select(vec![0, 9])).prop_map(|(endpoint, grace)| Op::Rotate { endpoint, grace }),
+        1 => (one(), select(vec![0, 9]))
+            .prop_map(|(endpoint, grace)| Op::Rotate { endpoint, grace }),
         4 => (0..4_usize, one()).prop_map(|(message, endpoint)| Op::Resend { message, endpoint }),
         2 => (0..4_usize, maybe()).prop_map(|(message, endpoint)| Op::Cancel { message, endpoint }),
         1 => (0..4_usize).prop_map(Op::Expunge),

@@ -1,5 +1,6 @@
 //! Stores of webhooks that break one rule each: the differential run must catch every one.
 
+mod reader;
 mod sinner;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

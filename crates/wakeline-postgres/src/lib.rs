@@ -2,8 +2,8 @@
 //!
 //! # Where it sits
 //! Implements the traits of `wakeline-store`. [`connect`] runs statements, [`fuse`] puts commands
-//! together, [`queue`] and [`admin`] know the queue's SQL, [`flow`] that of orchestrations,
-//! [`listener`] and [`notifier`] carry hints between nodes, [`migrate`] keeps the schema.
+//! together, [`queue`] and [`admin`] know the queue's SQL, [`flow`] that of orchestrations, [`hook`]
+//! that of webhooks, [`listener`] and [`notifier`] carry hints between nodes, [`migrate`] keeps the schema.
 //!
 //! # Invariants
 //! * All objects live in one schema; all SQL lives under `sql/`.
@@ -11,6 +11,7 @@
 //! * Dropping the last [`PostgresStore`] ends every task and connection of it.
 
 mod admin;
+mod commands;
 mod connect;
 mod connector;
 mod dedup;
@@ -18,6 +19,7 @@ mod embedded;
 mod error;
 mod flow;
 mod fuse;
+mod hook;
 mod incoming;
 mod lease_hints;
 mod listener;
@@ -65,6 +67,8 @@ pub(crate) struct Links {
     pub(crate) incoming: Link,
     /// For orchestrations; on top of the limit, opened by the first of them.
     pub(crate) flow: FlowLinks,
+    /// For webhooks; on top of the limit, opened by the first of them.
+    pub(crate) hook: HookLinks,
 }
 
 /// The connections of orchestrations. One of each kind: what waits meanwhile goes with the next
@@ -99,6 +103,22 @@ impl FlowLinks {
     }
 }
 
+/// The connections of webhooks.
+pub(crate) struct HookLinks {
+    /// For fused events.
+    pub(crate) emit: Vec<Link>,
+    /// For fused claims: one, because claims of a line must not meet each other.
+    pub(crate) claim: Link,
+    /// For fused settlements.
+    pub(crate) settle: Vec<Link>,
+}
+
+impl HookLinks {
+    fn all(&self) -> impl Iterator<Item = &Link> {
+        self.emit.iter().chain(std::iter::once(&self.claim)).chain(&self.settle)
+    }
+}
+
 impl Links {
     /// Two connections per hot kind of call if the limit allows it, else one. One more belongs to
     /// the notifier; the rest is for general use.
@@ -113,6 +133,7 @@ impl Links {
             general: Pool::new(connector, general),
             incoming: Link::new(connector.clone()),
             flow: FlowLinks::new(connector),
+            hook: HookLinks { emit: links(), claim: Link::new(connector.clone()), settle: links() },
         }
     }
 
@@ -133,7 +154,8 @@ impl Links {
     }
 
     async fn close(&self) {
-        for link in self.push.iter().chain(&self.claim).chain(&self.settle).chain(self.flow.all()) {
+        let queue = self.push.iter().chain(&self.claim).chain(&self.settle);
+        for link in queue.chain(self.flow.all()).chain(self.hook.all()) {
             link.close().await;
         }
         self.general.close().await;
@@ -170,6 +192,7 @@ pub struct PostgresStore {
     pub(crate) shared: Arc<Shared>,
     pub(crate) queue: Arc<queue::Queue>,
     pub(crate) flow: Arc<flow::Flow>,
+    pub(crate) hook: Arc<hook::Hook>,
 }
 
 impl PostgresStore {
@@ -209,7 +232,8 @@ impl PostgresStore {
         });
         let queue = Arc::new(queue::Queue::start(&shared));
         let flow = Arc::new(flow::Flow::start(&shared, &queue.core));
-        let store = Self { shared, queue, flow };
+        let hook = Arc::new(hook::Hook::start(&shared, &queue.core));
+        let store = Self { shared, queue, flow, hook };
         store.install_triggers().await?;
         let lead = store.shared.notifier.lead_sql();
         store.shared.links.warm(&store.queue.core.sql, lead).await?;
@@ -290,6 +314,7 @@ impl StoreAdmin for PostgresStore {
         let patience = self.shared.options.timings.listener_patience;
         // A feed that nobody polls any more cannot end; it must not hold up the others.
         let _ = tokio::time::timeout(patience, self.shared.feeds.wait()).await;
+        self.hook.close().await;
         self.flow.close().await;
         self.queue.close().await;
         self.shared.notifier.close().await;

@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wakeline_core::{Change, FlowChange, NodeId};
+use wakeline_core::{Change, FlowChange, HookChange, NodeId};
 use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreError};
 
 use crate::connect::fill;
@@ -261,6 +261,7 @@ impl HintListener<'_> {
             Some(payload) if payload.sender() == Some(self.shared.node) => "own",
             Some(Payload::Changed { .. }) => "changed",
             Some(Payload::Flow { .. }) => "flow",
+            Some(Payload::Hook { .. }) => "hook",
             Some(Payload::Everything { .. }) => "everything",
             Some(Payload::Incoming) => "incoming",
             Some(Payload::Hello { .. }) => "hello",
@@ -279,6 +280,11 @@ impl HintListener<'_> {
                 let change = |(what, ms)| FlowChange { what, due_in: Duration::from_millis(ms) };
                 let changes: Vec<FlowChange> = f.into_iter().map(change).collect();
                 self.sink.flow_changed(&changes, HintOrigin::Notify);
+            }
+            Some(Payload::Hook { h, .. }) => {
+                let change = |(what, ms)| HookChange { what, due_in: Duration::from_millis(ms) };
+                let changes: Vec<HookChange> = h.into_iter().map(change).collect();
+                self.sink.hook_changed(&changes, HintOrigin::Notify);
             }
             Some(Payload::Everything { .. }) => self.sink.everything(),
             Some(Payload::Incoming) => self.shared.notifier.incoming().notify_one(),

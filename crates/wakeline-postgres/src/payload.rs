@@ -11,7 +11,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use wakeline_core::{
-    Change, FlowChange, FlowWhat, GroupName, Namespace, NodeId, PartitionName, QueueName, TaskName,
+    Change, FlowChange, FlowWhat, GroupName, HookChange, HookWhat, Namespace, NodeId,
+    PartitionName, QueueName, TaskName,
 };
 
 /// Longest payload.
@@ -33,6 +34,12 @@ pub(crate) enum Payload {
         n: Option<Uuid>,
         f: Vec<(FlowWhat, u64)>,
     },
+    /// These may have become available to webhooks, in so many milliseconds.
+    Hook {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        n: Option<Uuid>,
+        h: Vec<(HookWhat, u64)>,
+    },
     /// Anything may have changed.
     Everything {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,9 +60,10 @@ impl Payload {
     pub(crate) fn sender(&self) -> Option<NodeId> {
         match self {
             Self::Incoming => None,
-            Self::Changed { n, .. } | Self::Flow { n, .. } | Self::Everything { n } => {
-                n.map(NodeId)
-            }
+            Self::Changed { n, .. }
+            | Self::Flow { n, .. }
+            | Self::Hook { n, .. }
+            | Self::Everything { n } => n.map(NodeId),
             Self::Hello { n } | Self::Bye { n } | Self::Echo { n, .. } => Some(NodeId(*n)),
         }
     }
@@ -65,6 +73,17 @@ impl Payload {
         let wire = |change: FlowChange| (change.what, millis(change.due_in));
         let f = changes.into_iter().map(wire).collect();
         let text = Self::Flow { n: Some(node.0), f }.encode();
+        if text.len() <= PAYLOAD_BYTES_MAX {
+            return text;
+        }
+        Self::Everything { n: Some(node.0) }.encode()
+    }
+
+    /// Tells of some changes of webhooks; of everything, if they do not fit.
+    pub(crate) fn of_hook_changes(node: NodeId, changes: Vec<HookChange>) -> String {
+        let wire = |change: HookChange| (change.what, millis(change.due_in));
+        let h = changes.into_iter().map(wire).collect();
+        let text = Self::Hook { n: Some(node.0), h }.encode();
         if text.len() <= PAYLOAD_BYTES_MAX {
             return text;
         }

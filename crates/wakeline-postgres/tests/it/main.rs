@@ -3,6 +3,7 @@
 mod claims;
 mod conformance;
 mod flow;
+mod hook;
 mod hot;
 mod incoming;
 mod leading;

@@ -1,0 +1,36 @@
+-- Makes one manual attempt of some deliveries due now; those that are under way, have no payload, or
+-- whose endpoints are off are passed over. Returns those that it changed.
+-- p_ids: locked by the caller. Called by: hook_resend, hook_job_go. Lock order: see hook_reclaim.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_again(p_ids bigint[], p_now timestamptz)
+RETURNS bigint[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_over uuid[];
+    v_changed bigint[];
+BEGIN
+    SELECT array_agg(DISTINCT d.endpoint_id) INTO v_over FROM @schema@.hook_deliveries d
+    WHERE d.delivery_id = ANY (p_ids) AND d.state = 1 AND d.lease_until <= p_now;
+    IF v_over IS NOT NULL THEN
+        PERFORM @schema@.hook_reclaim(v_over, p_now);
+    END IF;
+    WITH again AS (
+        UPDATE @schema@.hook_deliveries d SET state = 0, class = 2, manual = true,
+            fifo = e.fifo_batch IS NOT NULL,
+            back_state = CASE WHEN d.manual THEN d.back_state ELSE d.state END,
+            back_behind = CASE WHEN d.manual THEN d.back_behind
+                WHEN d.state = 0 THEN d.class > 1 END,
+            back_due = CASE WHEN d.manual THEN d.back_due WHEN d.state = 0 THEN d.due_at END,
+            due_at = p_now, updated_at = p_now
+        FROM @schema@.hook_endpoints e
+        JOIN @schema@.hook_states s ON s.endpoint_id = e.endpoint_id
+        WHERE d.delivery_id = ANY (p_ids) AND e.endpoint_id = d.endpoint_id AND d.state <> 1
+            AND e.deleted_at IS NULL AND s.disabled IS NULL AND EXISTS (
+                SELECT FROM @schema@.hook_messages m WHERE m.application_id = e.application_id
+                    AND m.message_id = d.message_id AND m.payload IS NOT NULL)
+        RETURNING d.delivery_id
+    )
+    SELECT array_agg(a.delivery_id) INTO v_changed FROM again a;
+    RETURN v_changed;
+END
+$$;

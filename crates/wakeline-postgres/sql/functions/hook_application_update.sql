@@ -1,0 +1,30 @@
+-- Replaces what an application's owner says of it. code: 0 done, 1 there is none, 2 its own id is
+-- taken.
+-- Called by: HookCatalog::update_application. Lock order: the application.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_application_update(
+    p_app uuid, p_app_uid text, p_uid text, p_name text, p_rate bigint, p_metadata bytea)
+RETURNS TABLE (code smallint, application_id uuid)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_app uuid := @schema@.hook_application_find(p_app, p_app_uid);
+BEGIN
+    code := 0; application_id := v_app;
+    IF v_app IS NULL THEN
+        code := 1;
+    ELSIF EXISTS (SELECT FROM @schema@.hook_applications a
+        WHERE a.uid = p_uid AND a.deleted_at IS NULL AND a.application_id <> v_app)
+    THEN
+        code := 2;
+    ELSE
+        UPDATE @schema@.hook_applications a SET uid = p_uid, name = p_name, rate_limit = p_rate,
+            metadata = p_metadata, updated_at = @schema@.clock()
+        WHERE a.application_id = v_app AND a.deleted_at IS NULL;
+        IF NOT FOUND THEN
+            code := 1;
+        END IF;
+    END IF;
+    RETURN NEXT;
+END
+$$;

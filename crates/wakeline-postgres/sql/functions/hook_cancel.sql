@@ -1,0 +1,34 @@
+-- Cancels what waits of a message, for all endpoints (p_all) or one. Returns how many; NULL if there is
+-- no such message.
+-- Called by: HookAdmin::cancel. Lock order: deliveries by id, states by id.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_cancel(
+    p_app uuid, p_app_uid text, p_message uuid, p_event_id text, p_all boolean, p_id uuid,
+    p_own text)
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz;
+    v_one uuid;
+    m record;
+    v_ids bigint[];
+BEGIN
+    SELECT x.* INTO m FROM @schema@.hook_message_find(p_app, p_app_uid, p_message, p_event_id) x;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF NOT p_all THEN
+        v_one := @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own);
+    END IF;
+    SELECT array_agg(k.delivery_id) INTO v_ids FROM (
+        SELECT d.delivery_id FROM @schema@.hook_endpoints e
+        JOIN @schema@.hook_deliveries d
+            ON d.endpoint_id = e.endpoint_id AND d.message_id = m.message_id
+        WHERE e.application_id = m.application_id AND (p_all OR e.endpoint_id = v_one)
+        ORDER BY d.delivery_id FOR NO KEY UPDATE OF d) k;
+    v_now := @schema@.clock();
+    v_ids := @schema@.hook_give_up(v_ids, v_now);
+    PERFORM FROM @schema@.hook_wake(v_ids, v_now);
+    RETURN coalesce(cardinality(v_ids), 0);
+END
+$$;

@@ -1,0 +1,62 @@
+-- Leases deliveries to the asks of some lines. Returns rows of three kinds, in any order:
+-- 0: a line's state (code 2: only what rivals hold is due) and the time to its next delivery if an
+-- ask was not filled; 1: an endpoint to which something goes; 2: a leased delivery.
+-- p_pulls: by line, the endpoint whose owner fetches, or NULL for what is sent. p_firsts, p_counts:
+-- which asks are the line's. By ask: p_fresh, attempts for first attempts only; p_leases, how long
+-- leases last, NULL for as long as the endpoint says; p_starts, p_lengths: which keys are its
+-- own. p_again: by key, an earlier try may have leased something under it. p_patient: wait
+-- (by lock_timeout) for the first endpoint that is due instead of passing over it.
+-- Called by: HookStore::claim_deliveries. Lock order: see hook_claim_line.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_claim(
+    p_pulls uuid[], p_firsts integer[], p_counts integer[], p_fresh integer[], p_leases bigint[],
+    p_starts integer[], p_lengths integer[], p_keys uuid[], p_again boolean[], p_patient boolean)
+RETURNS TABLE (
+    kind smallint, line integer, code smallint, due_us bigint,
+    endpoint uuid, application uuid, url text, headers bytea, secrets bytea[],
+    secret_ends timestamptz[], options text,
+    ask integer, grp integer, delivery bigint, key uuid, attempt_no integer, scheduled_no integer,
+    manual boolean, message uuid, event_type text, event_id text, channels text[],
+    created_at timestamptz, payload bytea, now_at timestamptz, lease_us bigint)
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    s record;
+    v_sent uuid[] := '{}';
+BEGIN
+    FOR n IN 1..cardinality(p_pulls) LOOP
+        SELECT x.* INTO s FROM @schema@.hook_claim_line(p_pulls[n], p_firsts[n], p_counts[n],
+            p_fresh, p_leases, p_starts, p_lengths, p_keys, p_again, p_patient) x;
+        kind := 0; line := n; code := s.o_code; due_us := s.o_due_us;
+        RETURN NEXT;
+        CONTINUE WHEN s.o_deliveries = '{}';
+        RETURN QUERY
+        SELECT 1::smallint, n, NULL::smallint, NULL::bigint,
+            e.endpoint_id, e.application_id, e.url, e.headers, e.secrets, e.secret_ends, e.options,
+            NULL::integer, NULL::integer, NULL::bigint, NULL::uuid, NULL::integer, NULL::integer,
+            NULL::boolean, NULL::uuid, NULL::text, NULL::text, NULL::text[],
+            NULL::timestamptz, NULL::bytea, s.o_now, NULL::bigint
+        FROM (SELECT DISTINCT x.id FROM unnest(s.o_endpoints) AS x (id)) x
+        JOIN @schema@.hook_endpoints e ON e.endpoint_id = x.id
+        WHERE x.id <> ALL (v_sent);
+        v_sent := v_sent || s.o_endpoints;
+        RETURN QUERY
+        SELECT 2::smallint, n, NULL::smallint, NULL::bigint,
+            d.endpoint_id, NULL::uuid, NULL::text, NULL::bytea, NULL::bytea[],
+            NULL::timestamptz[], NULL::text,
+            x.ask, x.grp, d.delivery_id, x.key, d.attempts + 1,
+            d.scheduled + CASE WHEN d.manual THEN 0 ELSE 1 END, d.manual,
+            d.message_id, m.event_type, m.event_id, m.channels, m.created_at, m.payload,
+            s.o_now, (extract(epoch FROM d.lease_until - s.o_now) * 1000000)::bigint
+        FROM unnest(s.o_deliveries, s.o_keys, s.o_asks, s.o_groups)
+            AS x (delivery_id, key, ask, grp)
+        JOIN @schema@.hook_deliveries d ON d.delivery_id = x.delivery_id
+        JOIN @schema@.hook_endpoints e ON e.endpoint_id = d.endpoint_id
+        JOIN @schema@.hook_messages m
+            ON m.application_id = e.application_id AND m.message_id = d.message_id;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,225 @@
+-- Stores messages, each with a delivery for every endpoint that wants it, and leases some of these
+-- to asks that came along.
+-- By message: p_ids; p_apps or p_app_uids, whose it is; p_pairs, which application and type (by
+-- that: p_types, and in p_patterns those of p_pattern_pairs that match the type); p_event_ids;
+-- p_channels, with commas between; p_payloads; p_retention_us; p_only, the only endpoint that gets
+-- it; p_keys, p_prints, its idempotency; p_new_*, an application to make if it is missing.
+-- By ask: p_asks, its message; the rest as in hook_claim.
+-- No two messages of a call have the same idempotency key or event id.
+--
+-- Returns rows of three kinds, in any order. 0: how a message ended (code: 0 stored, 1 stored before,
+-- 2 its own id is taken, 3 its key was another request's, 4 no such application), how many deliveries
+-- it has, in how many microseconds something that is sent may be due, and the endpoints whose owners
+-- may fetch. 1: an endpoint to which something goes at once. 2: a leased delivery.
+-- Called by: HookStore::emit, hook_settle. Lock order: applications, keys, endpoints (FOR KEY SHARE;
+-- those in strict order against each other), messages, states, as the migration says.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_emit(
+    p_ids uuid[], p_apps uuid[], p_app_uids text[], p_pairs integer[], p_types text[],
+    p_patterns text[], p_pattern_pairs integer[], p_event_ids text[], p_channels text[],
+    p_payloads bytea[], p_retention_us bigint[], p_only uuid[], p_keys text[], p_prints bytea[],
+    p_new_ids uuid[], p_new_uids text[], p_new_names text[], p_new_rates bigint[],
+    p_new_metadata bytea[],
+    p_asks integer[], p_leases bigint[], p_starts integer[], p_lengths integer[],
+    p_lease_keys uuid[])
+RETURNS TABLE (
+    kind smallint, command integer, code smallint, deliveries integer, push_us bigint,
+    pulls uuid[], message uuid, event_type text, event_id text, channels text[],
+    created_at timestamptz,
+    endpoint uuid, application uuid, url text, headers bytea, secrets bytea[], secret_ends timestamptz[],
+    options text, ask integer, delivery bigint, key uuid, lease_us bigint)
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    s record;
+    v_now timestamptz;
+    v_count integer := cardinality(p_ids);
+    m_app uuid[];
+    m_code smallint[];
+    m_same uuid[];
+    v_found uuid[];
+    v_fifo boolean;
+    v_stored uuid[];
+    -- By delivery: its message, its endpoint, and which of those.
+    d_command integer[];
+    d_target integer[];
+    d_id bigint[];
+    -- By endpoint, in order of their ids.
+    t_id uuid[];
+    t_fifo boolean[];
+    t_pull boolean[];
+    t_due bigint[];
+    g record;
+BEGIN
+    SELECT x.* INTO s FROM @schema@.hook_emit_check(p_ids, p_apps, p_app_uids, p_keys, p_prints,
+        p_new_ids, p_new_uids, p_new_names, p_new_rates, p_new_metadata) x;
+    m_app := s.o_apps; m_code := s.o_codes; m_same := s.o_same;
+    SELECT '{}'::integer[] AS o_places, '{}'::uuid[] AS o_keys, '{}'::integer[] AS o_asks,
+        '{}'::timestamptz[] AS o_untils INTO g;
+
+    -- Who might get something: these are held until the commit, so that no claim puts them to
+    -- sleep meanwhile.
+    SELECT array_agg(DISTINCT x.id) INTO v_found FROM (
+        SELECT f.endpoint_id AS id
+        FROM (SELECT DISTINCT p_pairs[i] AS pair, m_app[i] AS app FROM generate_series(1, v_count) i
+            WHERE m_code[i] = 0) m
+        JOIN unnest(p_patterns, p_pattern_pairs) AS w (pattern, pair) ON w.pair = m.pair
+        JOIN @schema@.hook_filters f ON f.application_id = m.app AND f.pattern = w.pattern
+        UNION ALL
+        SELECT o.id FROM unnest(p_only) AS o (id) WHERE o.id IS NOT NULL) x;
+    SELECT bool_or(k.fifo) INTO v_fifo FROM (
+        SELECT e.fifo_batch IS NOT NULL AS fifo FROM @schema@.hook_endpoints e
+        WHERE e.endpoint_id = ANY (v_found)
+        ORDER BY e.endpoint_id FOR KEY SHARE) k;
+    IF v_fifo THEN
+        PERFORM FROM @schema@.hook_endpoints e
+        WHERE e.endpoint_id = ANY (v_found) AND e.fifo_batch IS NOT NULL
+        ORDER BY e.endpoint_id FOR NO KEY UPDATE;
+    END IF;
+    v_now := @schema@.clock();
+
+    WITH put AS (
+        INSERT INTO @schema@.hook_messages (application_id, message_id, event_type, event_id,
+            channels, payload, created_at, expires_at)
+        SELECT x.app, x.id, p_types[x.pair], x.event_id, string_to_array(x.channels, ','),
+            x.payload, v_now, v_now + x.retention * interval '1 microsecond'
+        FROM unnest(p_ids, m_app, p_pairs, p_event_ids, p_channels, p_payloads, p_retention_us,
+            m_code) AS x (id, app, pair, event_id, channels, payload, retention, code)
+        WHERE x.code = 0
+        ORDER BY x.app, x.event_id, x.id
+        ON CONFLICT DO NOTHING
+        RETURNING message_id
+    )
+    SELECT array_agg(p.message_id) INTO v_stored FROM put p;
+    IF coalesce(cardinality(v_stored), 0) < v_count THEN
+        SELECT array_agg(r.code ORDER BY r.ord), array_agg(r.same ORDER BY r.ord)
+        INTO m_code, m_same FROM (
+            SELECT x.ord,
+                CASE WHEN x.code <> 0 OR x.id = ANY (v_stored) THEN x.code
+                    WHEN i.message_id IS NOT NULL THEN 1 ELSE 2 END AS code,
+                coalesce(x.same, i.message_id, e.message_id) AS same
+            FROM unnest(p_ids, m_app, m_code, m_same, p_event_ids) WITH ORDINALITY
+                AS x (id, app, code, same, event_id, ord)
+            LEFT JOIN @schema@.hook_messages i
+                ON i.application_id = x.app AND i.message_id = x.id AND x.code = 0
+            LEFT JOIN @schema@.hook_messages e
+                ON e.application_id = x.app AND e.event_id = x.event_id AND x.code = 0) r;
+        DELETE FROM @schema@.hook_keys k
+        USING unnest(m_app, p_keys, m_code, p_ids) AS x (app, key, code, id)
+        WHERE x.code = 2 AND x.key IS NOT NULL AND k.kind = 3 AND k.application_id = x.app
+            AND k.key = x.key AND k.made = x.id::text;
+    END IF;
+
+    IF v_found IS NOT NULL THEN
+        SELECT array_agg(t.endpoint_id ORDER BY t.endpoint_id),
+            array_agg(t.fifo ORDER BY t.endpoint_id), array_agg(t.pull ORDER BY t.endpoint_id)
+        INTO t_id, t_fifo, t_pull FROM (
+            SELECT e.endpoint_id, e.fifo_batch IS NOT NULL AS fifo, e.pull
+            FROM @schema@.hook_endpoints e
+            WHERE e.endpoint_id = ANY (v_found) AND e.deleted_at IS NULL) t;
+        SELECT array_agg(x.command ORDER BY x.command, x.target),
+            array_agg(x.target ORDER BY x.command, x.target)
+        INTO d_command, d_target FROM (
+            SELECT m.i AS command, w.target
+            FROM generate_series(1, v_count) AS m (i)
+            JOIN (
+                SELECT DISTINCT m.pair, t.ord::integer AS target, e.channels
+                FROM (SELECT DISTINCT p_pairs[i] AS pair, m_app[i] AS app
+                    FROM generate_series(1, v_count) i WHERE m_code[i] = 0) m
+                JOIN unnest(p_patterns, p_pattern_pairs) AS w (pattern, pair) ON w.pair = m.pair
+                JOIN @schema@.hook_filters f ON f.application_id = m.app AND f.pattern = w.pattern
+                JOIN unnest(t_id) WITH ORDINALITY AS t (id, ord) ON t.id = f.endpoint_id
+                JOIN @schema@.hook_endpoints e ON e.endpoint_id = f.endpoint_id
+                JOIN @schema@.hook_states k ON k.endpoint_id = f.endpoint_id
+                WHERE k.disabled IS NULL) w ON w.pair = p_pairs[m.i]
+            WHERE m_code[m.i] = 0 AND p_only[m.i] IS NULL
+                AND (w.channels = '{}' OR w.channels && string_to_array(p_channels[m.i], ','))
+            UNION ALL
+            SELECT m.i, t.ord::integer
+            FROM generate_series(1, v_count) AS m (i)
+            JOIN unnest(t_id) WITH ORDINALITY AS t (id, ord) ON t.id = p_only[m.i]
+            JOIN @schema@.hook_endpoints e ON e.endpoint_id = t.id
+            WHERE m_code[m.i] = 0 AND e.application_id = m_app[m.i]) x;
+    END IF;
+
+    IF d_command IS NOT NULL THEN
+        IF p_asks <> '{}' AND cardinality(t_id) <= 200 THEN
+            SELECT x.* INTO g FROM @schema@.hook_emit_leases(t_id, d_command, d_target, p_asks,
+                p_leases, p_starts, p_lengths, p_lease_keys, v_now) x;
+        ELSE
+            PERFORM FROM @schema@.hook_states k
+            WHERE k.endpoint_id = ANY (t_id) AND k.disabled IS NULL
+                AND (NOT k.fresh OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > v_now))
+            ORDER BY k.endpoint_id FOR NO KEY UPDATE;
+            IF FOUND THEN
+                UPDATE @schema@.hook_states k SET fresh = true,
+                    due_at = CASE WHEN k.held = 0 THEN least(k.due_at, v_now) ELSE k.due_at END
+                FROM unnest(t_id) WITH ORDINALITY AS t (id, ord)
+                WHERE k.endpoint_id = t.id AND k.disabled IS NULL
+                    AND (NOT k.fresh OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > v_now))
+                    AND t.ord = ANY (d_target);
+            END IF;
+        END IF;
+        WITH made AS (
+            INSERT INTO @schema@.hook_deliveries (endpoint_id, message_id, state, class, fifo,
+                due_at, lease_key, lease_at, lease_until, created_at, updated_at)
+            SELECT t_id[x.target], p_ids[x.command], CASE WHEN l.key IS NULL THEN 0 ELSE 1 END, 0,
+                t_fifo[x.target], v_now, l.key, CASE WHEN l.key IS NOT NULL THEN v_now END, l.until,
+                v_now, v_now
+            FROM unnest(d_command, d_target) WITH ORDINALITY AS x (command, target, ord)
+            LEFT JOIN unnest(g.o_places, g.o_keys, g.o_untils) AS l (place, key, until)
+                ON l.place = x.ord
+            ORDER BY x.ord
+            RETURNING delivery_id, lease_key
+        )
+        SELECT array_agg(i.delivery_id ORDER BY x.ord) INTO d_id
+        FROM made i JOIN unnest(g.o_keys) WITH ORDINALITY AS x (key, ord) ON x.key = i.lease_key;
+        SELECT array_agg(CASE WHEN k.disabled IS NULL AND (k.held <> 1 OR k.due_at <= v_now)
+                THEN @schema@.hook_until(k.due_at, v_now)
+                ELSE -1 END ORDER BY t.ord)
+        INTO t_due FROM unnest(t_id) WITH ORDINALITY AS t (id, ord)
+        JOIN @schema@.hook_states k ON k.endpoint_id = t.id;
+    END IF;
+
+    RETURN QUERY
+    SELECT 0::smallint, x.ord::integer, x.code, coalesce(w.deliveries, 0)::integer, w.push_us,
+        w.pulls, coalesce(x.same, x.id), o.event_type, o.event_id, o.channels,
+        coalesce(o.created_at, v_now),
+        NULL::uuid, x.app, NULL::text, NULL::bytea, NULL::bytea[], NULL::timestamptz[], NULL::text,
+        NULL::integer, NULL::bigint, NULL::uuid, NULL::bigint
+    FROM unnest(p_ids, m_app, m_code, m_same) WITH ORDINALITY AS x (id, app, code, same, ord)
+    LEFT JOIN (
+        SELECT d.command, count(*) AS deliveries,
+            min(t_due[d.target]) FILTER (WHERE l.place IS NULL AND NOT t_pull[d.target]
+                AND t_due[d.target] >= 0) AS push_us,
+            array_agg(t_id[d.target]) FILTER (WHERE t_pull[d.target] AND t_due[d.target] >= 0)
+                AS pulls
+        FROM unnest(d_command, d_target) WITH ORDINALITY AS d (command, target, ord)
+        LEFT JOIN unnest(g.o_places) AS l (place) ON l.place = d.ord
+        GROUP BY d.command) w ON w.command = x.ord
+    LEFT JOIN @schema@.hook_messages o
+        ON o.application_id = x.app AND o.message_id = x.same;
+    IF d_command IS NULL OR g.o_places = '{}' THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT 1::smallint, NULL::integer, NULL::smallint, NULL::integer, NULL::bigint, NULL::uuid[],
+        NULL::uuid, NULL::text, NULL::text, NULL::text[], v_now,
+        e.endpoint_id, e.application_id, e.url, e.headers, e.secrets, e.secret_ends, e.options,
+        NULL::integer, NULL::bigint, NULL::uuid, NULL::bigint
+    FROM @schema@.hook_endpoints e
+    WHERE e.endpoint_id = ANY (ARRAY(
+        SELECT t_id[d_target[x.place]] FROM unnest(g.o_places) AS x (place)));
+    RETURN QUERY
+    SELECT 2::smallint, d_command[x.place], NULL::smallint, NULL::integer, NULL::bigint,
+        NULL::uuid[], NULL::uuid, NULL::text, NULL::text, NULL::text[], v_now,
+        t_id[d_target[x.place]], NULL::uuid, NULL::text, NULL::bytea, NULL::bytea[], NULL::timestamptz[],
+        NULL::text, x.ask, d_id[x.ord], x.key,
+        (extract(epoch FROM x.until - v_now) * 1000000)::bigint
+    FROM unnest(g.o_places, g.o_keys, g.o_asks, g.o_untils) WITH ORDINALITY
+        AS x (place, key, ask, until, ord);
+END
+$$;

@@ -1,0 +1,92 @@
+-- For new deliveries that are about to be inserted: leases those that can go at once to the asks
+-- that came along, and sees to it that the endpoints of the others are due.
+-- p_endpoints: by id. p_commands, p_targets: by delivery, in order, its command and which of the
+-- endpoints. By ask: p_asks, its command; p_leases, p_starts, p_lengths, p_keys: see hook_claim.
+-- o_places: which deliveries are leased; beside them the keys, asks and ends.
+-- Called by: hook_emit, which holds the endpoints. Lock order: states by id; those to which something
+-- might be leased are only tried.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_emit_leases(
+    p_endpoints uuid[], p_commands integer[], p_targets integer[], p_asks integer[],
+    p_leases bigint[], p_starts integer[], p_lengths integer[], p_keys uuid[], p_now timestamptz,
+    OUT o_places integer[], OUT o_keys uuid[], OUT o_asks integer[], OUT o_untils timestamptz[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    s record;
+    a_left integer[] := p_lengths;
+    v_mine integer[];
+    v_ask integer;
+    v_locked boolean;
+    v_live bigint;
+    v_room integer;
+    v_given integer;
+    v_until timestamptz;
+BEGIN
+    o_places := '{}'; o_keys := '{}'; o_asks := '{}'; o_untils := '{}';
+    FOR n IN 1..cardinality(p_endpoints) LOOP
+        SELECT array_agg(x.ord::integer ORDER BY x.ord) INTO v_mine
+        FROM unnest(p_targets) WITH ORDINALITY AS x (target, ord) WHERE x.target = n;
+        CONTINUE WHEN v_mine IS NULL;
+        v_locked := false; v_given := 0; v_until := NULL;
+        IF EXISTS (
+            SELECT FROM unnest(p_asks, a_left) AS x (command, free) WHERE x.free > 0
+                AND x.command = ANY (ARRAY(SELECT p_commands[m.m] FROM unnest(v_mine) AS m (m))))
+        THEN
+            SELECT k.endpoint_id, k.disabled, k.rate_at, k.open_until, e.rate, e.lease_us,
+                e.in_flight_max, e.breaker_probes, e.fifo_batch IS NOT NULL AS fifo,
+                @schema@.hook_gate(k.throttled_until, k.open_until, e.breaker_probes, e.rate,
+                    k.rate_at) AS gate
+            INTO s FROM @schema@.hook_states k
+            JOIN @schema@.hook_endpoints e ON e.endpoint_id = k.endpoint_id
+            WHERE k.endpoint_id = p_endpoints[n] AND NOT k.pull
+            FOR NO KEY UPDATE OF k SKIP LOCKED;
+            v_locked := FOUND;
+        END IF;
+        IF v_locked THEN
+            v_locked := s.disabled IS NULL AND (s.gate > p_now) IS NOT TRUE
+                AND NOT EXISTS (SELECT FROM @schema@.hook_deliveries d
+                    WHERE d.endpoint_id = s.endpoint_id AND d.state = 0);
+        END IF;
+        IF v_locked THEN
+            SELECT count(*) INTO v_live FROM (
+                SELECT FROM @schema@.hook_deliveries d
+                WHERE d.endpoint_id = s.endpoint_id AND d.state = 1 AND d.lease_until > p_now
+                LIMIT s.in_flight_max) d;
+            v_room := @schema@.hook_room(s.fifo,
+                @schema@.hook_most(s.in_flight_max, s.open_until, s.breaker_probes), v_live,
+                s.rate, s.rate_at, p_now);
+            FOR m IN 1..least(v_room, cardinality(v_mine)) LOOP
+                v_ask := NULL;
+                FOR a IN 1..cardinality(p_asks) LOOP
+                    IF p_asks[a] = p_commands[v_mine[m]] AND a_left[a] > 0 THEN
+                        v_ask := a;
+                        EXIT;
+                    END IF;
+                END LOOP;
+                EXIT WHEN v_ask IS NULL;
+                o_places := o_places || v_mine[m]; o_asks := o_asks || v_ask;
+                o_keys := o_keys || p_keys[p_starts[v_ask] + p_lengths[v_ask] - a_left[v_ask]];
+                o_untils := o_untils || p_now
+                    + coalesce(p_leases[v_ask], s.lease_us) * interval '1 microsecond';
+                v_until := least(v_until, o_untils[cardinality(o_untils)]);
+                a_left[v_ask] := a_left[v_ask] - 1;
+                v_given := v_given + 1;
+            END LOOP;
+        END IF;
+        IF v_given > 0 THEN
+            UPDATE @schema@.hook_states k SET
+                served = nextval('@schema@.hook_served'), served_at = p_now,
+                rate_at = @schema@.hook_rate_after(s.rate, s.rate_at, v_given, p_now),
+                fresh = k.fresh OR v_given < cardinality(v_mine),
+                due_at = least(k.due_at, v_until,
+                    CASE WHEN k.held = 0 AND v_given < cardinality(v_mine) THEN p_now END)
+            WHERE k.endpoint_id = s.endpoint_id;
+        ELSE
+            UPDATE @schema@.hook_states k SET fresh = true,
+                due_at = CASE WHEN k.held = 0 THEN least(k.due_at, p_now) ELSE k.due_at END
+            WHERE k.endpoint_id = p_endpoints[n] AND k.disabled IS NULL
+                AND (NOT k.fresh OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > p_now));
+        END IF;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,36 @@
+-- Removes an endpoint for everybody who asks. What waits for it is cancelled, what is under way will
+-- be. False if there is none.
+-- Called by: HookCatalog::delete_endpoint. Lock order: the endpoint FOR UPDATE, its deliveries by
+-- id, its state.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_delete(
+    p_app uuid, p_app_uid text, p_id uuid, p_own text)
+RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz;
+    e record;
+BEGIN
+    SELECT k.endpoint_id, k.application_id, k.event_types INTO e FROM @schema@.hook_endpoints k
+    WHERE k.endpoint_id = @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own)
+        AND k.deleted_at IS NULL
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    v_now := @schema@.clock();
+    UPDATE @schema@.hook_endpoints k SET deleted_at = v_now WHERE k.endpoint_id = e.endpoint_id;
+    DELETE FROM @schema@.hook_filters f WHERE f.application_id = e.application_id
+        AND f.endpoint_id = e.endpoint_id AND f.pattern = ANY (
+            CASE WHEN e.event_types = '{}' THEN ARRAY['*'] ELSE e.event_types END);
+    PERFORM FROM @schema@.hook_deliveries d
+    WHERE d.endpoint_id = e.endpoint_id AND d.state IN (0, 1)
+    ORDER BY d.delivery_id FOR NO KEY UPDATE;
+    UPDATE @schema@.hook_deliveries d SET state = CASE d.state WHEN 0 THEN 4 ELSE 1 END,
+        cancelled = d.state = 1, manual = d.manual AND d.state = 1, updated_at = v_now
+    WHERE d.endpoint_id = e.endpoint_id AND d.state IN (0, 1);
+    PERFORM FROM @schema@.hook_states s WHERE s.endpoint_id = e.endpoint_id FOR NO KEY UPDATE;
+    PERFORM @schema@.hook_endpoint_wake(e.endpoint_id, v_now);
+    RETURN true;
+END
+$$;

@@ -1,0 +1,31 @@
+-- When the first delivery that waits for an endpoint is due; for an endpoint in strict order its
+-- first open one, if that waits. p_fresh: first attempts only.
+-- Called by: hook_claim_line, hook_rest, hook_sweep. Reads only; four probes of an index at most.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_first_due(
+    p_endpoint uuid, p_fifo boolean, p_fresh boolean)
+RETURNS timestamptz
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    v_first timestamptz;
+    v_due timestamptz;
+    h record;
+BEGIN
+    IF p_fifo THEN
+        SELECT d.state, d.class, d.due_at INTO h FROM @schema@.hook_deliveries d
+        WHERE d.endpoint_id = p_endpoint AND d.fifo AND d.state < 2
+        ORDER BY d.delivery_id LIMIT 1;
+        IF h.state = 0 THEN
+            RETURN CASE WHEN NOT p_fresh OR h.class IN (0, 3) THEN h.due_at END;
+        END IF;
+    END IF;
+    FOR v_class IN 0..3 LOOP
+        CONTINUE WHEN p_fresh AND v_class IN (1, 2);
+        SELECT d.due_at INTO v_due FROM @schema@.hook_deliveries d
+        WHERE d.endpoint_id = p_endpoint AND d.state = 0 AND d.class = v_class
+        ORDER BY d.due_at LIMIT 1;
+        v_first := least(v_first, v_due);
+    END LOOP;
+    RETURN v_first;
+END
+$$;

@@ -1,0 +1,20 @@
+-- The moment from which rate, breaker and throttle let an attempt to an endpoint through; NULL if
+-- nothing ever held it back. The rate's time may be a second ahead, the attempt included.
+-- Called by: hook_claim_line, hook_emit_leases, hook_rest, reads. Reads nothing.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_gate(
+    p_throttled timestamptz, p_open timestamptz, p_probes bigint, p_rate bigint,
+    p_rate_at timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF p_probes IS NULL THEN
+        p_open := NULL;
+    END IF;
+    IF p_rate IS NULL OR p_rate_at IS NULL THEN
+        RETURN greatest(p_throttled, p_open);
+    END IF;
+    RETURN greatest(p_throttled, p_open, p_rate_at
+        - (1000000000 - 1000000000 / greatest(p_rate, 1)) / 1000 * interval '1 microsecond');
+END
+$$;

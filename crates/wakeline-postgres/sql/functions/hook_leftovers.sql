@@ -1,0 +1,48 @@
+-- Removes rows that a deleted application left, at most p_rows; the application itself last. Returns
+-- how many.
+-- Called by: hook_chores. Lock order: the application, only tried; nobody else writes what is its.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_leftovers(p_rows integer) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_app uuid;
+    v_rows bigint;
+BEGIN
+    SELECT a.application_id INTO v_app FROM @schema@.hook_applications a
+    WHERE a.deleted_at IS NOT NULL ORDER BY a.deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    DELETE FROM @schema@.hook_attempts t WHERE t.application_id = v_app AND t.attempt_id IN (
+        SELECT k.attempt_id FROM @schema@.hook_attempts k WHERE k.application_id = v_app
+        ORDER BY k.attempt_id LIMIT p_rows);
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows > 0 THEN
+        RETURN v_rows;
+    END IF;
+    DELETE FROM @schema@.hook_deliveries t WHERE t.delivery_id IN (
+        SELECT d.delivery_id FROM @schema@.hook_endpoints e
+        JOIN @schema@.hook_deliveries d ON d.endpoint_id = e.endpoint_id
+        WHERE e.application_id = v_app LIMIT p_rows);
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows > 0 THEN
+        RETURN v_rows;
+    END IF;
+    DELETE FROM @schema@.hook_messages t WHERE t.application_id = v_app AND t.message_id IN (
+        SELECT m.message_id FROM @schema@.hook_messages m WHERE m.application_id = v_app
+        ORDER BY m.message_id LIMIT p_rows);
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows > 0 THEN
+        RETURN v_rows;
+    END IF;
+    DELETE FROM @schema@.hook_endpoints t WHERE t.endpoint_id IN (
+        SELECT e.endpoint_id FROM @schema@.hook_endpoints e WHERE e.application_id = v_app
+        ORDER BY e.endpoint_id LIMIT p_rows);
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows > 0 THEN
+        RETURN v_rows;
+    END IF;
+    DELETE FROM @schema@.hook_applications a WHERE a.application_id = v_app;
+    RETURN 1;
+END
+$$;

@@ -1,0 +1,51 @@
+-- How many microseconds until a line has something to claim; NULL if nothing is in sight. A claim
+-- has just seen p_seen; what else is due is in rivals' hands (o_code 2).
+-- What is due first may be so too early: settling leaves due_at as it is. A few of these are
+-- reckoned anew here, so that an idle line is not woken for nothing.
+-- p_fresh: first attempts only.
+-- Called by: hook_claim_line. Lock order: see hook_claim_line; all only tried.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_next_due(
+    p_pull uuid, p_fresh boolean, p_seen uuid[], p_now timestamptz,
+    OUT o_code smallint, OUT o_due_us bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    c record;
+    v_last uuid;
+BEGIN
+    o_code := 0;
+    FOR v_try IN 1..16 LOOP
+        IF p_pull IS NOT NULL THEN
+            SELECT s.endpoint_id, s.due_at, s.rate_at INTO c FROM @schema@.hook_states s
+            WHERE s.endpoint_id = p_pull AND s.pull AND s.due_at IS NOT NULL
+                AND s.disabled IS NULL;
+        ELSIF p_fresh THEN
+            SELECT s.endpoint_id, s.due_at, s.rate_at INTO c FROM @schema@.hook_states s
+            WHERE NOT s.pull AND s.fresh AND s.due_at IS NOT NULL AND s.disabled IS NULL
+            ORDER BY s.due_at, s.served, s.endpoint_id LIMIT 1;
+        ELSE
+            SELECT s.endpoint_id, s.due_at, s.rate_at INTO c FROM @schema@.hook_states s
+            WHERE NOT s.pull AND s.due_at IS NOT NULL AND s.disabled IS NULL
+            ORDER BY s.due_at, s.served, s.endpoint_id LIMIT 1;
+        END IF;
+        o_due_us := NULL;
+        IF c.endpoint_id IS NULL THEN
+            RETURN;
+        END IF;
+        o_due_us := @schema@.hook_until(c.due_at, p_now);
+        IF c.due_at <= p_now THEN
+            IF c.endpoint_id <> ALL (p_seen) THEN
+                o_code := 2; o_due_us := 2000;
+            END IF;
+            RETURN;
+        END IF;
+        EXIT WHEN c.endpoint_id = v_last;
+        v_last := c.endpoint_id;
+        PERFORM FROM @schema@.hook_states s WHERE s.endpoint_id = c.endpoint_id
+        FOR NO KEY UPDATE SKIP LOCKED;
+        EXIT WHEN NOT FOUND;
+        PERFORM @schema@.hook_rest(ARRAY[c.endpoint_id], ARRAY[false], ARRAY[NULL::bigint],
+            ARRAY[c.rate_at], p_now);
+    END LOOP;
+END
+$$;

@@ -1,0 +1,43 @@
+-- One more attempt of a delivery, now. code: 0 it is due, 1 an attempt is under way, 2 there is no
+-- such delivery, 3 the payload has expired, 4 the endpoint is disabled.
+-- Called by: HookAdmin::resend. Lock order: the delivery, the state.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_resend(
+    p_app uuid, p_app_uid text, p_message uuid, p_event_id text, p_id uuid, p_own text)
+RETURNS TABLE (code smallint, endpoint uuid, pull boolean)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz;
+    d record;
+    s record;
+BEGIN
+    SELECT k.delivery_id, k.endpoint_id, m.application_id, m.message_id INTO d
+    FROM @schema@.hook_message_find(p_app, p_app_uid, p_message, p_event_id) m
+    JOIN @schema@.hook_deliveries k ON k.message_id = m.message_id
+        AND k.endpoint_id = @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own)
+    FOR NO KEY UPDATE OF k;
+    IF NOT FOUND THEN
+        code := 2; RETURN NEXT; RETURN;
+    END IF;
+    SELECT k.disabled, k.pull INTO s FROM @schema@.hook_states k
+    WHERE k.endpoint_id = d.endpoint_id FOR NO KEY UPDATE;
+    v_now := @schema@.clock();
+    code := 0; endpoint := d.endpoint_id; pull := s.pull;
+    IF EXISTS (SELECT FROM @schema@.hook_deliveries k
+        WHERE k.delivery_id = d.delivery_id AND k.state = 1 AND k.lease_until > v_now)
+    THEN
+        code := 1;
+    ELSIF NOT EXISTS (SELECT FROM @schema@.hook_messages m WHERE m.payload IS NOT NULL
+        AND m.application_id = d.application_id AND m.message_id = d.message_id)
+    THEN
+        code := 3;
+    ELSIF s.disabled IS NOT NULL THEN
+        code := 4;
+    ELSE
+        PERFORM @schema@.hook_again(ARRAY[d.delivery_id], v_now);
+        PERFORM @schema@.hook_endpoint_wake(d.endpoint_id, v_now);
+    END IF;
+    RETURN NEXT;
+END
+$$;

@@ -1,0 +1,50 @@
+-- Tells, without claiming, how many microseconds until each line has something; no row for lines
+-- that have nothing in sight. p_kinds: 0 what is sent, 1 what the owner of p_pulls fetches,
+-- 2 background work.
+-- Called by: HookStore::sweep_hook. Reads only.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_sweep(p_kinds smallint[], p_pulls uuid[])
+RETURNS TABLE (line integer, due_us bigint)
+LANGUAGE plpgsql STABLE
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_mergejoin = off SET enable_hashjoin = off AS $$
+DECLARE
+    v_now timestamptz := @schema@.clock();
+    v_due timestamptz;
+    v_seen integer;
+    s record;
+BEGIN
+    FOR n IN 1..cardinality(p_kinds) LOOP
+        v_due := NULL;
+        IF p_kinds[n] = 2 THEN
+            v_due := @schema@.hook_chores_due(v_now);
+        ELSIF p_kinds[n] = 1 THEN
+            SELECT @schema@.hook_seen_due(k.endpoint_id, v_now) INTO v_due
+            FROM @schema@.hook_states k
+            WHERE k.endpoint_id = p_pulls[n] AND k.pull AND k.due_at IS NOT NULL;
+        ELSE
+            -- Due times may be early: a few are looked into.
+            v_seen := 0;
+            FOR s IN
+                SELECT k.endpoint_id, k.due_at FROM @schema@.hook_states k
+                WHERE NOT k.pull AND k.due_at IS NOT NULL AND k.disabled IS NULL
+                ORDER BY k.due_at, k.served, k.endpoint_id LIMIT 64
+            LOOP
+                EXIT WHEN v_due <= s.due_at;
+                v_seen := v_seen + 1;
+                IF v_seen = 64 THEN
+                    v_due := s.due_at;
+                    EXIT;
+                END IF;
+                v_due := least(v_due, @schema@.hook_seen_due(s.endpoint_id, v_now));
+            END LOOP;
+        END IF;
+        IF v_due IS NOT NULL THEN
+            line := n;
+            due_us := @schema@.hook_until(v_due, v_now);
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+END
+$$;

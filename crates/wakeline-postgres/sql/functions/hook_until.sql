@@ -1,0 +1,12 @@
+-- How many microseconds until a moment: 0 if it has passed, NULL if there is none.
+-- Called by: everything that answers with a due time. Reads nothing.
+
+CREATE OR REPLACE FUNCTION @schema@.hook_until(p_at timestamptz, p_now timestamptz) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE STRICT AS $$
+BEGIN
+    IF p_at <= p_now THEN
+        RETURN 0;
+    END IF;
+    RETURN ceil(extract(epoch FROM p_at - p_now) * 1000000)::bigint;
+END
+$$;

@@ -1,0 +1,10 @@
+-- A page of an application's endpoints. Called by: HookCatalog::endpoints.
+SELECT e.endpoint_id, e.application_id, e.uid, e.url, e.description, e.event_types, e.channels,
+    s.disabled, e.metadata, e.headers, e.options, e.version, e.created_at, e.updated_at,
+    s.failing_since,
+    CASE WHEN e.breaker_probes IS NOT NULL AND s.open_until > c.now
+        THEN ceil(extract(epoch FROM s.open_until - c.now) * 1000000)::bigint END AS paused_us
+FROM (SELECT @schema@.clock() AS now) c, @schema@.hook_endpoints e
+JOIN @schema@.hook_states s ON s.endpoint_id = e.endpoint_id
+WHERE e.application_id = $1 AND e.endpoint_id @than@ $2 AND e.deleted_at IS NULL
+ORDER BY e.endpoint_id @order@ LIMIT $3

@@ -1,0 +1,2 @@
+-- Writes how attempts ended. Called by: HookStore::settle_deliveries.
+SELECT * FROM @schema@.hook_settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)

@@ -1,0 +1,10 @@
+-- How the deliveries of an endpoint stand. Called by: HookReader::endpoint_stats.
+SELECT count(*) FILTER (WHERE d.state = 2) AS delivered,
+    count(*) FILTER (WHERE d.state = 0) AS waiting,
+    count(*) FILTER (WHERE d.state = 1) AS in_flight,
+    count(*) FILTER (WHERE d.state = 3) AS failed,
+    count(*) FILTER (WHERE d.state = 4) AS cancelled
+FROM @schema@.hook_endpoints e
+JOIN @schema@.hook_deliveries d ON d.endpoint_id = e.endpoint_id
+WHERE e.endpoint_id = $2 AND e.application_id = @schema@.hook_application_find($1, NULL)
+    AND ($3::timestamptz IS NULL OR d.created_at >= $3)

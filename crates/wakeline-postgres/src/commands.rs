@@ -1,0 +1,103 @@
+//! What fused calls do with their commands: put them apart where they must not meet, and find the
+//! one at fault.
+//!
+//! # Where it sits
+//! Between the fusers and the calls of webhooks.
+//!
+//! # Invariants
+//! * Every command gets exactly one answer, in its place.
+//! * A command with bad values fails alone (trap 70).
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use futures_util::future::BoxFuture;
+use wakeline_store::StoreError;
+
+use crate::error;
+use crate::queue::same_error;
+
+/// One result per command of a call.
+pub(crate) type Flushed<R> = Vec<Result<R, StoreError>>;
+
+/// Makes one call for all commands; if it blames its values, one for each.
+pub(crate) async fn one_by_one<'a, C, R>(
+    commands: &'a [C],
+    call: impl Fn(Vec<&'a C>) -> BoxFuture<'a, Result<Vec<R>, StoreError>>,
+) -> Flushed<R> {
+    match call(commands.iter().collect()).await {
+        Ok(replies) => replies.into_iter().map(Ok).collect(),
+        Err(error) if commands.len() > 1 && error::blames_values(&error) => {
+            let mut results = Vec::with_capacity(commands.len());
+            for command in commands {
+                results.push(call(vec![command]).await.map(|mut replies| replies.remove(0)));
+            }
+            results
+        }
+        Err(error) => commands.iter().map(|_| Err(same_error(&error))).collect(),
+    }
+}
+
+/// Splits commands so that no two that share a key go together, in order; with their indexes.
+pub(crate) fn apart<C, K: Eq + Hash>(
+    mut commands: Vec<C>,
+    keys: impl Fn(&C) -> Vec<K>,
+) -> Vec<(Vec<usize>, Vec<C>)> {
+    let mut rounds = Vec::new();
+    let mut indexes: Vec<usize> = (0..commands.len()).collect();
+    while !commands.is_empty() {
+        let mut seen = HashSet::new();
+        let (mut now, mut later) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+        for (index, command) in indexes.into_iter().zip(commands) {
+            let keys = keys(&command);
+            let meets = keys.iter().any(|key| seen.contains(key));
+            seen.extend(keys);
+            let part = if meets { &mut later } else { &mut now };
+            part.0.push(index);
+            part.1.push(command);
+        }
+        rounds.push(now);
+        (indexes, commands) = later;
+    }
+    rounds
+}
+
+/// The answers of several rounds, put back in order.
+pub(crate) struct Answers<R>(Vec<Option<Result<R, StoreError>>>);
+
+impl<R> Answers<R> {
+    /// None yet.
+    pub(crate) fn new(len: usize) -> Self {
+        Self((0..len).map(|_| None).collect())
+    }
+
+    /// Those of a round.
+    pub(crate) fn fill(
+        &mut self,
+        indexes: Vec<usize>,
+        results: impl IntoIterator<Item = Result<R, StoreError>>,
+    ) {
+        for (index, result) in indexes.into_iter().zip(results) {
+            self.0[index] = Some(result);
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn done(self, operation: &'static str) -> Flushed<R> {
+        let lost = || StoreError::Fatal { operation, source: "no answer".into() };
+        self.0.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_commands_that_share_a_key_share_a_round() {
+        let split = apart(vec!["ab", "c", "bd", "d", "e"], |command| command.chars().collect());
+        let expected =
+            [(vec![0, 1, 4], vec!["ab", "c", "e"]), (vec![2], vec!["bd"]), (vec![3], vec!["d"])];
+        assert_eq!(split, expected);
+    }
+}

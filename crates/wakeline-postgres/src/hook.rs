@@ -1,0 +1,195 @@
+//! Webhooks on PostgreSQL: `HookStore` over the functions `hook_*` in `sql/functions`.
+//!
+//! # Where it sits
+//! [`crate::PostgresStore`] holds a [`Hook`]: the fusers of the hot calls, and the [`Core`] that
+//! they share. Each operation has a module of its own.
+//!
+//! # Invariants
+//! * Commands of one kind are fused per connection; messages of one application go through the same
+//!   connection, so that this node does not contend with itself.
+//! * A call of which it is known that it was rolled back is repeated. One of unknown outcome is
+//!   repeated only if it is idempotent: a claim, by its keys, and an emit, by its message's id.
+//! * A command with bad values fails alone: its call is repeated one command at a time.
+//! * Hints go out after the commit, never with it.
+
+mod admin;
+mod catalog;
+mod claim;
+mod emit;
+mod endpoints;
+mod hints;
+mod items;
+mod lease;
+mod read;
+mod settle;
+mod sql;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use tokio_postgres::Row;
+use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, LeaseToken};
+use wakeline_store::StoreError;
+use wakeline_store::hook::{
+    DeliveryAsk, DeliveryClaim, DeliveryClaimed, EmitReply, HookStore, NewMessage, SettleDelivery,
+    SettledDelivery,
+};
+
+use self::claim::{Claimed, LineForm};
+use self::emit::EmitForm;
+use crate::connect::{Link, Params, Sql};
+use crate::queue::{self, GrantedTokens, Lanes};
+use crate::{PostgresStore, Shared};
+
+/// What the calls of webhooks share.
+pub(crate) struct Core {
+    shared: Arc<Shared>,
+    queue: Arc<queue::Core>,
+    sql: sql::Statements,
+    hints: hints::HookHints,
+    /// Attempts under which this node may hold leases already.
+    keys: GrantedTokens,
+}
+
+impl Core {
+    /// Runs one statement on a connection for general use; repeats it if it was rolled back.
+    async fn general(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.queue.general(operation, sql, params).await
+    }
+
+    /// Runs one statement on a link; repeats it if it was rolled back.
+    async fn on_link(
+        &self,
+        link: &Link,
+        operation: &'static str,
+        statement: (&Sql, Params<'_>),
+    ) -> Result<Vec<Row>, StoreError> {
+        self.queue.on_link(link, operation, statement).await
+    }
+
+    /// Remembers attempts under which something is, or may be, leased.
+    fn remember(&self, attempts: impl Iterator<Item = AttemptId>) {
+        self.keys.remember(attempts.map(|attempt| LeaseToken(attempt.0)));
+    }
+
+    fn remembers(&self, attempt: AttemptId) -> bool {
+        self.keys.contains(LeaseToken(attempt.0))
+    }
+
+    /// Tells other nodes of changes, except of payloads that expire one day: their sweeps will.
+    fn tell(&self, changes: &[HookChange]) {
+        self.hints.tell(&self.shared, changes.iter().filter(|change| is_news(change)).cloned());
+    }
+}
+
+fn is_news(change: &HookChange) -> bool {
+    change.what != wakeline_core::HookWhat::Chores || change.due_in.is_zero()
+}
+
+/// The fusers of webhooks, and what their calls share.
+pub(crate) struct Hook {
+    core: Arc<Core>,
+    emit: Lanes<EmitForm, EmitReply>,
+    claim: Lanes<Vec<LineForm>, Vec<Claimed>>,
+    settle: Lanes<Vec<SettleDelivery>, Vec<SettledDelivery>>,
+}
+
+/// Fusers of one kind of call, one per connection.
+macro_rules! lanes {
+    ($core:expr, $links:expr, $name:literal, $flush:ident) => {{
+        let core = $core.clone();
+        Lanes::start($name, $links, move |link, commands| {
+            let core = core.clone();
+            async move { core.$flush(link, commands).await }.boxed()
+        })
+    }};
+}
+
+impl Hook {
+    /// Starts the fusers.
+    pub(crate) fn start(shared: &Arc<Shared>, queue: &Arc<queue::Core>) -> Self {
+        let core = Arc::new(Core {
+            shared: shared.clone(),
+            queue: queue.clone(),
+            sql: sql::Statements::new(shared),
+            hints: hints::HookHints::default(),
+            keys: GrantedTokens::default(),
+        });
+        let links = &shared.links.hook;
+        Self {
+            emit: lanes!(core, links.emit.len(), "hook_emit", flush_emit),
+            claim: lanes!(core, 1, "hook_claim", flush_claim),
+            settle: lanes!(core, links.settle.len(), "hook_settle", flush_settle),
+            core,
+        }
+    }
+
+    /// Finishes the calls under way.
+    pub(crate) async fn close(&self) {
+        self.emit.close().await;
+        self.claim.close().await;
+        self.settle.close().await;
+        self.core.hints.close().await;
+    }
+}
+
+#[async_trait]
+impl HookStore for PostgresStore {
+    async fn emit(
+        &self,
+        message: NewMessage,
+        asks: Vec<DeliveryAsk>,
+    ) -> Result<EmitReply, StoreError> {
+        let key = message.application.clone();
+        let form = EmitForm::new(message, asks)?;
+        let bytes = form.bytes();
+        self.hook.emit.submit(key, form, bytes).await
+    }
+
+    async fn claim_deliveries(
+        &self,
+        lines: Vec<DeliveryClaim>,
+    ) -> Result<Vec<DeliveryClaimed>, StoreError> {
+        let forms = self.hook.core.lines(&lines);
+        let bytes = forms.iter().map(LineForm::bytes).sum();
+        let claimed = self.hook.claim.submit((), forms.clone(), bytes).await?;
+        self.hook.core.finish_claim(forms, claimed).await
+    }
+
+    async fn settle_deliveries(
+        &self,
+        ends: Vec<SettleDelivery>,
+    ) -> Result<Vec<SettledDelivery>, StoreError> {
+        let Some(first) = ends.first() else { return Ok(Vec::new()) };
+        let key = first.token.delivery;
+        let bytes = ends.iter().map(settle::bytes).sum();
+        self.hook.settle.submit(key, ends, bytes).await
+    }
+
+    async fn release_deliveries(
+        &self,
+        tokens: Vec<DeliveryToken>,
+    ) -> Result<Vec<HookChange>, StoreError> {
+        self.hook.core.release(tokens).await
+    }
+
+    async fn extend_deliveries(
+        &self,
+        tokens: Vec<DeliveryToken>,
+        span: Duration,
+    ) -> Result<Vec<bool>, StoreError> {
+        self.hook.core.extend(tokens, span).await
+    }
+
+    async fn sweep_hook(&self, lines: Vec<HookLine>) -> Result<Vec<Option<Duration>>, StoreError> {
+        self.hook.core.sweep(lines).await
+    }
+}

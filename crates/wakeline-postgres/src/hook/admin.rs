@@ -1,0 +1,200 @@
+//! `HookAdmin` on PostgreSQL: interventions, jobs and chores, one function each.
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+use wakeline_core::{
+    ApplicationId, ApplicationRef, AttemptId, EndpointId, EndpointRef, HookChange, HookWhat, JobId,
+    MessageRef,
+};
+use wakeline_store::StoreError;
+use wakeline_store::hook::{
+    ChoreReport, DeliveryFilter, HookAdmin, Job, JobKind, JobSpec, JobState, ResendOutcome,
+};
+
+use super::catalog::vanished;
+use super::read::{STATES, names};
+use super::wire::{self, change, count, merge, moment_if};
+use crate::PostgresStore;
+use crate::rows::{self, Columns};
+
+const RESEND: &str = "resend";
+const CANCEL: &str = "cancel";
+const EXPUNGE: &str = "expunge";
+const JOB: &str = "job";
+const CHORES: &str = "chores";
+
+fn kind_code(kind: JobKind) -> i16 {
+    match kind {
+        JobKind::Recover => 0,
+        JobKind::ReplayMissing => 1,
+        JobKind::Resend => 2,
+        JobKind::Cancel => 3,
+    }
+}
+
+fn job(row: &Row) -> Result<Job, StoreError> {
+    let mut columns = Columns::new(JOB, row);
+    let (id, application) = (JobId(columns.take()?), ApplicationId(columns.take()?));
+    let kind = match columns.take::<i16>()? {
+        0 => JobKind::Recover,
+        1 => JobKind::ReplayMissing,
+        2 => JobKind::Resend,
+        _ => JobKind::Cancel,
+    };
+    let filter = DeliveryFilter {
+        endpoint: columns.take::<Option<Uuid>>()?.map(EndpointId),
+        event_types: wire::texts("event type", columns.take()?)?,
+        since: moment_if(&mut columns)?,
+        until: moment_if(&mut columns)?,
+        states: {
+            let codes: Vec<i16> = columns.take()?;
+            let state = |code: i16| usize::try_from(code).ok().and_then(|code| STATES.get(code));
+            codes.into_iter().filter_map(state).copied().collect()
+        },
+    };
+    Ok(Job {
+        spec: JobSpec { id, kind, filter },
+        application,
+        seen: count(columns.take()?),
+        changed: count(columns.take()?),
+        created_at: columns.moment()?,
+        updated_at: columns.moment()?,
+        state: if columns.take()? { JobState::Finished } else { JobState::Running },
+    })
+}
+
+#[async_trait]
+impl HookAdmin for PostgresStore {
+    async fn resend(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        endpoint: &EndpointRef,
+    ) -> Result<(ResendOutcome, Vec<HookChange>), StoreError> {
+        let core = &self.hook.core;
+        let (app, app_uid) = wire::application(application);
+        let ((message, event), (id, own)) = (wire::message(message), wire::endpoint(endpoint));
+        let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &message, &event, &id, &own];
+        let rows = core.general(RESEND, &core.sql.resend, params).await?;
+        let Some(row) = rows.first() else { return Ok((ResendOutcome::Missing, Vec::new())) };
+        let mut columns = Columns::new(RESEND, row);
+        let outcome = match columns.take::<i16>()? {
+            0 => ResendOutcome::Due,
+            1 => ResendOutcome::InFlight,
+            2 => ResendOutcome::Missing,
+            3 => ResendOutcome::Expired,
+            _ => ResendOutcome::Disabled,
+        };
+        if outcome != ResendOutcome::Due {
+            return Ok((outcome, Vec::new()));
+        }
+        let changes = vec![change(columns.take()?, columns.take()?, 0)];
+        core.tell(&changes);
+        Ok((outcome, changes))
+    }
+
+    async fn cancel(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        endpoint: Option<&EndpointRef>,
+    ) -> Result<Option<u64>, StoreError> {
+        let core = &self.hook.core;
+        let (app, app_uid) = wire::application(application);
+        let (message, event) = wire::message(message);
+        let (id, own) = endpoint.map_or((None, None), wire::endpoint);
+        let all = endpoint.is_none();
+        let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &message, &event, &all, &id, &own];
+        let rows = core.general(CANCEL, &core.sql.cancel, params).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Columns::new(CANCEL, row).take::<Option<i64>>()?.map(count))
+    }
+
+    async fn expunge_payload(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+    ) -> Result<bool, StoreError> {
+        let core = &self.hook.core;
+        let ((app, app_uid), (id, own)) = (wire::application(application), wire::message(message));
+        let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own];
+        let rows = core.general(EXPUNGE, &core.sql.expunge_payload, params).await?;
+        Ok(!rows.is_empty())
+    }
+
+    async fn expunge_response(
+        &self,
+        application: &ApplicationRef,
+        message: &MessageRef,
+        attempt: AttemptId,
+    ) -> Result<bool, StoreError> {
+        let core = &self.hook.core;
+        let ((app, app_uid), (id, own)) = (wire::application(application), wire::message(message));
+        let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own, &attempt.0];
+        let rows = core.general(EXPUNGE, &core.sql.expunge_response, params).await?;
+        Ok(!rows.is_empty())
+    }
+
+    async fn start_job(
+        &self,
+        application: &ApplicationRef,
+        spec: JobSpec,
+    ) -> Result<Option<(Job, Vec<HookChange>)>, StoreError> {
+        let core = &self.hook.core;
+        let (app, app_uid) = wire::application(application);
+        let filter = &spec.filter;
+        let code = |state| STATES.iter().position(|known| known == state);
+        let states: Vec<i16> = (filter.states.iter().filter_map(code))
+            .map(|place| i16::try_from(place).expect("a few states"))
+            .collect();
+        let params: &[&(dyn ToSql + Sync)] = &[
+            &app,
+            &app_uid,
+            &spec.id.0,
+            &kind_code(spec.kind),
+            &filter.endpoint.map(|endpoint| endpoint.0),
+            &names(&filter.event_types),
+            &filter.since.map(rows::system_time),
+            &filter.until.map(rows::system_time),
+            &states,
+        ];
+        let rows = core.general(JOB, &core.sql.job_start, params).await?;
+        let made = rows.first().map(|row| Columns::new(JOB, row).take::<Option<Uuid>>());
+        if made.transpose()?.flatten().is_none() {
+            return Ok(None);
+        }
+        let changes = vec![HookChange::now(HookWhat::Chores)];
+        core.tell(&changes);
+        let job = self.job(spec.id).await?.ok_or_else(|| vanished(JOB))?;
+        Ok(Some((job, changes)))
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<Job>, StoreError> {
+        let core = &self.hook.core;
+        let rows = core.general(JOB, &core.sql.job, &[&id.0]).await?;
+        rows.first().map(job).transpose()
+    }
+
+    async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
+        let core = &self.hook.core;
+        let most = i32::try_from(rows.clamp(1, 100_000)).expect("it was clamped");
+        let mut report = ChoreReport::default();
+        for row in &core.general(CHORES, &core.sql.chores, &[&most]).await? {
+            let mut columns = Columns::new(CHORES, row);
+            let kind: i16 = columns.take()?;
+            let done: Option<i64> = columns.take()?;
+            let due: Option<i64> = columns.take()?;
+            if kind == 0 {
+                report.rows = count(done.unwrap_or(0));
+                report.next_due = due.map(rows::span);
+                continue;
+            }
+            let (endpoint, pull) = (columns.take()?, columns.take()?);
+            merge(&mut report.changes, change(endpoint, pull, due.unwrap_or(0)));
+        }
+        core.tell(&report.changes);
+        Ok(report)
+    }
+}

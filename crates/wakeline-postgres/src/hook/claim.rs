@@ -1,0 +1,304 @@
+//! Claims: leases deliveries to waiting senders, many lines in one call.
+//!
+//! # Invariants
+//! * A claim that finds only rivals' rows does not report that there is nothing (trap 24): it
+//!   tries once more and waits for them a little, without holding up the others of its call.
+//! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
+//!   leased. So does a later claim with a key that was granted before.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio_postgres::Row;
+use uuid::Uuid;
+use wakeline_core::{AttemptId, EndpointId, HookChange, HookLine, HookWhat};
+use wakeline_store::StoreError;
+use wakeline_store::hook::{DeliveryAsk, DeliveryClaim, DeliveryClaimed, DeliveryGroup};
+
+use super::Core;
+use super::items::{self, Leased, Targets};
+use super::wire::{index, length, micros};
+use crate::commands::{Flushed, one_by_one};
+use crate::connect::{Link, Params};
+use crate::error;
+use crate::queue::ROLLBACKS_MAX;
+use crate::rows::{self, Columns};
+
+const CLAIM: &str = "claim deliveries";
+
+/// Where the columns of an endpoint, and those of a leased delivery, begin.
+const TARGET_COLUMN: usize = 4;
+const ITEM_COLUMN: usize = 11;
+const NOW_COLUMN: usize = 24;
+
+/// When to look again if rivals would not let go.
+const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
+
+/// The waiters of one line on their way.
+#[derive(Debug, Clone)]
+pub(super) struct LineForm {
+    line: HookLine,
+    asks: Vec<AskForm>,
+}
+
+#[derive(Debug, Clone)]
+struct AskForm {
+    ask: DeliveryAsk,
+    /// By attempt: an earlier try may have leased something to it.
+    again: Vec<bool>,
+}
+
+impl LineForm {
+    /// About what it adds to a call.
+    pub(super) fn bytes(&self) -> usize {
+        100 + self.asks.iter().map(|form| 50 + 17 * form.ask.attempts.len()).sum::<usize>()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.line == HookLine::Chores || self.asks.iter().all(|form| form.ask.attempts.is_empty())
+    }
+}
+
+/// What was found in one line.
+#[derive(Clone, Default)]
+pub(super) struct Claimed {
+    groups: Vec<Vec<DeliveryGroup>>,
+    next_due: Option<Duration>,
+    /// Rivals hold what is due.
+    contended: bool,
+}
+
+/// Lines as arrays.
+#[derive(Default)]
+struct Lines {
+    pulls: Vec<Option<Uuid>>,
+    firsts: Vec<i32>,
+    counts: Vec<i32>,
+    fresh: Vec<i32>,
+    leases: Vec<Option<i64>>,
+    starts: Vec<i32>,
+    lengths: Vec<i32>,
+    keys: Vec<Uuid>,
+    again: Vec<bool>,
+    /// By line, which of the call's it is; by ask, which of its line's.
+    places: Vec<usize>,
+    numbers: Vec<usize>,
+}
+
+impl Lines {
+    fn of(lines: &[LineForm]) -> Self {
+        let mut arrays = Self::default();
+        for (place, form) in lines.iter().enumerate().filter(|(_, form)| !form.is_empty()) {
+            arrays.pulls.push(match &form.line {
+                HookLine::Pull(endpoint) => Some(endpoint.0),
+                HookLine::Push | HookLine::Chores => None,
+            });
+            arrays.places.push(place);
+            arrays.firsts.push(length(arrays.fresh.len() + 1));
+            let first = arrays.fresh.len();
+            for (number, form) in form.asks.iter().enumerate() {
+                arrays.add(number, form);
+            }
+            arrays.counts.push(length(arrays.fresh.len() - first));
+        }
+        arrays
+    }
+
+    fn add(&mut self, number: usize, form: &AskForm) {
+        let fresh = i32::try_from(form.ask.fresh_only).unwrap_or(i32::MAX);
+        self.fresh.push(fresh);
+        self.leases.push(form.ask.lease.map(micros));
+        self.starts.push(length(self.keys.len() + 1));
+        self.lengths.push(length(form.ask.attempts.len()));
+        self.keys.extend(form.ask.attempts.iter().map(|attempt| attempt.0));
+        self.again.extend(&form.again);
+        self.numbers.push(number);
+    }
+}
+
+impl Core {
+    /// Notes which attempts may hold something already.
+    pub(super) fn lines(&self, claims: &[DeliveryClaim]) -> Vec<LineForm> {
+        let ask = |ask: &DeliveryAsk| AskForm {
+            again: ask.attempts.iter().map(|attempt| self.remembers(*attempt)).collect(),
+            ask: ask.clone(),
+        };
+        let line = |claim: &DeliveryClaim| LineForm {
+            line: claim.line.clone(),
+            asks: claim.asks.iter().map(ask).collect(),
+        };
+        claims.iter().map(line).collect()
+    }
+
+    /// Makes one call for many claims.
+    pub(super) async fn flush_claim(
+        &self,
+        _link: usize,
+        commands: Vec<Vec<LineForm>>,
+    ) -> Flushed<Vec<Claimed>> {
+        one_by_one(&commands, |part| self.claim_call(part).boxed()).await
+    }
+
+    async fn claim_call(
+        &self,
+        commands: Vec<&Vec<LineForm>>,
+    ) -> Result<Vec<Vec<Claimed>>, StoreError> {
+        let mut lines: Vec<LineForm> = commands.iter().copied().flatten().cloned().collect();
+        let mut claimed = self.claim_twice(&mut lines).await?.into_iter();
+        Ok(commands.iter().map(|lines| claimed.by_ref().take(lines.len()).collect()).collect())
+    }
+
+    /// Makes a call, and once more if its outcome is unknown.
+    async fn claim_twice(&self, lines: &mut [LineForm]) -> Result<Vec<Claimed>, StoreError> {
+        let link = Some(&self.shared.links.hook.claim);
+        let mut result = self.claim_once(link, lines, false).await;
+        for _ in 0..ROLLBACKS_MAX {
+            match &result {
+                Err(error) if error::was_rolled_back(error) => {
+                    result = self.claim_once(link, lines, false).await;
+                }
+                _ => break,
+            }
+        }
+        if matches!(result, Err(StoreError::Transient { .. })) {
+            for form in lines.iter_mut().flat_map(|line| &mut line.asks) {
+                form.again.fill(true);
+            }
+            result = self.claim_once(link, lines, false).await;
+        }
+        if result.is_err() {
+            let asks = lines.iter().flat_map(|line| &line.asks);
+            self.remember(asks.flat_map(|form| form.ask.attempts.iter().copied()));
+        }
+        result
+    }
+
+    /// Does what a fused call left to do for a claim, and answers.
+    pub(super) async fn finish_claim(
+        &self,
+        lines: Vec<LineForm>,
+        mut claimed: Vec<Claimed>,
+    ) -> Result<Vec<DeliveryClaimed>, StoreError> {
+        for (line, claimed) in lines.iter().zip(&mut claimed) {
+            if claimed.contended {
+                self.wait_for_rivals(line, claimed).await?;
+            }
+            self.granted(&line.line, &claimed.groups);
+        }
+        let answer = |c: Claimed| DeliveryClaimed { groups: c.groups, next_due: c.next_due };
+        Ok(claimed.into_iter().map(answer).collect())
+    }
+
+    /// One try that waits for rivals a little, with the attempts that are left.
+    async fn wait_for_rivals(
+        &self,
+        line: &LineForm,
+        claimed: &mut Claimed,
+    ) -> Result<(), StoreError> {
+        let mut rest = line.clone();
+        for (form, groups) in rest.asks.iter_mut().zip(&claimed.groups) {
+            let used: Vec<AttemptId> =
+                groups.iter().flat_map(|g| g.items.iter().map(|i| i.token.attempt)).collect();
+            form.ask.attempts.retain(|attempt| !used.contains(attempt));
+            form.again = vec![false; form.ask.attempts.len()];
+        }
+        match self.claim_once(None, &[rest], true).await {
+            Ok(mut again) => {
+                let again = again.remove(0);
+                for (groups, more) in claimed.groups.iter_mut().zip(again.groups) {
+                    groups.extend(more);
+                }
+                claimed.next_due = again.next_due;
+            }
+            // They would not let go within the lock's timeout.
+            Err(error) if error::was_rolled_back(&error) => {
+                claimed.next_due = Some(CONTENDED_AGAIN);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Remembers what was leased, and tells other nodes when it ends.
+    fn granted(&self, line: &HookLine, groups: &[Vec<DeliveryGroup>]) {
+        let groups = || groups.iter().flatten();
+        self.remember(groups().flat_map(|group| group.items.iter().map(|i| i.token.attempt)));
+        let what = match line {
+            HookLine::Pull(EndpointId(id)) => HookWhat::Pull(EndpointId(*id)),
+            HookLine::Push | HookLine::Chores => HookWhat::Push,
+        };
+        if let Some(due_in) = items::first_end(groups()) {
+            self.hints.tell_leases(&self.shared, vec![HookChange { what, due_in }]);
+        }
+    }
+
+    async fn claim_once(
+        &self,
+        link: Option<&Link>,
+        lines: &[LineForm],
+        patient: bool,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let empty = |form: &LineForm| Claimed {
+            groups: form.asks.iter().map(|_| Vec::new()).collect(),
+            ..Claimed::default()
+        };
+        let mut claimed: Vec<Claimed> = lines.iter().map(empty).collect();
+        let arrays = Lines::of(lines);
+        if arrays.pulls.is_empty() {
+            return Ok(claimed);
+        }
+        let params: Params<'_> = &[
+            &arrays.pulls,
+            &arrays.firsts,
+            &arrays.counts,
+            &arrays.fresh,
+            &arrays.leases,
+            &arrays.starts,
+            &arrays.lengths,
+            &arrays.keys,
+            &arrays.again,
+            &patient,
+        ];
+        let rows = match link {
+            Some(link) => link.query(CLAIM, &self.sql.claim, params).await?,
+            None => self.shared.links.general.query(CLAIM, &self.sql.claim, params).await?,
+        };
+        read(&rows, &arrays, &mut claimed)?;
+        Ok(claimed)
+    }
+}
+
+fn read(rows: &[Row], arrays: &Lines, claimed: &mut [Claimed]) -> Result<(), StoreError> {
+    let mut targets = Targets::default();
+    let mut leased: Vec<(usize, Leased)> = Vec::new();
+    for row in rows {
+        let mut columns = Columns::new(CLAIM, row);
+        let kind: i16 = columns.take()?;
+        let line = index(columns.take()?);
+        match kind {
+            0 => {
+                let claimed = &mut claimed[arrays.places[line]];
+                claimed.contended = columns.take::<i16>()? == 2;
+                claimed.next_due = columns.take::<Option<i64>>()?.map(rows::span);
+            }
+            1 => {
+                let now = Columns::from(CLAIM, row, NOW_COLUMN).moment()?;
+                targets.read(&mut Columns::from(CLAIM, row, TARGET_COLUMN), now)?;
+            }
+            _ => {
+                let endpoint = Columns::from(CLAIM, row, TARGET_COLUMN).take()?;
+                let mut columns = Columns::from(CLAIM, row, ITEM_COLUMN);
+                leased.push((line, Leased::read(endpoint, &mut columns)?));
+            }
+        }
+    }
+    leased.sort_by_key(|(line, one)| (*line, one.group, one.item.token.delivery));
+    for line in 0..arrays.places.len() {
+        let mine: Vec<Leased> =
+            leased.extract_if(.., |(of, _)| *of == line).map(|(_, l)| l).collect();
+        for (ask, group) in items::groups(mine, &targets)? {
+            claimed[arrays.places[line]].groups[arrays.numbers[ask]].push(group);
+        }
+    }
+    Ok(())
+}

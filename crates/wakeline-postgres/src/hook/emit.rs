@@ -1,0 +1,373 @@
+//! Emit: messages with their deliveries, many in one call.
+//!
+//! # Invariants
+//! * Two messages of a call never share an id, an event id or an idempotency key.
+//! * A call of unknown outcome is repeated once: its messages have ids of their own, and one that
+//!   is there already is not stored again.
+
+use std::collections::HashMap;
+
+use futures_util::FutureExt as _;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+use wakeline_core::{
+    ApplicationId, ApplicationRef, AttemptId, DeliveryToken, EndpointId, EventTypeName, HookChange,
+    HookMessageId, HookWhat, Timestamp,
+};
+use wakeline_store::StoreError;
+use wakeline_store::hook::{
+    DeliveryAsk, DeliveryGroup, DeliveryItem, EmitOutcome, EmitReply, NewMessage, StoredMessage,
+    Trigger,
+};
+
+use super::Core;
+use super::items::{self, Targets};
+use super::wire::{self, index, length, merge, micros, small};
+use crate::commands::{Answers, Flushed, apart, one_by_one};
+use crate::rows::{self, Columns};
+
+pub(super) const EMIT: &str = "emit";
+
+/// Where the columns of an endpoint begin, with the database's clock before them.
+const NOW_COLUMN: usize = 10;
+
+/// A message of one caller, and senders that came along.
+pub(super) struct EmitForm {
+    message: NewMessage,
+    asks: Vec<DeliveryAsk>,
+}
+
+impl EmitForm {
+    /// Refuses what PostgreSQL cannot keep.
+    pub(super) fn new(message: NewMessage, asks: Vec<DeliveryAsk>) -> Result<Self, StoreError> {
+        if let Some(application) = &message.create_application {
+            wire::plain("name", &application.name)?;
+        }
+        Ok(Self { message, asks })
+    }
+
+    /// About what it adds to a call.
+    pub(super) fn bytes(&self) -> usize {
+        let ids: usize = self.asks.iter().map(|ask| ask.attempts.len()).sum();
+        self.message.payload.len() + 400 + 16 * ids
+    }
+
+    /// What no other message of the call may share.
+    fn keys(&self) -> Vec<String> {
+        let message = &self.message;
+        let key = message.idempotency.as_ref().map(|one| format!("k{}", one.key.as_str()));
+        let own = message.event_id.as_ref().map(|own| format!("e{}", own.as_str()));
+        let id = format!("m{}", message.id.0);
+        key.into_iter().chain(own).chain([id]).collect()
+    }
+}
+
+/// Messages as arrays.
+#[derive(Default)]
+pub(super) struct Messages<'a> {
+    ids: Vec<Uuid>,
+    apps: Vec<Option<Uuid>>,
+    app_uids: Vec<Option<&'a str>>,
+    pairs: Vec<i32>,
+    types: Vec<&'a str>,
+    patterns: Vec<String>,
+    pattern_pairs: Vec<i32>,
+    event_ids: Vec<Option<&'a str>>,
+    channels: Vec<Option<String>>,
+    payloads: Vec<&'a [u8]>,
+    retention: Vec<i64>,
+    only: Vec<Option<Uuid>>,
+    keys: Vec<Option<&'a str>>,
+    prints: Vec<Option<&'a [u8]>>,
+    new_ids: Vec<Option<Uuid>>,
+    new_uids: Vec<Option<&'a str>>,
+    new_names: Vec<Option<&'a str>>,
+    new_rates: Vec<Option<i64>>,
+    new_metadata: Vec<Option<&'a [u8]>>,
+}
+
+impl<'a> Messages<'a> {
+    pub(super) fn of(messages: impl Iterator<Item = &'a NewMessage>) -> Self {
+        let mut arrays = Self::default();
+        let mut known: HashMap<(&ApplicationRef, &EventTypeName), i32> = HashMap::new();
+        for message in messages {
+            let pair =
+                *known.entry((&message.application, &message.event_type)).or_insert_with(|| {
+                    arrays.types.push(message.event_type.as_str());
+                    let pair = length(arrays.types.len());
+                    let patterns = message.event_type.patterns();
+                    arrays.pattern_pairs.extend(patterns.iter().map(|_| pair));
+                    arrays.patterns.extend(patterns);
+                    pair
+                });
+            arrays.pairs.push(pair);
+            arrays.add(message);
+        }
+        arrays
+    }
+
+    fn add(&mut self, message: &'a NewMessage) {
+        let (app, uid) = wire::application(&message.application);
+        self.ids.push(message.id.0);
+        self.apps.push(app);
+        self.app_uids.push(uid);
+        self.event_ids.push(message.event_id.as_ref().map(|own| own.as_str()));
+        self.channels.push(wire::joined(&message.channels));
+        self.payloads.push(&message.payload);
+        self.retention.push(micros(message.retention));
+        self.only.push(message.only.map(|only| only.0));
+        let idempotency = message.idempotency.as_ref();
+        self.keys.push(idempotency.map(|one| one.key.as_str()));
+        self.prints.push(idempotency.map(|one| one.print.as_slice()));
+        let new = message.create_application.as_ref();
+        self.new_ids.push(new.map(|new| new.id.0));
+        self.new_uids.push(new.and_then(|new| new.uid.as_ref()).map(|uid| uid.as_str()));
+        self.new_names.push(new.map(|new| new.name.as_str()));
+        self.new_rates.push(new.and_then(|new| new.rate_limit).map(i64::from));
+        self.new_metadata.push(new.map(|new| new.metadata.as_ref()));
+    }
+
+    /// The parameters of a call, together with those for asks.
+    pub(super) fn params<'p>(&'p self, asks: &'p Asks) -> [&'p (dyn ToSql + Sync); 24] {
+        [
+            &self.ids,
+            &self.apps,
+            &self.app_uids,
+            &self.pairs,
+            &self.types,
+            &self.patterns,
+            &self.pattern_pairs,
+            &self.event_ids,
+            &self.channels,
+            &self.payloads,
+            &self.retention,
+            &self.only,
+            &self.keys,
+            &self.prints,
+            &self.new_ids,
+            &self.new_uids,
+            &self.new_names,
+            &self.new_rates,
+            &self.new_metadata,
+            &asks.commands,
+            &asks.leases,
+            &asks.starts,
+            &asks.lengths,
+            &asks.keys,
+        ]
+    }
+}
+
+/// Asks as arrays.
+#[derive(Default)]
+pub(super) struct Asks {
+    commands: Vec<i32>,
+    /// Which of its command's asks each is.
+    numbers: Vec<usize>,
+    leases: Vec<Option<i64>>,
+    starts: Vec<i32>,
+    lengths: Vec<i32>,
+    keys: Vec<Uuid>,
+}
+
+impl Asks {
+    fn add(&mut self, command: usize, asks: &[DeliveryAsk]) {
+        for (number, ask) in asks.iter().enumerate() {
+            self.commands.push(length(command + 1));
+            self.numbers.push(number);
+            self.leases.push(ask.lease.map(micros));
+            self.starts.push(length(self.keys.len() + 1));
+            self.lengths.push(length(ask.attempts.len()));
+            self.keys.extend(ask.attempts.iter().map(|attempt| attempt.0));
+        }
+    }
+}
+
+impl Core {
+    /// Makes one call for many messages, or several if some must not meet.
+    pub(super) async fn flush_emit(
+        &self,
+        link: usize,
+        commands: Vec<EmitForm>,
+    ) -> Flushed<EmitReply> {
+        let mut answers = Answers::new(commands.len());
+        for (indexes, part) in apart(commands, EmitForm::keys) {
+            let call = |part| self.emit_call(link, part).boxed();
+            answers.fill(indexes, one_by_one(&part, call).await);
+        }
+        answers.done(EMIT)
+    }
+
+    async fn emit_call(
+        &self,
+        link: usize,
+        commands: Vec<&EmitForm>,
+    ) -> Result<Vec<EmitReply>, StoreError> {
+        let messages = Messages::of(commands.iter().map(|command| &command.message));
+        let mut asks = Asks::default();
+        for (c, command) in commands.iter().enumerate() {
+            asks.add(c, &command.asks);
+        }
+        let params = messages.params(&asks);
+        let link = &self.shared.links.hook.emit[link];
+        let mut rows = self.on_link(link, EMIT, (&self.sql.emit, &params)).await;
+        if matches!(rows, Err(StoreError::Transient { .. })) {
+            rows = self.on_link(link, EMIT, (&self.sql.emit, &params)).await;
+        }
+        let keys = asks.keys.iter().map(|key| AttemptId(*key));
+        let rows = rows.inspect_err(|_| self.remember(keys))?;
+        let sent: Vec<&NewMessage> = commands.iter().map(|command| &command.message).collect();
+        let mut written = Written::read(&rows, &sent, &asks)?;
+        self.announce(&written);
+        Ok(written.replies.drain(..).flatten().collect())
+    }
+
+    /// Remembers what was leased, and tells the other nodes.
+    fn announce(&self, written: &Written) {
+        let replies = written.replies.iter().flatten();
+        let groups = || replies.clone().flat_map(|r| r.leased.iter().flat_map(|(_, g)| g));
+        let items = groups().flat_map(|group| group.items.iter());
+        self.remember(items.map(|item| item.token.attempt));
+        if let Some(due_in) = items::first_end(groups()) {
+            let end = HookChange { what: HookWhat::Push, due_in };
+            self.hints.tell_leases(&self.shared, vec![end]);
+        }
+        for reply in replies {
+            self.tell(&reply.changes);
+        }
+    }
+}
+
+/// What a call has to say.
+pub(super) struct Written {
+    pub(super) replies: Vec<Option<EmitReply>>,
+}
+
+impl Written {
+    pub(super) fn read(
+        rows: &[Row],
+        sent: &[&NewMessage],
+        asks: &Asks,
+    ) -> Result<Self, StoreError> {
+        let mut targets = Targets::default();
+        let mut replies: Vec<Option<EmitReply>> = sent.iter().map(|_| None).collect();
+        for row in rows {
+            let mut columns = Columns::new(EMIT, row);
+            match columns.take::<i16>()? {
+                0 => {
+                    let command = index(columns.take()?);
+                    replies[command] = Some(reply(&mut columns, sent[command])?);
+                }
+                1 => {
+                    let mut columns = Columns::from(EMIT, row, NOW_COLUMN);
+                    let now = columns.moment()?;
+                    targets.read(&mut columns, now)?;
+                }
+                _ => {}
+            }
+        }
+        for row in rows {
+            if Columns::new(EMIT, row).take::<i16>()? != 2 {
+                continue;
+            }
+            let (command, ask, endpoint, item) = born(row, sent)?;
+            let number = asks.numbers[ask];
+            let group = DeliveryGroup { target: targets.get(endpoint)?, items: vec![item] };
+            let Some(reply) = &mut replies[command] else { continue };
+            match reply.leased.iter_mut().find(|(known, _)| *known == number) {
+                Some((_, groups)) => groups.push(group),
+                None => reply.leased.push((number, vec![group])),
+            }
+        }
+        for reply in replies.iter_mut().flatten() {
+            reply.leased.sort_by_key(|(number, _)| *number);
+        }
+        Ok(Self { replies })
+    }
+}
+
+/// How storing a message ended; its columns begin with the code.
+fn reply(columns: &mut Columns<'_>, sent: &NewMessage) -> Result<EmitReply, StoreError> {
+    let code: i16 = columns.take()?;
+    let deliveries = small(columns.take()?);
+    let push: Option<i64> = columns.take()?;
+    let pulls: Option<Vec<Uuid>> = columns.take()?;
+    let id = HookMessageId(columns.take()?);
+    let stored = match code {
+        0 => {
+            columns.skip(3);
+            let created_at = columns.moment()?;
+            columns.skip(1);
+            Some(stored(sent, ApplicationId(columns.take()?), created_at))
+        }
+        1 | 2 => Some(StoredMessage {
+            id,
+            event_type: wire::text("event type", columns.take()?)?,
+            event_id: columns.name_if("event id")?,
+            channels: wire::texts("channel", columns.take()?)?,
+            payload: None,
+            created_at: columns.moment()?,
+            application: {
+                columns.skip(1);
+                ApplicationId(columns.take()?)
+            },
+        }),
+        _ => None,
+    };
+    let outcome = match (code, stored) {
+        (0, Some(stored)) => EmitOutcome::Stored(stored, deliveries),
+        (1, Some(same)) => EmitOutcome::Repeated(same),
+        (2, Some(taken)) => EmitOutcome::Taken(taken),
+        (3, _) => EmitOutcome::KeyReused,
+        _ => EmitOutcome::NoApplication,
+    };
+    let mut changes = Vec::new();
+    if code == 0 {
+        let push = push.map(|due| HookChange { what: HookWhat::Push, due_in: rows::span(due) });
+        changes.extend(push);
+        for pull in pulls.unwrap_or_default() {
+            merge(&mut changes, HookChange::now(HookWhat::Pull(EndpointId(pull))));
+        }
+        changes.push(HookChange { what: HookWhat::Chores, due_in: sent.retention });
+    }
+    Ok(EmitReply { outcome, leased: Vec::new(), changes })
+}
+
+fn stored(sent: &NewMessage, application: ApplicationId, created_at: Timestamp) -> StoredMessage {
+    StoredMessage {
+        id: sent.id,
+        application,
+        event_type: sent.event_type.clone(),
+        event_id: sent.event_id.clone(),
+        channels: sent.channels.clone(),
+        payload: None,
+        created_at,
+    }
+}
+
+/// A delivery that was born leased: of which command, to which ask, for which endpoint.
+fn born(row: &Row, sent: &[&NewMessage]) -> Result<(usize, usize, Uuid, DeliveryItem), StoreError> {
+    let command = index(Columns::from(EMIT, row, 1).take()?);
+    let mut columns = Columns::from(EMIT, row, NOW_COLUMN);
+    let now = columns.moment()?;
+    let endpoint: Uuid = columns.take()?;
+    columns.skip(6);
+    let ask = index(columns.take()?);
+    let message = sent[command];
+    let item = DeliveryItem {
+        token: DeliveryToken { delivery: columns.take()?, attempt: AttemptId(columns.take()?) },
+        attempt_no: 1,
+        scheduled_no: 1,
+        trigger: Trigger::Scheduled,
+        message: message.id,
+        event_type: message.event_type.clone(),
+        event_id: message.event_id.clone(),
+        channels: message.channels.clone(),
+        created_at: now,
+        payload: Some(message.payload.clone()),
+        now,
+        lease_for: rows::span(columns.take()?),
+    };
+    Ok((command, ask, endpoint, item))
+}

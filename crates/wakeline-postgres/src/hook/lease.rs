@@ -1,0 +1,88 @@
+//! Releases, extensions, sweeps: what else is done with leases and lines.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+use wakeline_core::{DeliveryToken, HookChange, HookLine};
+use wakeline_store::StoreError;
+
+use super::Core;
+use super::wire::{change, index, merge, micros};
+use crate::rows::{self, Columns};
+
+const RELEASE: &str = "release deliveries";
+const EXTEND: &str = "extend deliveries";
+const SWEEP: &str = "sweep hook";
+
+/// Most lines in one sweep.
+const LINES_MAX: usize = 1000;
+
+fn split(tokens: &[DeliveryToken]) -> (Vec<i64>, Vec<Uuid>) {
+    tokens.iter().map(|token| (token.delivery, token.attempt.0)).unzip()
+}
+
+impl Core {
+    /// Gives deliveries back whose attempts were not made.
+    pub(super) async fn release(
+        &self,
+        tokens: Vec<DeliveryToken>,
+    ) -> Result<Vec<HookChange>, StoreError> {
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (deliveries, keys) = split(&tokens);
+        let rows = self.general(RELEASE, &self.sql.release, &[&deliveries, &keys]).await?;
+        let mut changes = Vec::new();
+        for row in &rows {
+            let mut columns = Columns::new(RELEASE, row);
+            let (endpoint, pull) = (columns.take()?, columns.take()?);
+            let due: Option<i64> = columns.take()?;
+            if let Some(due) = due {
+                merge(&mut changes, change(endpoint, pull, due));
+            }
+        }
+        self.tell(&changes);
+        Ok(changes)
+    }
+
+    /// Moves the ends of leases. True for those that go on.
+    pub(super) async fn extend(
+        &self,
+        tokens: Vec<DeliveryToken>,
+        span: Duration,
+    ) -> Result<Vec<bool>, StoreError> {
+        let mut extended = vec![false; tokens.len()];
+        if tokens.is_empty() {
+            return Ok(extended);
+        }
+        let (deliveries, keys) = split(&tokens);
+        let span = micros(span);
+        let rows = self.general(EXTEND, &self.sql.extend, &[&deliveries, &keys, &span]).await?;
+        for row in &rows {
+            extended[index(Columns::new(EXTEND, row).take()?)] = true;
+        }
+        Ok(extended)
+    }
+
+    /// Reads how long until each line has something.
+    pub(super) async fn sweep(
+        &self,
+        lines: Vec<HookLine>,
+    ) -> Result<Vec<Option<Duration>>, StoreError> {
+        let mut due = vec![None; lines.len()];
+        for (chunk, due) in lines.chunks(LINES_MAX).zip(due.chunks_mut(LINES_MAX)) {
+            let form = |line: &HookLine| match line {
+                HookLine::Push => (0, None),
+                HookLine::Pull(endpoint) => (1, Some(endpoint.0)),
+                HookLine::Chores => (2, None),
+            };
+            let (kinds, pulls): (Vec<i16>, Vec<Option<Uuid>>) = chunk.iter().map(form).unzip();
+            for row in &self.general(SWEEP, &self.sql.sweep, &[&kinds, &pulls]).await? {
+                let mut columns = Columns::new(SWEEP, row);
+                let line = index(columns.take()?);
+                due[line] = Some(rows::span(columns.take()?));
+            }
+        }
+        Ok(due)
+    }
+}

@@ -1,0 +1,64 @@
+//! The statements of webhooks, filled in once per store.
+
+use wakeline_store::hook::{PageOrder, PageRequest};
+
+use crate::Shared;
+use crate::connect::Sql;
+
+/// A page's statement, for both ways through its list.
+pub(crate) struct PageSql {
+    up: Sql,
+    down: Sql,
+}
+
+impl PageSql {
+    fn new(shared: &Shared, template: &str) -> Self {
+        let way = |than: &str, order: &str| {
+            shared.sql(&template.replace("@than@", than).replace("@order@", order))
+        };
+        Self { up: way(">", "ASC"), down: way("<", "DESC") }
+    }
+
+    /// The one that goes the way that a request wants.
+    pub(crate) fn way(&self, up: bool) -> &Sql {
+        if up { &self.up } else { &self.down }
+    }
+}
+
+/// Whether a page is read by ascending keys.
+pub(crate) fn goes_up<K>(page: &PageRequest<K>) -> bool {
+    let backwards = page.backwards && page.after.is_some();
+    (page.order == PageOrder::Ascending) != backwards
+}
+
+macro_rules! statements {
+    ($($name:ident),* ; $($page:ident),* $(,)?) => {
+        /// The statements of webhooks.
+        pub(crate) struct Statements {
+            $(pub(crate) $name: Sql,)*
+            $(pub(crate) $page: PageSql,)*
+        }
+
+        impl Statements {
+            /// Fills in the store's schema.
+            pub(crate) fn new(shared: &Shared) -> Self {
+                Self {
+                    $($name: shared.sql(include_str!(
+                        concat!("../../sql/queries/hook_", stringify!($name), ".sql")
+                    )),)*
+                    $($page: PageSql::new(shared, include_str!(
+                        concat!("../../sql/queries/hook_", stringify!($page), ".sql")
+                    )),)*
+                }
+            }
+        }
+    };
+}
+
+statements![
+    application, application_create, application_delete, application_update, attempt, cancel, chores,
+    claim, deliveries_to, emit, endpoint, endpoint_create, endpoint_delete, endpoint_update,
+    event_type, event_type_delete, event_type_put, expunge_payload, expunge_response, extend, job,
+    job_start, message, release, resend, secret_rotate, secrets, settle, stats, sweep;
+    applications, attempts, deliveries, endpoints, event_types, messages,
+];

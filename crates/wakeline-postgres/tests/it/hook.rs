@@ -1,0 +1,16 @@
+//! The rules of webhooks, and what is PostgreSQL's own about them.
+
+use std::sync::Arc;
+
+use wakeline_store::hook::HookBackend;
+use wakeline_testkit::hook_conformance::HookUnderTest;
+
+use crate::conformance::Fixture;
+
+impl HookUnderTest for Fixture {
+    fn hook(&self) -> Arc<dyn HookBackend> {
+        Arc::new(self.store.clone())
+    }
+}
+
+wakeline_testkit::hook_conformance_suite!(Fixture::open().await);

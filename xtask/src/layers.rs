@@ -82,7 +82,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("rusqlite", &["wakeline-sqlite", "wakeline-bench"]),
     ("duroxide", &["wakeline-duroxide"]),
     ("axum", &["wakeline-http"]),
-    ("hyper", &["wakeline-http", "wakeline-hook", "wakeline-bench"]),
+    ("hyper", &["wakeline-http", "wakeline-hook", "wakeline-cli", "wakeline-bench"]),
     ("clap", &["wakeline-cli", "wakeline-bench"]),
     ("anyhow", &["wakeline-cli", "wakeline-bench", "xtask"]),
     (

@@ -53,10 +53,11 @@ const KINDS: [Kind; 3] = [
 ];
 
 /// Error codes that are told from other words by nothing but this list.
-const ERRORS_OF_ONE_WORD: [&str; 4] = ["unauthorized", "forbidden", "draining", "internal"];
+const ERRORS_OF_ONE_WORD: [&str; 5] =
+    ["unauthorized", "forbidden", "conflict", "draining", "internal"];
 
 /// Words in the document of errors that are no codes.
-const NO_CODES: [&str; 2] = ["body_bytes_max", "intentions_max"];
+const NO_CODES: [&str; 3] = ["body_bytes_max", "intentions_max", "value_error"];
 
 /// Compares code and documents.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {

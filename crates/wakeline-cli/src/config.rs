@@ -5,6 +5,16 @@
 //!   and `fallback_poll_interval_ms` under `[long_poll]` in the file are the same.
 //! * An unknown key in the file, or a value that cannot work, is a mistake that names it.
 
+/// The first of flag or environment, file, default.
+macro_rules! pick {
+    ($over:expr, $under:expr, $($field:ident).+) => {
+        $over.$($field).+.clone().or_else(|| $under.$($field).+.clone())
+    };
+}
+
+mod hook;
+mod long_poll;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,8 +23,10 @@ use clap::Args;
 use serde::Deserialize;
 use wakeline_http::{HttpSettings, ServerOptions};
 use wakeline_postgres::NotifyMode;
-use wakeline_wake::{AggressiveOn, LongPollConfig, PollMode, WakeMode};
+use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
 
+pub(crate) use self::hook::HookSettings;
+use crate::keys::KeySource;
 use crate::logs::LogFormat;
 
 /// A mistake in the command line or the configuration.
@@ -51,6 +63,12 @@ pub(crate) struct ServeArgs {
     /// Key that requests must bear. Not a flag, so that it shows in no list of processes
     #[arg(skip)]
     api_key: Option<String>,
+    /// Keys that secrets are sealed with: id:base64, the first one seals. Not a flag either
+    #[arg(skip)]
+    encryption_keys: Option<String>,
+    /// File with such keys, one a line [default on SQLite: made beside the database]
+    #[arg(long, env = "WAKELINE_ENCRYPTION_KEY_FILE", value_name = "PATH")]
+    encryption_key_file: Option<PathBuf>,
     /// Serve other machines without an API key
     #[arg(long, env = "WAKELINE_INSECURE", num_args = 0..=1, default_missing_value = "true",
         require_equals = true, value_name = "BOOL")]
@@ -97,7 +115,27 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     queue: QueueArgs,
     #[command(flatten)]
-    long_poll: LongPollArgs,
+    long_poll: long_poll::LongPollArgs,
+    #[command(flatten)]
+    hook: hook::HookArgs,
+}
+
+/// Settings that come from the environment only, so that they show in no list of processes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Secrets {
+    pub(crate) api_key: Option<String>,
+    pub(crate) encryption_keys: Option<String>,
+}
+
+impl Secrets {
+    /// Those of this process.
+    pub(crate) fn from_env() -> Self {
+        let read = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        Self {
+            api_key: read("WAKELINE_API_KEY"),
+            encryption_keys: read("WAKELINE_ENCRYPTION_KEYS"),
+        }
+    }
 }
 
 /// Defaults and limits of the queue's routes; `[queue]` in the file.
@@ -116,45 +154,6 @@ struct QueueArgs {
     /// Most messages in one request [default: 10000]
     #[arg(long, env = "WAKELINE_BATCH_LEN_MAX", value_name = "COUNT")]
     batch_len_max: Option<u32>,
-}
-
-/// Long polling; `[long_poll]` in the file.
-#[derive(Debug, Clone, Default, Args, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct LongPollArgs {
-    /// Whether pops may wait at all [default: true]
-    #[arg(long = "long-poll", env = "WAKELINE_LONG_POLL", value_name = "BOOL")]
-    enabled: Option<bool>,
-    /// Time between two safety sweeps [default: 60000]
-    #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MS", value_name = "MS")]
-    fallback_poll_interval_ms: Option<u64>,
-    /// Longest single wait inside the server [default: 30000]
-    #[arg(long, env = "WAKELINE_MAX_WAIT_TIME_MS", value_name = "MS")]
-    max_wait_time_ms: Option<u64>,
-    /// Delay added to every timer [default: 0]
-    #[arg(long, env = "WAKELINE_TIMER_GRACE_PERIOD_MS", value_name = "MS")]
-    timer_grace_period_ms: Option<u64>,
-    /// Shortest stay in degraded polling [default: 60000]
-    #[arg(long, env = "WAKELINE_AGGRESSIVE_POLL_DURATION_MS", value_name = "MS")]
-    aggressive_poll_duration_ms: Option<u64>,
-    /// Clean empty claims in a row that end degraded polling [default: 5]
-    #[arg(long, env = "WAKELINE_AGGRESSIVE_EXIT_THRESHOLD", value_name = "COUNT")]
-    aggressive_exit_threshold: Option<u32>,
-    /// Time in which a claim must answer a hint [default: 100]
-    #[arg(long, env = "WAKELINE_NOTIFY_DELIVERY_TIMEOUT_MS", value_name = "MS")]
-    notify_delivery_timeout_ms: Option<u64>,
-    /// Time between two claims while degraded [default: 100]
-    #[arg(long, env = "WAKELINE_DEGRADED_POLL_INTERVAL_MS", value_name = "MS")]
-    degraded_poll_interval_ms: Option<u64>,
-    /// What starts aggressive polling: degraded or any_wake [default: degraded]
-    #[arg(long, env = "WAKELINE_AGGRESSIVE_ON", value_name = "WHEN", value_parser = aggressive_on)]
-    aggressive_on: Option<AggressiveOn>,
-    /// Most parked pops on this node [default: 10000]
-    #[arg(long, env = "WAKELINE_INTENTIONS_MAX", value_name = "COUNT")]
-    intentions_max: Option<usize>,
-    /// Most claims at a time on this node [default: 2]
-    #[arg(long, env = "WAKELINE_CLAIMS_IN_FLIGHT_MAX", value_name = "COUNT")]
-    claims_in_flight_max: Option<usize>,
 }
 
 /// Where everything is kept.
@@ -178,13 +177,8 @@ pub(crate) struct Settings {
     pub(crate) http: HttpSettings,
     pub(crate) server: ServerOptions,
     pub(crate) log_format: LogFormat,
-}
-
-/// The first of flag or environment, file, default.
-macro_rules! pick {
-    ($over:expr, $under:expr, $($field:ident).+) => {
-        $over.$($field).+.clone().or_else(|| $under.$($field).+.clone())
-    };
+    pub(crate) hook: HookSettings,
+    pub(crate) keys: KeySource,
 }
 
 impl StoreArgs {
@@ -209,8 +203,9 @@ impl StoreArgs {
 
 impl ServeArgs {
     /// Settings from flags and environment (these), a file, and defaults.
-    pub(crate) fn settle(mut self, env_key: Option<String>) -> Result<Settings, ConfigMistake> {
-        self.api_key = env_key.filter(|key| !key.is_empty());
+    pub(crate) fn settle(mut self, secrets: Secrets) -> Result<Settings, ConfigMistake> {
+        self.api_key = secrets.api_key;
+        self.encryption_keys = secrets.encryption_keys;
         let file = match &self.config {
             Some(path) => read_file(path)?,
             None => Self::default(),
@@ -232,6 +227,8 @@ impl ServeArgs {
             http: http_settings(&self, &file, mode),
             server: server_options(&self, &file),
             log_format: pick!(self, file, log_format).unwrap_or_default(),
+            hook: self.hook.over(&file.hook, mode),
+            keys: key_source(&self, &file),
         };
         settings.check()?;
         Ok(settings)
@@ -243,6 +240,7 @@ impl Settings {
         let mistake = |error: wakeline_wake::ConfigError| ConfigMistake(error.to_string());
         self.mode.validate().map_err(mistake)?;
         self.long_poll.validate().map_err(mistake)?;
+        self.hook.check()?;
         let http = &self.http;
         if http.batch_len_max == 0 || !(1..=http.batch_len_max).contains(&http.default_batch_len) {
             let text = "default_batch_size must be from 1 to batch_len_max";
@@ -262,6 +260,19 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// What the process was started with goes before the file, keys themselves before a file of them.
+fn key_source(over: &ServeArgs, under: &ServeArgs) -> KeySource {
+    for args in [over, under] {
+        if let Some(text) = &args.encryption_keys {
+            return KeySource::Text(text.clone());
+        }
+        if let Some(path) = &args.encryption_key_file {
+            return KeySource::File(path.clone());
+        }
+    }
+    KeySource::Unsaid
 }
 
 fn wake_mode(over: &ServeArgs, under: &ServeArgs) -> WakeMode {
@@ -305,42 +316,6 @@ fn server_options(over: &ServeArgs, under: &ServeArgs) -> ServerOptions {
     }
 }
 
-impl LongPollArgs {
-    fn over(&self, under: &Self) -> LongPollConfig {
-        let preset = LongPollConfig::default();
-        LongPollConfig {
-            enabled: pick!(self, under, enabled).unwrap_or(preset.enabled),
-            fallback_poll_interval: millis(
-                pick!(self, under, fallback_poll_interval_ms),
-                preset.fallback_poll_interval,
-            ),
-            max_wait_time: millis(pick!(self, under, max_wait_time_ms), preset.max_wait_time),
-            timer_grace_period: millis(
-                pick!(self, under, timer_grace_period_ms),
-                preset.timer_grace_period,
-            ),
-            aggressive_poll_duration: millis(
-                pick!(self, under, aggressive_poll_duration_ms),
-                preset.aggressive_poll_duration,
-            ),
-            aggressive_exit_threshold: pick!(self, under, aggressive_exit_threshold)
-                .unwrap_or(preset.aggressive_exit_threshold),
-            notify_delivery_timeout: millis(
-                pick!(self, under, notify_delivery_timeout_ms),
-                preset.notify_delivery_timeout,
-            ),
-            degraded_poll_interval: millis(
-                pick!(self, under, degraded_poll_interval_ms),
-                preset.degraded_poll_interval,
-            ),
-            aggressive_on: pick!(self, under, aggressive_on).unwrap_or(preset.aggressive_on),
-            intentions_max: pick!(self, under, intentions_max).unwrap_or(preset.intentions_max),
-            claims_in_flight_max: pick!(self, under, claims_in_flight_max)
-                .unwrap_or(preset.claims_in_flight_max),
-        }
-    }
-}
-
 fn millis(given: Option<u64>, preset: Duration) -> Duration {
     given.map_or(preset, Duration::from_millis)
 }
@@ -373,14 +348,6 @@ fn notify_from_text<'de, D: serde::Deserializer<'de>>(
     notify_mode(&text).map(Some).map_err(|why| serde::de::Error::custom(format!("notify {why}")))
 }
 
-fn aggressive_on(text: &str) -> Result<AggressiveOn, String> {
-    match text {
-        "degraded" => Ok(AggressiveOn::Degraded),
-        "any_wake" => Ok(AggressiveOn::AnyWake),
-        _ => Err("is one of degraded, any_wake".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,7 +368,7 @@ mod tests {
             std::fs::write(&path, text).expect("written");
             line.extend(["--config".to_owned(), path.display().to_string()]);
         }
-        Line::parse_from(line).args.settle(None)
+        Line::parse_from(line).args.settle(Secrets::default())
     }
 
     #[test]
@@ -459,6 +426,8 @@ mod tests {
             (&["--claims-in-flight-max", "0"], None, "claims_in_flight_max"),
             (&["--default-batch-size", "0"], None, "default_batch_size"),
             (&["--wait-ms-max", "10"], None, "default_timeout_ms"),
+            (&[], Some("[hook]\nallow = [\"10.0.0.0/33\"]"), "allow"),
+            (&["--hook-slots", "0"], None, "slots"),
         ] {
             let mistake = settle(flags, file).expect_err(named).to_string();
             assert!(mistake.contains(named), "{named}: {mistake}");
@@ -472,8 +441,31 @@ mod tests {
         assert!(settle(&["--listen", "0.0.0.0:1", "--insecure"], None).is_ok());
         assert!(settle(&["--listen", "[::1]:1"], None).is_ok());
         let line = Line::parse_from(["serve", "--listen", "0.0.0.0:1"]);
-        assert!(line.args.settle(Some("key".into())).is_ok());
-        let line = Line::parse_from(["serve", "--listen", "0.0.0.0:1"]);
-        assert!(line.args.settle(Some(String::new())).is_err(), "an empty key is none");
+        let secrets = Secrets { api_key: Some("key".into()), ..Secrets::default() };
+        assert!(line.args.settle(secrets).is_ok());
+    }
+
+    #[test]
+    fn keys_that_are_said_go_before_a_file_of_them_and_flags_before_the_file() {
+        let said = |flags: &[&str], file| settle(flags, file).expect("valid").keys;
+        assert_eq!(said(&[], None), KeySource::Unsaid);
+        let file = "encryption_keys = \"a:b\"";
+        assert_eq!(said(&[], Some(file)), KeySource::Text("a:b".into()));
+        let flag = &["--encryption-key-file", "/k"][..];
+        assert_eq!(said(flag, Some(file)), KeySource::File("/k".into()));
+    }
+
+    #[test]
+    fn webhooks_have_a_mode_and_a_pace_of_their_own() {
+        let plain = settle(&["--wake-mode", "compete"], None).expect("valid").hook;
+        assert_eq!((plain.mode, plain.poll_workers, plain.slots), (WakeMode::Compete, 10, 1000));
+        assert!(plain.guard.allow.is_empty() && !plain.guard.https_only);
+        let file = "[hook]\nallow = [\"10.0.0.0/8\"]\nwake_mode = \"poll\"\npoll_batch = 3\n";
+        let flags = ["--hook-allow", "127.0.0.0/8,::1", "--hook-https-only"];
+        let hook = settle(&flags, Some(file)).expect("valid").hook;
+        assert_eq!(hook.guard.allow.len(), 2);
+        assert!(hook.guard.https_only);
+        let WakeMode::Poll(poll) = hook.mode else { panic!("{:?}", hook.mode) };
+        assert_eq!((poll.batch, poll.interval), (3, Duration::from_millis(100)));
     }
 }

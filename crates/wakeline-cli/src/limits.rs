@@ -5,8 +5,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors kept for the store, the listener and the rest.
 const RESERVE: u64 = 256;
 
-/// Raises the soft limit to the hard one; returns how many connections fit under it.
-pub(crate) fn connections_max() -> usize {
+/// Raises the soft limit to the hard one; returns how many connections fit under it, beside those
+/// to so many endpoints of webhooks (which get a quarter of it at most).
+pub(crate) fn connections_max(outgoing: u32) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let limit = match setrlimit(Resource::Nofile, raised) {
@@ -17,5 +18,6 @@ pub(crate) fn connections_max() -> usize {
         }
     };
     let most = limit.unwrap_or(1 << 20);
-    usize::try_from(most.saturating_sub(RESERVE).max(64)).unwrap_or(usize::MAX)
+    let reserve = RESERVE + u64::from(outgoing).min(most / 4);
+    usize::try_from(most.saturating_sub(reserve).max(64)).unwrap_or(usize::MAX)
 }

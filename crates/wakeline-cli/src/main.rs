@@ -1,4 +1,4 @@
-//! The binary `wakeline`: the server, its migrations, its OpenAPI document.
+//! The binary `wakeline`: the server, its migrations, its OpenAPI document, tools for webhooks.
 //!
 //! # Where it sits
 //! At the top: the only place that names a concrete store and puts the parts together.
@@ -7,6 +7,8 @@
 //! * Exit code 0 is success, 1 a failure at work, 2 a mistake in the command line or configuration.
 
 mod config;
+mod hook;
+mod keys;
 mod limits;
 mod logs;
 mod migrate;
@@ -19,9 +21,10 @@ use clap::{Parser, Subcommand};
 use wakeline_store::StoreError;
 
 use crate::config::{ConfigMistake, ServeArgs};
+use crate::hook::HookCommand;
 use crate::migrate::MigrateCommand;
 
-/// Durable queues on PostgreSQL or SQLite, with consumers that wait without polling.
+/// Durable queues, orchestrations and webhooks on PostgreSQL or SQLite. Nobody polls.
 #[derive(Parser)]
 #[command(name = "wakeline", version)]
 struct Cli {
@@ -39,6 +42,15 @@ enum Command {
     Migrate(MigrateCommand),
     /// Print the OpenAPI document
     Openapi,
+    /// Tools for those who receive webhooks
+    #[command(subcommand)]
+    Hook(HookCommand),
+    /// Print a new key for encryption at rest, for WAKELINE_ENCRYPTION_KEYS or a key file
+    EncryptionKey {
+        /// Its id: letters, digits, '-' and '_' [default: made up]
+        #[arg(long, value_name = "ID")]
+        id: Option<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -47,6 +59,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Migrate(command) => migrate::run(command),
         Command::Openapi => print_openapi(),
+        Command::Hook(command) => hook::run(command),
+        Command::EncryptionKey { id } => keys::print_new(id),
     };
     match result {
         Ok(code) => code,

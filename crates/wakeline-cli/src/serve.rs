@@ -9,19 +9,20 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use wakeline_flow::provider::{Provider as _, QueueHints, StoreProvider, StoreProviderOptions};
-use wakeline_http::{AppState, Server};
+use wakeline_hook::{DispatchOptions, HookService, HookServiceOptions, SendOptions};
+use wakeline_http::{AppState, Faces, Server};
 use wakeline_queue::{QueueService, QueueServiceOptions};
 use wakeline_store::{FanOut, HintOrigin, StoreInfo, WholeStore};
 
-use crate::config::{ServeArgs, Settings};
-use crate::{limits, logs, say, store};
+use crate::config::{HookSettings, Secrets, ServeArgs, Settings};
+use crate::{keys, limits, logs, say, store};
 
 /// Time for claims whose waiters have gone to end and be released on shutdown.
 const RELEASE_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    let settings = args.settle(std::env::var("WAKELINE_API_KEY").ok())?;
+    let settings = args.settle(Secrets::from_env())?;
     logs::start(settings.log_format);
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(serve(settings))
@@ -34,37 +35,71 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let address = listener.local_addr().context("cannot read the bound address")?;
 
-    let long_poll = settings.long_poll.clone();
-    let options = QueueServiceOptions { mode: settings.mode, long_poll: long_poll.clone() };
-    let queue = QueueService::start(store.clone(), options);
-    let flow = flow(
-        &store,
-        &queue,
-        StoreProviderOptions { mode: settings.mode, long_poll, queue_hints: None },
-    );
+    let faces = faces(&store, &settings)?;
     let listening = CancellationToken::new();
-    tokio::spawn(listen(store.clone(), queue.clone(), flow.clone(), listening.clone()));
+    tokio::spawn(listen(store.clone(), faces.clone(), listening.clone()));
 
     let mut server = settings.server.clone();
-    server.connections_max = limits::connections_max();
-    let state = AppState::new(queue.clone(), flow.clone(), settings.http.clone(), metrics);
+    server.connections_max = limits::connections_max(settings.hook.slots);
+    let state = AppState::new(faces.clone(), settings.http.clone(), metrics);
     let shutdown = CancellationToken::new();
     tokio::spawn(stop_on_signal(shutdown.clone()));
+    let (hook, stop) = (faces.hook.clone(), shutdown.clone());
+    let sending = tokio::spawn(async move { hook.run(stop).await });
     greet(&store.info(), address, settings.http.api_key.is_some());
 
-    let clean = Server::new(listener, state, server).run(shutdown).await;
+    let clean = Server::new(listener, state, server).run(shutdown.clone()).await;
     if !clean {
         tracing::warn!("some requests did not finish in the drain time");
     }
+    // The server may have stopped for another reason than a signal.
+    shutdown.cancel();
+    if sending.await.is_err() {
+        tracing::error!("sending webhooks ended with a panic");
+    }
     // Before the store closes: a lease that nobody heard of would last its whole time.
-    if tokio::time::timeout(RELEASE_TIME, queue.settled()).await.is_err() {
+    let settled = async { tokio::join!(faces.queue.settled(), faces.hook.settled()) };
+    if tokio::time::timeout(RELEASE_TIME, settled).await.is_err() {
         tracing::warn!("a claim did not end; what it took is available when its lease ends");
     }
-    flow.close().await;
+    faces.flow.close().await;
     listening.cancel();
     store.close().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Queues, orchestrations and webhooks over one store.
+fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<Faces> {
+    let long_poll = settings.long_poll.clone();
+    let options = QueueServiceOptions { mode: settings.mode, long_poll: long_poll.clone() };
+    let queue = QueueService::start(store.clone(), options);
+    let options = StoreProviderOptions { mode: settings.mode, long_poll, queue_hints: None };
+    let flow = flow(store, &queue, options);
+    Ok(Faces { queue, flow, hook: hook(store, settings)? })
+}
+
+/// Webhooks over the same store, with keys for what must not be stored in the clear.
+fn hook(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<HookService> {
+    let keys = keys::ring(settings)?;
+    if keys.is_none() {
+        say("keys    none: webhook endpoints need WAKELINE_ENCRYPTION_KEYS");
+    }
+    let HookSettings { guard, mode, poll_workers, slots } = settings.hook.clone();
+    let options = HookServiceOptions {
+        mode,
+        long_poll: settings.long_poll.clone(),
+        dispatch: DispatchOptions {
+            slots,
+            fresh_slots: slots / 4,
+            poll_senders: poll_workers,
+            grace: settings.server.drain_timeout,
+            ..DispatchOptions::default()
+        },
+        send: SendOptions { guard, ..SendOptions::default() },
+        keys: keys.map(Arc::new),
+    };
+    Ok(HookService::start(store.clone(), options))
 }
 
 /// Orchestrations over the same store; what their turns push to queues is told to the queue.
@@ -79,16 +114,12 @@ fn flow(
     StoreProvider::new(store.clone(), options)
 }
 
-/// Hears of other processes, on behalf of both faces. In poll mode nobody listens, and the store is
-/// only tended.
-async fn listen(
-    store: Arc<dyn WholeStore>,
-    queue: QueueService,
-    flow: StoreProvider,
-    shutdown: CancellationToken,
-) {
-    let uses_hints = queue.uses_hints();
-    let sink = Arc::new(FanOut(vec![queue.sink(), Arc::new(flow)]));
+/// Hears of other processes, on behalf of all faces. Where all of them poll nobody listens, and the
+/// store is only tended.
+async fn listen(store: Arc<dyn WholeStore>, faces: Faces, shutdown: CancellationToken) {
+    let uses_hints = faces.queue.uses_hints() || faces.hook.uses_hints();
+    let Faces { queue, flow, hook } = faces;
+    let sink = Arc::new(FanOut(vec![queue.sink(), Arc::new(flow), hook.sink()]));
     match uses_hints {
         true => store.feed(sink, shutdown).await,
         false => store.tend(sink, shutdown).await,

@@ -10,8 +10,11 @@ use utoipa::ToSchema;
 use wakeline_core::{IdError, NameError};
 use wakeline_flow::ClientError;
 use wakeline_flow::provider::ProviderError;
+use wakeline_hook::HookError;
 use wakeline_queue::QueueError;
 use wakeline_store::StoreError;
+
+use crate::wire::hook::{HookInvalid, HookProblem, Mistake};
 
 /// What went wrong.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -29,11 +32,14 @@ pub struct ApiError {
     code: &'static str,
     message: String,
     retry_after_secs: Option<u64>,
+    /// Where in the request it is; routes in Svix's shape tell.
+    place: Vec<String>,
 }
 
 impl ApiError {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), retry_after_secs: None }
+        let (message, place) = (message.into(), Vec::new());
+        Self { status, code, message, retry_after_secs: None, place }
     }
 
     fn retry_after(mut self, secs: u64) -> Self {
@@ -43,6 +49,23 @@ impl ApiError {
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request", message)
+    }
+
+    /// A field of the body that is wrong.
+    pub(crate) fn invalid_field(field: &str, message: impl Into<String>) -> Self {
+        let way = field.split('.').map(str::to_owned);
+        Self { place: [vec!["body".to_owned()], way.collect()].concat(), ..Self::invalid(message) }
+    }
+
+    /// A parameter of the query string that is wrong.
+    pub(crate) fn invalid_param(name: &str, message: impl Into<String>) -> Self {
+        Self { place: vec!["query".to_owned(), name.to_owned()], ..Self::invalid(message) }
+    }
+
+    /// A part of the path, or a header, that is wrong.
+    pub(crate) fn invalid_in(kind: &str, name: &str, message: impl Into<String>) -> Self {
+        let place = [kind, name].into_iter().filter(|part| !part.is_empty());
+        Self { place: place.map(str::to_owned).collect(), ..Self::invalid(message) }
     }
 
     pub(crate) fn unauthorized() -> Self {
@@ -69,6 +92,10 @@ impl ApiError {
 
     pub(crate) fn not_deleted(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "not_deleted", message)
+    }
+
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", message)
     }
 
     fn internal(error: &dyn std::error::Error) -> Self {
@@ -187,10 +214,42 @@ impl From<ClientError> for ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let body = Json(Problem { error: self.message, code: self.code });
-        let mut response = (self.status, body).into_response();
+impl From<HookError> for ApiError {
+    fn from(error: HookError) -> Self {
+        match &error {
+            HookError::Invalid { field, .. } => Self::invalid_field(field, error.to_string()),
+            HookError::Schema { .. } => Self::invalid_field("payload", error.to_string()),
+            HookError::NoKeyRing => {
+                let message = "secrets are only stored encrypted, and this server has no key: \
+                               set WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to what \
+                               `wakeline encryption-key` prints";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_encryption_key", message)
+            }
+            HookError::Sealed { .. } => Self::internal(&error),
+            HookError::TooManyWaiters { retry_after } => {
+                let message = "too many clients are waiting on this node";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiters", message)
+                    .retry_after(retry_after.as_secs())
+            }
+            HookError::Store(error) => Self::from(error.as_ref()),
+        }
+    }
+}
+
+impl ApiError {
+    /// The failure as routes in Svix's shape tell it.
+    pub(crate) fn into_hook_response(self) -> Response {
+        if self.code != "invalid_request" {
+            let body = Json(HookProblem { code: self.code, detail: self.message.clone() });
+            return self.finish((self.status, body).into_response());
+        }
+        let loc = if self.place.is_empty() { vec!["body".to_owned()] } else { self.place };
+        let mistake = Mistake { loc, msg: self.message, kind: "value_error" };
+        let body = Json(HookInvalid { detail: vec![mistake] });
+        (StatusCode::UNPROCESSABLE_ENTITY, body).into_response()
+    }
+
+    fn finish(&self, mut response: Response) -> Response {
         let headers = response.headers_mut();
         if let Some(secs) = self.retry_after_secs {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
@@ -198,6 +257,16 @@ impl IntoResponse for ApiError {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        response
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = Json(Problem { error: self.message.clone(), code: self.code });
+        let mut response = self.finish((self.status, body).into_response());
+        // For the guard, which knows the shape of the route.
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -12,6 +12,8 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+use wakeline_core::IdempotencyKey;
 
 use crate::error::ApiError;
 use crate::state::AppState;
@@ -49,8 +51,9 @@ impl Body {
         serde_json::from_slice(&self.0).map_err(|plain| {
             let mut parser = serde_json::Deserializer::from_slice(&self.0);
             match serde_path_to_error::deserialize::<_, T>(&mut parser) {
-                Err(error) if error.path().iter().next().is_some() => {
-                    ApiError::invalid(format!("{}: {}", error.path(), error.inner()))
+                Err(error) if is_a_way(error.path()) => {
+                    let (path, message) = (error.path().to_string(), error.inner());
+                    ApiError::invalid_field(&path, format!("{path}: {message}"))
                 }
                 _ => ApiError::invalid(format!("Invalid JSON: {plain}")),
             }
@@ -61,6 +64,12 @@ impl Body {
     pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         if self.0.is_empty() { Ok(T::default()) } else { self.parse() }
     }
+}
+
+/// Whether a path leads somewhere: in malformed JSON it may not.
+fn is_a_way(path: &serde_path_to_error::Path) -> bool {
+    let unknown = |part: &Segment| matches!(part, Segment::Unknown);
+    path.iter().next().is_some_and(|first| !unknown(first))
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -107,23 +116,50 @@ impl Params {
         };
         match text.parse::<u64>() {
             Ok(number) if bounds.contains(&number) => Ok(number),
-            _ => Err(ApiError::invalid(format!(
-                "{name} must be a whole number from {} to {}, not {text:?}",
-                bounds.start(),
-                bounds.end()
-            ))),
+            _ => {
+                let (least, most) = (bounds.start(), bounds.end());
+                let message =
+                    format!("{name} must be a whole number from {least} to {most}, not {text:?}");
+                Err(ApiError::invalid_param(name, message))
+            }
         }
     }
 
     /// `true`, `1`, `false` or `0`.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, ApiError> {
+        self.flag_or(name, false)
+    }
+
+    /// The same, with what it is if it is not there.
+    pub(crate) fn flag_or(&self, name: &str, default: bool) -> Result<bool, ApiError> {
         match self.text(name) {
-            None | Some("false" | "0") => Ok(false),
+            None => Ok(default),
+            Some("false" | "0") => Ok(false),
             Some("true" | "1") => Ok(true),
             Some(other) => {
-                Err(ApiError::invalid(format!("{name} must be true or false, not {other:?}")))
+                let message = format!("{name} must be true or false, not {other:?}");
+                Err(ApiError::invalid_param(name, message))
             }
         }
+    }
+
+    /// A moment, by the rules of [`moment`].
+    pub(crate) fn moment(&self, name: &str) -> Result<Option<wakeline_core::Timestamp>, ApiError> {
+        let read = |text: &str| read_moment(text).ok_or_else(|| not_a_moment(name, text));
+        let located = |error: String| ApiError::invalid_param(name, error);
+        self.text(name).map(|text| read(text).map_err(located)).transpose()
+    }
+
+    /// Texts with commas between them.
+    pub(crate) fn texts(&self, name: &str) -> impl Iterator<Item = &str> {
+        let all = self.text(name).unwrap_or_default();
+        all.split(',').filter(|text| !text.is_empty())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(pairs: &[(&str, &str)]) -> Self {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        Self(pairs.iter().map(own).collect())
     }
 
     /// A name, an id or a number that parses itself; absent if it is not there.
@@ -143,10 +179,10 @@ impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequestParts<S> f
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        let Path(value) = parts
-            .extract::<Path<T>>()
-            .await
-            .map_err(|error| ApiError::invalid(format!("the path: {}", error.body_text())))?;
+        let Path(value) = parts.extract::<Path<T>>().await.map_err(|error| {
+            let message = format!("the path: {}", error.body_text());
+            ApiError::invalid_in("path", "", message)
+        })?;
         Ok(Self(value))
     }
 }
@@ -160,4 +196,40 @@ pub(crate) fn timestamp(field: &str, text: &str) -> Result<wakeline_core::Timest
                 "{field} must be a time like 2026-01-31T12:00:00Z, not {text:?}"
             ))
         })
+}
+
+/// A moment as ISO 8601; without a zone it is UTC, as some clients leave it out.
+pub(crate) fn moment(field: &str, text: &str) -> Result<wakeline_core::Timestamp, ApiError> {
+    read_moment(text).ok_or_else(|| ApiError::invalid_field(field, not_a_moment(field, text)))
+}
+
+fn read_moment(text: &str) -> Option<wakeline_core::Timestamp> {
+    let zoned = jiff::Timestamp::from_str(text).ok();
+    let moment = zoned.or_else(|| {
+        let plain = jiff::civil::DateTime::from_str(text).ok()?;
+        jiff::tz::Offset::UTC.to_timestamp(plain).ok()
+    });
+    moment.map(|moment| wakeline_core::Timestamp(moment.as_microsecond()))
+}
+
+fn not_a_moment(field: &str, text: &str) -> String {
+    format!("{field} must be a time like 2026-01-31T12:00:00Z, not {text:?}")
+}
+
+/// The key under which a request can be repeated without harm.
+pub(crate) struct Repeatable(pub(crate) Option<IdempotencyKey>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Repeatable {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
+        let name = "idempotency-key";
+        let wrong = |why: String| ApiError::invalid_in("header", name, why);
+        let Some(value) = parts.headers.get(name).filter(|value| !value.is_empty()) else {
+            return Ok(Self(None));
+        };
+        let text = value.to_str().map_err(|_| wrong(format!("{name} must be plain text")))?;
+        let key = IdempotencyKey::new(text).map_err(|error| wrong(error.to_string()))?;
+        Ok(Self(Some(key)))
+    }
 }

@@ -1,8 +1,8 @@
 //! The HTTP face: routes that parse, call and render.
 //!
 //! # Where it sits
-//! Above the queue service, below the binary. The only crate that knows JSON wire types, HTTP
-//! statuses and OpenAPI.
+//! Above the services of the faces, below the binary. The only crate that knows JSON wire types,
+//! HTTP statuses and OpenAPI.
 //!
 //! # Invariants
 //! * A request is validated once, here; what goes down is typed.
@@ -23,4 +23,4 @@ mod wire;
 pub use error::{ApiError, Problem};
 pub use routes::{app, openapi};
 pub use server::{Server, ServerOptions};
-pub use state::{AppState, HttpSettings, install_metrics};
+pub use state::{AppState, Faces, HttpSettings, install_metrics};

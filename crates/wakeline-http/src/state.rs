@@ -7,6 +7,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use wakeline_flow::Client;
 use wakeline_flow::provider::StoreProvider;
+use wakeline_hook::HookService;
 use wakeline_queue::QueueService;
 
 /// Limits and defaults of the HTTP face.
@@ -42,6 +43,17 @@ impl Default for HttpSettings {
     }
 }
 
+/// What the routes are about.
+#[derive(Clone)]
+pub struct Faces {
+    /// Queues.
+    pub queue: QueueService,
+    /// Orchestrations.
+    pub flow: StoreProvider,
+    /// Webhooks.
+    pub hook: HookService,
+}
+
 /// What every route shares. Cheap to clone.
 #[derive(Clone)]
 pub struct AppState {
@@ -49,8 +61,7 @@ pub struct AppState {
 }
 
 struct Shared {
-    queue: QueueService,
-    provider: StoreProvider,
+    faces: Faces,
     flow: Client,
     settings: HttpSettings,
     metrics: Option<PrometheusHandle>,
@@ -59,15 +70,15 @@ struct Shared {
 
 impl AppState {
     /// State over the faces. Without a metrics handle `/metrics` is empty.
-    pub fn new(
-        queue: QueueService,
-        provider: StoreProvider,
-        settings: HttpSettings,
-        metrics: Option<PrometheusHandle>,
-    ) -> Self {
+    pub fn new(faces: Faces, settings: HttpSettings, metrics: Option<PrometheusHandle>) -> Self {
         let draining = AtomicBool::new(false);
-        let flow = Client::new(Arc::new(provider.clone()));
-        Self { shared: Arc::new(Shared { queue, provider, flow, settings, metrics, draining }) }
+        let flow = Client::new(Arc::new(faces.flow.clone()));
+        Self { shared: Arc::new(Shared { faces, flow, settings, metrics, draining }) }
+    }
+
+    /// The webhooks' operations.
+    pub fn hook(&self) -> &HookService {
+        &self.shared.faces.hook
     }
 
     /// The orchestrations' operations.
@@ -77,7 +88,7 @@ impl AppState {
 
     /// The queue's operations.
     pub fn queue(&self) -> &QueueService {
-        &self.shared.queue
+        &self.shared.faces.queue
     }
 
     /// Limits and defaults.
@@ -88,8 +99,9 @@ impl AppState {
     /// Says that this node is going away, and answers everyone who waits.
     pub fn drain(&self) {
         self.shared.draining.store(true, Ordering::SeqCst);
-        self.shared.queue.drain();
-        self.shared.provider.drain();
+        self.shared.faces.queue.drain();
+        self.shared.faces.flow.drain();
+        self.shared.faces.hook.drain();
     }
 
     /// Whether this node is going away.

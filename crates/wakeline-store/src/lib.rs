@@ -41,6 +41,6 @@ pub trait Store: QueueStore + QueueAdmin + HintFeed + StoreAdmin {}
 impl<T: QueueStore + QueueAdmin + HintFeed + StoreAdmin> Store for T {}
 
 /// A store for all faces.
-pub trait WholeStore: Store + flow::FlowBackend {}
+pub trait WholeStore: Store + flow::FlowBackend + hook::HookBackend {}
 
-impl<T: Store + flow::FlowBackend> WholeStore for T {}
+impl<T: Store + flow::FlowBackend + hook::HookBackend> WholeStore for T {}

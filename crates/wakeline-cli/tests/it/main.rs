@@ -4,6 +4,7 @@ mod clients;
 mod costs;
 mod crash;
 mod herd;
+mod hook;
 mod idle;
 mod listener;
 mod modes;

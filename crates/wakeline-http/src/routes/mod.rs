@@ -5,6 +5,7 @@ mod configure;
 mod flow;
 mod groups;
 mod health;
+mod hook;
 mod messages;
 mod pop;
 mod push;
@@ -26,12 +27,15 @@ use crate::state::AppState;
 #[openapi(
     info(
         title = "Wakeline",
-        description = "Durable queues and orchestrations on PostgreSQL or SQLite. Nobody polls."
+        description = "Durable queues, orchestrations and webhooks on PostgreSQL or SQLite. \
+                       Nobody polls."
     ),
     tags(
         (name = "queue", description = "Push, pop, settle"),
         (name = "queues", description = "Configuration and inspection"),
         (name = "orchestrations", description = "Start, signal, watch and steer orchestrations"),
+        (name = "webhooks", description = "Applications, endpoints, messages and their deliveries"),
+        (name = "events", description = "Webhooks in a few plain routes"),
         (name = "operation", description = "Health and metrics"),
     )
 )]
@@ -58,6 +62,23 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 
 fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
     OpenApiRouter::with_openapi(Frame::openapi())
+        .merge(queue_routes())
+        .merge(flow_routes())
+        .merge(hook_routes())
+        .merge(message_routes())
+        .merge(plain_routes())
+        .routes(routes!(health::health))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(health::openapi_document))
+        .routes(routes!(health::docs))
+        .routes(routes!(health::root))
+        .split_for_parts()
+}
+
+fn queue_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
         .routes(routes!(push::push))
         .routes(routes!(pop::pop_filtered))
         .routes(routes!(pop::pop_queue))
@@ -74,6 +95,10 @@ fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
         .routes(routes!(groups::subscription))
         .routes(routes!(messages::dead_letters))
         .routes(routes!(messages::message))
+}
+
+fn flow_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
         .routes(routes!(flow::start, flow::read::list))
         .routes(routes!(flow::manage::purge))
         .routes(routes!(flow::manage::prune))
@@ -89,12 +114,72 @@ fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
         .routes(routes!(flow::read::kv_all))
         .routes(routes!(flow::read::kv_one))
         .routes(routes!(flow::read::tree))
-        .routes(routes!(health::health))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-        .routes(routes!(health::metrics))
-        .routes(routes!(health::openapi_document))
-        .routes(routes!(health::docs))
-        .routes(routes!(health::root))
-        .split_for_parts()
+}
+
+/// Applications, event types, endpoints.
+fn hook_routes() -> OpenApiRouter<AppState> {
+    use hook::{application, endpoint, event_type, job, keys, message, operational, pull};
+    OpenApiRouter::new()
+        .routes(routes!(application::list, application::create))
+        .routes(routes!(
+            application::get,
+            application::put,
+            application::patch,
+            application::delete
+        ))
+        .routes(routes!(event_type::list, event_type::create))
+        .routes(routes!(event_type::get, event_type::put, event_type::patch, event_type::delete))
+        .routes(routes!(endpoint::list, endpoint::create))
+        .routes(routes!(endpoint::get, endpoint::put, endpoint::patch, endpoint::delete))
+        .routes(routes!(keys::secret))
+        .routes(routes!(keys::rotate))
+        .routes(routes!(keys::headers, keys::put_headers, keys::patch_headers))
+        .routes(routes!(job::recover))
+        .routes(routes!(job::replay_missing))
+        .routes(routes!(job::bulk_replay))
+        .routes(routes!(job::stats))
+        .routes(routes!(job::ping))
+        .routes(routes!(message::send_example))
+        .routes(routes!(pull::pull))
+        .routes(routes!(pull::ack))
+        .routes(routes!(pull::nack))
+        .routes(routes!(pull::extend))
+        .routes(routes!(operational::list, operational::create))
+        .routes(routes!(operational::get, operational::put, operational::delete))
+        .routes(routes!(operational::secret))
+        .routes(routes!(operational::rotate))
+        .routes(routes!(operational::headers, operational::put_headers))
+}
+
+/// Messages, attempts, deliveries, jobs.
+fn message_routes() -> OpenApiRouter<AppState> {
+    use hook::{attempt, delivery, job, message};
+    OpenApiRouter::new()
+        .routes(routes!(message::list, message::create))
+        .routes(routes!(message::precheck))
+        .routes(routes!(message::get))
+        .routes(routes!(message::expunge))
+        .routes(routes!(attempt::by_endpoint))
+        .routes(routes!(attempt::by_message))
+        .routes(routes!(attempt::get))
+        .routes(routes!(attempt::expunge))
+        .routes(routes!(attempt::attempted_messages))
+        .routes(routes!(attempt::attempted_destinations))
+        .routes(routes!(delivery::list))
+        .routes(routes!(delivery::resend))
+        .routes(routes!(delivery::cancel))
+        .routes(routes!(delivery::cancel_one))
+        .routes(routes!(job::create))
+        .routes(routes!(job::get))
+        .routes(routes!(job::health))
+}
+
+fn plain_routes() -> OpenApiRouter<AppState> {
+    use hook::plain;
+    OpenApiRouter::new()
+        .routes(routes!(plain::post_event))
+        .routes(routes!(plain::event))
+        .routes(routes!(plain::event_attempts))
+        .routes(routes!(plain::subscribe, plain::subscriptions))
+        .routes(routes!(plain::unsubscribe))
 }

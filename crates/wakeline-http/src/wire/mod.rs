@@ -7,6 +7,7 @@ pub(crate) mod configure;
 pub(crate) mod flow;
 pub(crate) mod groups;
 pub(crate) mod health;
+pub(crate) mod hook;
 pub(crate) mod messages;
 pub(crate) mod pop;
 pub(crate) mod push;

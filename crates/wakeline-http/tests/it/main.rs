@@ -2,6 +2,7 @@
 
 mod connections;
 mod flow;
+mod hook;
 mod hostile;
 mod policy;
 mod queue;

@@ -24,7 +24,7 @@ fn routes() -> Vec<(String, String, String)> {
 async fn without_the_key_only_probes_and_documentation_answer() {
     let settings = HttpSettings { api_key: Some("s3cret".into()), ..HttpSettings::default() };
     let node = Node::with(settings).await;
-    let open = ["/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json"];
+    let open = ["/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json", "/api/v1/health"];
     let all = routes();
     assert!(all.len() > 20, "the walk sees all routes");
     for (method, path, concrete) in all {

@@ -11,15 +11,17 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
-use wakeline_http::{AppState, HttpSettings, app};
+use wakeline_hook::{Guard, HookService, HookServiceOptions, SendOptions};
+use wakeline_http::{AppState, Faces, HttpSettings, app};
 use wakeline_queue::{QueueService, QueueServiceOptions};
+use wakeline_seal::KeyRing;
 use wakeline_testkit::oracle::MemoryStore;
 
 pub(crate) struct Node {
     pub(crate) app: Router,
     pub(crate) state: AppState,
     pub(crate) flow: StoreProvider,
-    _listening: tokio_util::sync::DropGuard,
+    listening: tokio_util::sync::DropGuard,
 }
 
 pub(crate) struct Answer {
@@ -38,20 +40,52 @@ impl Answer {
     }
 }
 
+fn keys() -> Arc<KeyRing> {
+    let key = KeyRing::generate("test").expect("random");
+    Arc::new(KeyRing::parse(&key).expect("a key"))
+}
+
 impl Node {
     pub(crate) async fn start() -> Self {
         Self::with(HttpSettings::default()).await
     }
 
     pub(crate) async fn with(settings: HttpSettings) -> Self {
+        Self::over(settings, Some(keys())).await
+    }
+
+    pub(crate) async fn over(settings: HttpSettings, keys: Option<Arc<KeyRing>>) -> Self {
         let store = Arc::new(MemoryStore::with_real_clock());
         let flow = StoreProvider::new(store.clone(), StoreProviderOptions::default());
-        let queue = QueueService::start(store, QueueServiceOptions::default());
+        let queue = QueueService::start(store.clone(), QueueServiceOptions::default());
+        let allow = vec!["127.0.0.0/8".parse().expect("a range")];
+        let send = SendOptions { guard: Guard { allow, https_only: false }, ..Default::default() };
+        let options = HookServiceOptions { send, keys, ..HookServiceOptions::default() };
+        let hook = HookService::start(store, options);
         let listening = CancellationToken::new();
         let (service, token) = (queue.clone(), listening.clone());
         tokio::spawn(async move { service.listen(token).await });
-        let state = AppState::new(queue, flow.clone(), settings, None);
-        Self { app: app(state.clone()), state, flow, _listening: listening.drop_guard() }
+        let faces = Faces { queue, flow: flow.clone(), hook };
+        let state = AppState::new(faces, settings, None);
+        Self { app: app(state.clone()), state, flow, listening: listening.drop_guard() }
+    }
+
+    /// A node that sends webhooks.
+    pub(crate) async fn sending() -> Self {
+        let node = Self::start().await;
+        let (hook, listening) = (node.state.hook().clone(), node.listening.disarm());
+        let token = listening.clone();
+        tokio::spawn(async move { hook.run(token).await });
+        Self { listening: listening.drop_guard(), ..node }
+    }
+
+    /// Calls, and expects a status.
+    pub(crate) async fn expect(&self, status: u16, method: &str, path: &str, body: Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = self.call(method, path, body).await;
+        let text = String::from_utf8_lossy(&answer.body);
+        assert_eq!(answer.status.as_u16(), status, "{method} {path}: {text}");
+        if answer.body.is_empty() { Value::Null } else { answer.json() }
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {

@@ -1,0 +1,130 @@
+//! Settings of webhooks: `[hook]` in the file.
+
+use clap::Args;
+use serde::Deserialize;
+use wakeline_hook::{Guard, Subnet};
+use wakeline_wake::{PollMode, WakeMode};
+
+use super::{ConfigMistake, millis};
+
+/// Settings of webhooks; `[hook]` in the file.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct HookArgs {
+    /// Addresses that endpoints may have although they are not public; can be repeated
+    #[arg(id = "hook_allow", long = "hook-allow", env = "WAKELINE_HOOK_ALLOW",
+        value_name = "CIDR", value_delimiter = ',', value_parser = subnet)]
+    #[serde(deserialize_with = "subnets_from_texts")]
+    pub(super) allow: Option<Vec<Subnet>>,
+    /// Refuse endpoints without TLS [default: false]
+    #[arg(id = "hook_https_only", long = "hook-https-only", env = "WAKELINE_HOOK_HTTPS_ONLY",
+        num_args = 0..=1, default_missing_value = "true", require_equals = true,
+        value_name = "BOOL")]
+    pub(super) https_only: Option<bool>,
+    /// How senders learn of deliveries [default: as wake_mode]
+    #[arg(
+        id = "hook_wake_mode",
+        long = "hook-wake-mode",
+        env = "WAKELINE_HOOK_WAKE_MODE",
+        value_name = "MODE"
+    )]
+    pub(super) wake_mode: Option<WakeMode>,
+    /// Time between two claims of a sender in poll mode [default: as poll_interval_ms]
+    #[arg(
+        id = "hook_poll_interval_ms",
+        long = "hook-poll-interval-ms",
+        env = "WAKELINE_HOOK_POLL_INTERVAL_MS",
+        value_name = "MS"
+    )]
+    pub(super) poll_interval_ms: Option<u64>,
+    /// Most deliveries that a sender claims at once in poll mode [default: 10]
+    #[arg(
+        id = "hook_poll_batch",
+        long = "hook-poll-batch",
+        env = "WAKELINE_HOOK_POLL_BATCH",
+        value_name = "COUNT"
+    )]
+    pub(super) poll_batch: Option<u32>,
+    /// Whether poll mode follows the load [default: as poll_adaptive]
+    #[arg(
+        id = "hook_poll_adaptive",
+        long = "hook-poll-adaptive",
+        env = "WAKELINE_HOOK_POLL_ADAPTIVE",
+        value_name = "BOOL"
+    )]
+    pub(super) poll_adaptive: Option<bool>,
+    /// Senders in poll mode [default: 10]
+    #[arg(
+        id = "hook_poll_workers",
+        long = "hook-poll-workers",
+        env = "WAKELINE_HOOK_POLL_WORKERS",
+        value_name = "COUNT"
+    )]
+    pub(super) poll_workers: Option<u32>,
+    /// Most deliveries under way at once on this node [default: 1000]
+    #[arg(
+        id = "hook_slots",
+        long = "hook-slots",
+        env = "WAKELINE_HOOK_SLOTS",
+        value_name = "COUNT"
+    )]
+    pub(super) slots: Option<u32>,
+}
+
+/// Settings of webhooks, complete.
+#[derive(Debug, Clone)]
+pub(crate) struct HookSettings {
+    pub(crate) guard: Guard,
+    pub(crate) mode: WakeMode,
+    pub(crate) poll_workers: u32,
+    pub(crate) slots: u32,
+}
+
+impl HookArgs {
+    /// These, then the file's, then the defaults; the mode is the server's unless said.
+    pub(super) fn over(&self, under: &Self, server: WakeMode) -> HookSettings {
+        let mode = match self.wake_mode.or(under.wake_mode).unwrap_or(server) {
+            WakeMode::Poll(preset) => WakeMode::Poll(PollMode {
+                interval: millis(self.poll_interval_ms.or(under.poll_interval_ms), preset.interval),
+                batch: self.poll_batch.or(under.poll_batch).unwrap_or(preset.batch),
+                adaptive: self.poll_adaptive.or(under.poll_adaptive).unwrap_or(preset.adaptive),
+            }),
+            other => other,
+        };
+        HookSettings {
+            guard: Guard {
+                allow: self.allow.clone().or_else(|| under.allow.clone()).unwrap_or_default(),
+                https_only: self.https_only.or(under.https_only).unwrap_or_default(),
+            },
+            mode,
+            poll_workers: self.poll_workers.or(under.poll_workers).unwrap_or(10),
+            slots: self.slots.or(under.slots).unwrap_or(1000),
+        }
+    }
+}
+
+impl HookSettings {
+    pub(super) fn check(&self) -> Result<(), ConfigMistake> {
+        self.mode.validate().map_err(|error| ConfigMistake(format!("hook: {error}")))?;
+        for (name, value) in [("poll_workers", self.poll_workers), ("slots", self.slots)] {
+            if value == 0 {
+                return Err(ConfigMistake(format!("hook: {name} must be at least 1")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn subnet(text: &str) -> Result<Subnet, String> {
+    text.trim().parse().map_err(|error: wakeline_hook::SubnetError| error.to_string())
+}
+
+fn subnets_from_texts<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<Subnet>>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let read = |text: &String| {
+        subnet(text).map_err(|why| serde::de::Error::custom(format!("allow: {why}")))
+    };
+    texts.iter().map(read).collect::<Result<_, _>>().map(Some)
+}

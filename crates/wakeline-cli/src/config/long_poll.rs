@@ -1,0 +1,90 @@
+//! Settings of long polling: `[long_poll]` in the file.
+
+use clap::Args;
+use serde::Deserialize;
+use wakeline_wake::{AggressiveOn, LongPollConfig};
+
+use super::millis;
+
+/// Long polling; `[long_poll]` in the file.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct LongPollArgs {
+    /// Whether pops may wait at all [default: true]
+    #[arg(long = "long-poll", env = "WAKELINE_LONG_POLL", value_name = "BOOL")]
+    enabled: Option<bool>,
+    /// Time between two safety sweeps [default: 60000]
+    #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MS", value_name = "MS")]
+    fallback_poll_interval_ms: Option<u64>,
+    /// Longest single wait inside the server [default: 30000]
+    #[arg(long, env = "WAKELINE_MAX_WAIT_TIME_MS", value_name = "MS")]
+    max_wait_time_ms: Option<u64>,
+    /// Delay added to every timer [default: 0]
+    #[arg(long, env = "WAKELINE_TIMER_GRACE_PERIOD_MS", value_name = "MS")]
+    timer_grace_period_ms: Option<u64>,
+    /// Shortest stay in degraded polling [default: 60000]
+    #[arg(long, env = "WAKELINE_AGGRESSIVE_POLL_DURATION_MS", value_name = "MS")]
+    aggressive_poll_duration_ms: Option<u64>,
+    /// Clean empty claims in a row that end degraded polling [default: 5]
+    #[arg(long, env = "WAKELINE_AGGRESSIVE_EXIT_THRESHOLD", value_name = "COUNT")]
+    aggressive_exit_threshold: Option<u32>,
+    /// Time in which a claim must answer a hint [default: 100]
+    #[arg(long, env = "WAKELINE_NOTIFY_DELIVERY_TIMEOUT_MS", value_name = "MS")]
+    notify_delivery_timeout_ms: Option<u64>,
+    /// Time between two claims while degraded [default: 100]
+    #[arg(long, env = "WAKELINE_DEGRADED_POLL_INTERVAL_MS", value_name = "MS")]
+    degraded_poll_interval_ms: Option<u64>,
+    /// What starts aggressive polling: degraded or any_wake [default: degraded]
+    #[arg(long, env = "WAKELINE_AGGRESSIVE_ON", value_name = "WHEN", value_parser = aggressive_on)]
+    aggressive_on: Option<AggressiveOn>,
+    /// Most parked pops on this node [default: 10000]
+    #[arg(long, env = "WAKELINE_INTENTIONS_MAX", value_name = "COUNT")]
+    intentions_max: Option<usize>,
+    /// Most claims at a time on this node [default: 2]
+    #[arg(long, env = "WAKELINE_CLAIMS_IN_FLIGHT_MAX", value_name = "COUNT")]
+    claims_in_flight_max: Option<usize>,
+}
+
+impl LongPollArgs {
+    pub(super) fn over(&self, under: &Self) -> LongPollConfig {
+        let preset = LongPollConfig::default();
+        LongPollConfig {
+            enabled: pick!(self, under, enabled).unwrap_or(preset.enabled),
+            fallback_poll_interval: millis(
+                pick!(self, under, fallback_poll_interval_ms),
+                preset.fallback_poll_interval,
+            ),
+            max_wait_time: millis(pick!(self, under, max_wait_time_ms), preset.max_wait_time),
+            timer_grace_period: millis(
+                pick!(self, under, timer_grace_period_ms),
+                preset.timer_grace_period,
+            ),
+            aggressive_poll_duration: millis(
+                pick!(self, under, aggressive_poll_duration_ms),
+                preset.aggressive_poll_duration,
+            ),
+            aggressive_exit_threshold: pick!(self, under, aggressive_exit_threshold)
+                .unwrap_or(preset.aggressive_exit_threshold),
+            notify_delivery_timeout: millis(
+                pick!(self, under, notify_delivery_timeout_ms),
+                preset.notify_delivery_timeout,
+            ),
+            degraded_poll_interval: millis(
+                pick!(self, under, degraded_poll_interval_ms),
+                preset.degraded_poll_interval,
+            ),
+            aggressive_on: pick!(self, under, aggressive_on).unwrap_or(preset.aggressive_on),
+            intentions_max: pick!(self, under, intentions_max).unwrap_or(preset.intentions_max),
+            claims_in_flight_max: pick!(self, under, claims_in_flight_max)
+                .unwrap_or(preset.claims_in_flight_max),
+        }
+    }
+}
+
+fn aggressive_on(text: &str) -> Result<AggressiveOn, String> {
+    match text {
+        "degraded" => Ok(AggressiveOn::Degraded),
+        "any_wake" => Ok(AggressiveOn::AnyWake),
+        _ => Err("is one of degraded, any_wake".to_owned()),
+    }
+}

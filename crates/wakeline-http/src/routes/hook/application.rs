@@ -1,0 +1,185 @@
+//! `/api/v1/app…`: applications.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use wakeline_core::{ApplicationId, ApplicationRef};
+use wakeline_hook::RESERVED_UID;
+use wakeline_store::hook::{Application, Created, PageOrder, UpdateOutcome};
+
+use super::{app_ref, find_app, key_reused, no_application};
+use crate::error::ApiError;
+use crate::input::{Body, Params, Parted, Repeatable};
+use crate::state::AppState;
+use crate::wire::hook::application::{ApplicationIn, ApplicationOut, ApplicationPatch};
+use crate::wire::hook::list::{List, Paging};
+use crate::wire::hook::{HookInvalid, HookProblem};
+
+/// List applications by age.
+#[utoipa::path(
+    get, path = "/api/v1/app", tag = "webhooks",
+    params(
+        ("limit" = Option<u32>, Query, description = "At most so many, up to 250 (50)"),
+        ("iterator" = Option<String>, Query, description = "Where to go on"),
+        ("order" = Option<String>, Query, description = "ascending or descending"),
+    ),
+    responses(
+        (status = 200, description = "A page", body = List<ApplicationOut>),
+        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+    )
+)]
+pub(crate) async fn list(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<Json<List<ApplicationOut>>, ApiError> {
+    let paging = Paging::<ApplicationId>::read(&params, PageOrder::Ascending, |t| t.parse().ok())?;
+    let (request, given) = paging.split();
+    let page = state.hook().store().applications(request, RESERVED_UID).await?;
+    let key = |application: &Application| application.id.to_string();
+    List::new(page, given.as_deref(), key, ApplicationOut::new).map(Json)
+}
+
+/// Make an application: one tenant.
+#[utoipa::path(
+    post, path = "/api/v1/app", tag = "webhooks", request_body = ApplicationIn,
+    params(
+        ("get_if_exists" = Option<bool>, Query, description = "Take the one with its uid"),
+        ("idempotency-key" = Option<String>, Header, description = "Makes repeating it harmless"),
+    ),
+    responses(
+        (status = 201, description = "Made", body = ApplicationOut),
+        (status = 200, description = "It is there", body = ApplicationOut),
+        (status = 409, description = "Its uid is taken, or the key was used", body = HookProblem),
+        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+    )
+)]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    params: Params,
+    Repeatable(key): Repeatable,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let get_if_exists = params.flag("get_if_exists")?;
+    let new = body.parse::<ApplicationIn>()?.into_new(None)?;
+    let (status, made) = match state.hook().create_application(new, key).await? {
+        Created::New(made) | Created::Repeated(made) => (StatusCode::CREATED, made),
+        Created::Taken(found) if get_if_exists => (StatusCode::OK, found),
+        Created::Taken(found) => return Err(taken(&found)),
+        Created::KeyReused => return Err(key_reused()),
+        Created::NoApplication => return Err(ApiError::not_found("there is no such application")),
+    };
+    Ok((status, Json(ApplicationOut::new(made)?)).into_response())
+}
+
+/// One application.
+#[utoipa::path(
+    get, path = "/api/v1/app/{app_id}", tag = "webhooks",
+    params(("app_id" = String, Path, description = "Its id or your own")),
+    responses(
+        (status = 200, description = "It", body = ApplicationOut),
+        (status = 404, description = "There is none", body = HookProblem),
+    )
+)]
+pub(crate) async fn get(
+    State(state): State<AppState>,
+    Parted(named): Parted<String>,
+) -> Result<Json<ApplicationOut>, ApiError> {
+    let found = find_app(&state, &app_ref(&named)?).await?;
+    ApplicationOut::new(found).map(Json)
+}
+
+/// Make or replace an application.
+#[utoipa::path(
+    put, path = "/api/v1/app/{app_id}", tag = "webhooks", request_body = ApplicationIn,
+    params(("app_id" = String, Path, description = "Its id or your own")),
+    responses(
+        (status = 200, description = "Replaced", body = ApplicationOut),
+        (status = 201, description = "Made", body = ApplicationOut),
+        (status = 404, description = "There is none with this id", body = HookProblem),
+        (status = 409, description = "Its uid is taken", body = HookProblem),
+        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+    )
+)]
+pub(crate) async fn put(
+    State(state): State<AppState>,
+    Parted(named): Parted<String>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let named = app_ref(&named)?;
+    let body: ApplicationIn = body.parse()?;
+    if let Some(now) = state.hook().store().application(&named).await? {
+        let new = body.into_new(now.uid)?;
+        let updated = state.hook().update_application(&named, new).await?;
+        return Ok(Json(ApplicationOut::new(found(&named, updated)?)?).into_response());
+    }
+    let ApplicationRef::Own(own) = &named else {
+        return Err(no_application(&named));
+    };
+    let new = body.into_new(Some(own.clone()))?;
+    match state.hook().create_application(new, None).await? {
+        Created::New(made) | Created::Repeated(made) => {
+            Ok((StatusCode::CREATED, Json(ApplicationOut::new(made)?)).into_response())
+        }
+        Created::Taken(found) => Err(taken(&found)),
+        Created::KeyReused | Created::NoApplication => Err(no_application(&named)),
+    }
+}
+
+/// Change some of an application.
+#[utoipa::path(
+    patch, path = "/api/v1/app/{app_id}", tag = "webhooks", request_body = ApplicationPatch,
+    params(("app_id" = String, Path, description = "Its id or your own")),
+    responses(
+        (status = 200, description = "Changed", body = ApplicationOut),
+        (status = 404, description = "There is none", body = HookProblem),
+        (status = 409, description = "Its uid is taken", body = HookProblem),
+        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+    )
+)]
+pub(crate) async fn patch(
+    State(state): State<AppState>,
+    Parted(named): Parted<String>,
+    body: Body,
+) -> Result<Json<ApplicationOut>, ApiError> {
+    let named = app_ref(&named)?;
+    let body: ApplicationPatch = body.parse()?;
+    let new = body.over(find_app(&state, &named).await?)?;
+    let updated = state.hook().update_application(&named, new).await?;
+    ApplicationOut::new(found(&named, updated)?).map(Json)
+}
+
+/// Remove an application with all that is its own.
+#[utoipa::path(
+    delete, path = "/api/v1/app/{app_id}", tag = "webhooks",
+    params(("app_id" = String, Path, description = "Its id or your own")),
+    responses(
+        (status = 204, description = "Removed"),
+        (status = 404, description = "There is none", body = HookProblem),
+    )
+)]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Parted(named): Parted<String>,
+) -> Result<StatusCode, ApiError> {
+    let named = app_ref(&named)?;
+    match state.hook().delete_application(&named).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(no_application(&named)),
+    }
+}
+
+fn found(
+    named: &ApplicationRef,
+    outcome: UpdateOutcome<Application>,
+) -> Result<Application, ApiError> {
+    match outcome {
+        UpdateOutcome::Updated(application) => Ok(application),
+        UpdateOutcome::Missing => Err(no_application(named)),
+        UpdateOutcome::Taken => Err(ApiError::conflict("another application has this uid")),
+    }
+}
+
+fn taken(found: &Application) -> ApiError {
+    ApiError::conflict(format!("the application {} has this uid", found.id))
+}

@@ -1,0 +1,186 @@
+//! `…/endpoint/{endpoint_id}/secret` and `…/headers`: what is sent along and kept encrypted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use wakeline_core::{ApplicationRef, EndpointRef};
+use wakeline_hook::Rotate;
+use wakeline_store::hook::RotateOutcome;
+
+use super::{app_ref, endpoint_ref, no_endpoint};
+use crate::error::ApiError;
+use crate::input::{Body, Parted};
+use crate::state::AppState;
+use crate::wire::hook::endpoint::{HeadersIn, HeadersOut, HeadersPatch, RotateIn, SecretOut};
+use crate::wire::hook::{HookInvalid, HookProblem};
+
+/// How much longer an old secret signs if a rotation does not say.
+const GRACE_SECS_DEFAULT: u64 = 24 * 60 * 60;
+
+/// An endpoint's signing secret.
+#[utoipa::path(
+    get, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/secret", tag = "webhooks",
+    params(
+        ("app_id" = String, Path, description = "The application's id or your own"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+    ),
+    responses(
+        (status = 200, description = "The secret", body = SecretOut),
+        (status = 404, description = "There is no such endpoint", body = HookProblem),
+    )
+)]
+pub(crate) async fn secret(
+    State(state): State<AppState>,
+    Parted((app, named)): Parted<(String, String)>,
+) -> Result<Json<SecretOut>, ApiError> {
+    secret_of(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await.map(Json)
+}
+
+pub(crate) async fn secret_of(
+    state: &AppState,
+    application: &ApplicationRef,
+    named: &EndpointRef,
+) -> Result<SecretOut, ApiError> {
+    let key = state.hook().secret(application, named).await?;
+    let key = key.ok_or_else(|| no_endpoint(named))?;
+    Ok(SecretOut { key })
+}
+
+/// Replace an endpoint's signing secret. The old one signs too for a while.
+#[utoipa::path(
+    post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/secret/rotate", tag = "webhooks",
+    request_body = RotateIn,
+    params(
+        ("app_id" = String, Path, description = "The application's id or your own"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+    ),
+    responses(
+        (status = 200, description = "The new secret", body = SecretOut),
+        (status = 404, description = "There is no such endpoint", body = HookProblem),
+        (status = 409, description = "Too many old secrets still sign", body = HookProblem),
+        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+    )
+)]
+pub(crate) async fn rotate(
+    State(state): State<AppState>,
+    Parted((app, named)): Parted<(String, String)>,
+    body: Body,
+) -> Result<Json<SecretOut>, ApiError> {
+    let body: RotateIn = body.parse_or_default()?;
+    rotate_of(&state, &app_ref(&app)?, &endpoint_ref(&named)?, body).await.map(Json)
+}
+
+pub(crate) async fn rotate_of(
+    state: &AppState,
+    application: &ApplicationRef,
+    named: &EndpointRef,
+    body: RotateIn,
+) -> Result<SecretOut, ApiError> {
+    let grace = body.grace_period_seconds.unwrap_or(GRACE_SECS_DEFAULT);
+    let grace = Duration::from_secs(grace);
+    let rotate = Rotate { key: body.key, asymmetric: body.asymmetric, grace };
+    match state.hook().rotate_secret(application, named, rotate).await? {
+        RotateOutcome::Rotated => secret_of(state, application, named).await,
+        RotateOutcome::Missing => Err(no_endpoint(named)),
+        RotateOutcome::TooMany => Err(ApiError::conflict(
+            "too many old secrets still sign: wait, or rotate without grace",
+        )),
+    }
+}
+
+/// Headers that are sent along. Credentials are named, not shown.
+#[utoipa::path(
+    get, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/headers", tag = "webhooks",
+    params(
+        ("app_id" = String, Path, description = "The application's id or your own"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+    ),
+    responses(
+        (status = 200, description = "The headers", body = HeadersOut),
+        (status = 404, description = "There is no such endpoint", body = HookProblem),
+    )
+)]
+pub(crate) async fn headers(
+    State(state): State<AppState>,
+    Parted((app, named)): Parted<(String, String)>,
+) -> Result<Json<HeadersOut>, ApiError> {
+    headers_of(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await
+}
+
+pub(crate) async fn headers_of(
+    state: &AppState,
+    application: &ApplicationRef,
+    named: &EndpointRef,
+) -> Result<Json<HeadersOut>, ApiError> {
+    let found = state.hook().headers(application, named).await?;
+    let found = found.ok_or_else(|| no_endpoint(named))?;
+    Ok(Json(HeadersOut { headers: found.headers, sensitive: found.sensitive }))
+}
+
+/// Replace the headers that are sent along.
+#[utoipa::path(
+    put, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/headers", tag = "webhooks",
+    request_body = HeadersIn,
+    params(
+        ("app_id" = String, Path, description = "The application's id or your own"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+    ),
+    responses(
+        (status = 204, description = "Replaced"),
+        (status = 404, description = "There is no such endpoint", body = HookProblem),
+        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+    )
+)]
+pub(crate) async fn put_headers(
+    State(state): State<AppState>,
+    Parted((app, named)): Parted<(String, String)>,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    let body: HeadersIn = body.parse()?;
+    put_headers_of(&state, &app_ref(&app)?, &endpoint_ref(&named)?, body).await
+}
+
+pub(crate) async fn put_headers_of(
+    state: &AppState,
+    application: &ApplicationRef,
+    named: &EndpointRef,
+    body: HeadersIn,
+) -> Result<StatusCode, ApiError> {
+    let set = state.hook().set_headers(application, named, body.headers).await?;
+    done(set, named)
+}
+
+/// Add, change and remove headers that are sent along.
+#[utoipa::path(
+    patch, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/headers", tag = "webhooks",
+    request_body = HeadersPatch,
+    params(
+        ("app_id" = String, Path, description = "The application's id or your own"),
+        ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
+    ),
+    responses(
+        (status = 204, description = "Changed"),
+        (status = 404, description = "There is no such endpoint", body = HookProblem),
+        (status = 422, description = "Something is wrong with the request", body = HookInvalid),
+    )
+)]
+pub(crate) async fn patch_headers(
+    State(state): State<AppState>,
+    Parted((app, named)): Parted<(String, String)>,
+    body: Body,
+) -> Result<StatusCode, ApiError> {
+    let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
+    let body: HeadersPatch = body.parse()?;
+    let removed = body.delete_headers.unwrap_or_default();
+    let mut patch: BTreeMap<_, _> = removed.into_iter().map(|name| (name, None)).collect();
+    patch.extend(body.headers);
+    let patched = state.hook().patch_headers(&application, &named, patch).await?;
+    done(patched, &named)
+}
+
+fn done(found: bool, named: &EndpointRef) -> Result<StatusCode, ApiError> {
+    if found { Ok(StatusCode::NO_CONTENT) } else { Err(no_endpoint(named)) }
+}

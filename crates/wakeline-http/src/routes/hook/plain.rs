@@ -1,0 +1,267 @@
+//! `/events…` and `/subscriptions…`: webhooks in a few plain routes, over one application.
+//!
+//! # Invariants
+//! * What is made here can be seen and changed by the other routes, and the other way round.
+//! * An event posted twice is one event; with other content it is refused.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use wakeline_core::{ApplicationRef, EventId, MessageRef, Uid};
+use wakeline_hook::{ApplicationIn, Emit, EndpointIn};
+use wakeline_store::hook::{
+    Attempt, AttemptFilter, Created, Delivery, EmitOutcome, Endpoint, PageOrder, PageRequest,
+    StoredMessage,
+};
+
+use crate::error::{ApiError, Problem};
+use crate::input::{Body, Parted};
+use crate::render;
+use crate::routes::hook::{endpoint_ref, keys};
+use crate::state::AppState;
+use crate::wire::hook::application::uid;
+use crate::wire::hook::plain::{
+    EventAttemptOut, EventBody, EventIn, EventOut, EventTaken, SubscriptionIn, SubscriptionOut,
+    event_id, status,
+};
+use crate::wire::hook::{patterns, type_name};
+
+/// The own id of the application that these routes are about.
+const DEFAULT_UID: &str = "default";
+
+/// Most deliveries, attempts or subscriptions of one store call.
+const PAGE: u32 = 250;
+
+fn default_uid() -> Uid {
+    Uid::parse(DEFAULT_UID).expect("it keeps the rules of own ids")
+}
+
+fn application() -> ApplicationRef {
+    ApplicationRef::Own(default_uid())
+}
+
+fn default_application() -> ApplicationIn {
+    let name = "Default".to_owned();
+    ApplicationIn { name, uid: Some(default_uid()), ..ApplicationIn::default() }
+}
+
+fn whole<K>(after: Option<K>, order: PageOrder) -> PageRequest<K> {
+    PageRequest { limit: PAGE, after, order, backwards: false }
+}
+
+/// Post an event: it goes to every subscription that wants it.
+///
+/// Answers when it is durable. Posting it again changes nothing.
+#[utoipa::path(
+    post, path = "/events", tag = "events", request_body = EventIn<'_>,
+    responses(
+        (status = 202, description = "It will be delivered", body = EventTaken),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 409, description = "Another event has this id", body = Problem),
+    )
+)]
+pub(crate) async fn post_event(
+    State(state): State<AppState>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let event: EventIn<'_> = body.parse()?;
+    let wrong = |error: wakeline_core::UidError| ApiError::invalid_field("id", error.to_string());
+    let id = EventId::parse(&event.id).map_err(wrong)?;
+    let (kind, source) = (event.kind.as_str(), event.source.as_str());
+    let sent = EventBody { id: &event.id, kind, source, data: event.data };
+    let payload = Bytes::from(serde_json::to_vec(&sent).expect("an event is JSON"));
+    let emit = Emit {
+        create_application: Some(default_application()),
+        event_id: Some(id),
+        ..Emit::new(application(), type_name("type", kind)?, payload.clone())
+    };
+    let (message, status) = match state.hook().emit(emit).await? {
+        EmitOutcome::Stored(message, 0) => (message, "delivered"),
+        EmitOutcome::Stored(message, _) => (message, "pending"),
+        EmitOutcome::Repeated(message) | EmitOutcome::Taken(message) => {
+            let status = status(&deliveries(&state, &message).await?);
+            (same(&state, message, &payload).await?, status)
+        }
+        EmitOutcome::KeyReused | EmitOutcome::NoApplication => {
+            return Err(ApiError::unavailable("the default application was just removed"));
+        }
+    };
+    let created_at = render::time(message.created_at);
+    let taken = EventTaken { id: event.id, status, created_at };
+    Ok((StatusCode::ACCEPTED, Json(taken)).into_response())
+}
+
+/// The message that is there, if it says the same.
+async fn same(
+    state: &AppState,
+    message: StoredMessage,
+    payload: &Bytes,
+) -> Result<StoredMessage, ApiError> {
+    let id = MessageRef::Id(message.id);
+    let found = state.hook().store().message(&application(), &id, true).await?;
+    match found.and_then(|found| found.payload) {
+        Some(stored) if stored != *payload => {
+            Err(ApiError::conflict("another event with this id was posted before"))
+        }
+        // What is gone cannot be compared.
+        _ => Ok(message),
+    }
+}
+
+/// An event, and how its deliveries stand.
+#[utoipa::path(
+    get, path = "/events/{id}", tag = "events",
+    params(("id" = String, Path, description = "Your id of it")),
+    responses(
+        (status = 200, description = "It", body = EventOut),
+        (status = 404, description = "There is none", body = Problem),
+    )
+)]
+pub(crate) async fn event(
+    State(state): State<AppState>,
+    Parted(named): Parted<String>,
+) -> Result<Json<EventOut>, ApiError> {
+    let message = find(&state, &named, true).await?;
+    let deliveries = deliveries(&state, &message).await?;
+    let filter = AttemptFilter { message: Some(message.id), ..AttemptFilter::default() };
+    let last = PageRequest { limit: 1, ..whole(None, PageOrder::Descending) };
+    let last = state.hook().store().attempts(message.application, filter, last).await?;
+    EventOut::new(&message, &deliveries, last.items.first()).map(Json)
+}
+
+/// The attempts to deliver an event, oldest first.
+#[utoipa::path(
+    get, path = "/events/{id}/attempts", tag = "events",
+    params(("id" = String, Path, description = "Your id of it")),
+    responses(
+        (status = 200, description = "The attempts", body = Vec<EventAttemptOut>),
+        (status = 404, description = "There is no such event", body = Problem),
+    )
+)]
+pub(crate) async fn event_attempts(
+    State(state): State<AppState>,
+    Parted(named): Parted<String>,
+) -> Result<Json<Vec<EventAttemptOut>>, ApiError> {
+    let message = find(&state, &named, false).await?;
+    let id = event_id(&message);
+    let filter =
+        AttemptFilter { message: Some(message.id), with_content: true, ..AttemptFilter::default() };
+    let (mut all, mut after) = (Vec::<Attempt>::new(), None);
+    loop {
+        let request = whole(after, PageOrder::Ascending);
+        let store = state.hook().store();
+        let page = store.attempts(message.application, filter.clone(), request).await?;
+        after = page.items.last().map(|attempt| attempt.id);
+        all.extend(page.items);
+        if page.done || after.is_none() {
+            let shown = all.into_iter().map(|attempt| EventAttemptOut::new(attempt, &id));
+            return Ok(Json(shown.collect()));
+        }
+    }
+}
+
+async fn find(state: &AppState, named: &str, payload: bool) -> Result<StoredMessage, ApiError> {
+    let missing = || ApiError::not_found(format!("there is no event {named}"));
+    let id = MessageRef::parse(named).map_err(|_| missing())?;
+    let found = state.hook().store().message(&application(), &id, payload).await?;
+    found.ok_or_else(missing)
+}
+
+async fn deliveries(state: &AppState, message: &StoredMessage) -> Result<Vec<Delivery>, ApiError> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let request = whole(after, PageOrder::Ascending);
+        let store = state.hook().store();
+        let page = store.deliveries(message.application, message.id, request).await?;
+        after = page.items.last().map(|delivery| delivery.endpoint);
+        all.extend(page.items);
+        if page.done || after.is_none() {
+            return Ok(all);
+        }
+    }
+}
+
+/// Make a subscription. Its secret is in this answer, and in no other.
+#[utoipa::path(
+    post, path = "/subscriptions", tag = "events", request_body = SubscriptionIn,
+    responses(
+        (status = 201, description = "Made", body = SubscriptionOut),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 409, description = "Another subscription has this id", body = Problem),
+        (status = 503, description = "The server has no encryption key", body = Problem),
+    )
+)]
+pub(crate) async fn subscribe(
+    State(state): State<AppState>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body: SubscriptionIn = body.parse()?;
+    let new = EndpointIn {
+        options: body.options()?,
+        uid: uid(Some(body.id))?,
+        url: body.url,
+        event_types: patterns(body.event_types)?,
+        secret: body.secret,
+        ..EndpointIn::default()
+    };
+    // There it is, or it is taken: by itself.
+    state.hook().create_application(default_application(), None).await?;
+    let made = match state.hook().create_endpoint(&application(), new, None).await? {
+        Created::New(made) | Created::Repeated(made) => made,
+        Created::Taken(_) => {
+            return Err(ApiError::conflict("another subscription has this id"));
+        }
+        Created::KeyReused | Created::NoApplication => {
+            return Err(ApiError::unavailable("the default application was just removed"));
+        }
+    };
+    let named = wakeline_core::EndpointRef::Id(made.id);
+    let secret = keys::secret_of(&state, &application(), &named).await?;
+    let answer = SubscriptionOut::new(made, Some(secret.key));
+    Ok((StatusCode::CREATED, Json(answer)).into_response())
+}
+
+/// All subscriptions, oldest first.
+#[utoipa::path(
+    get, path = "/subscriptions", tag = "events",
+    responses((status = 200, description = "The subscriptions", body = Vec<SubscriptionOut>))
+)]
+pub(crate) async fn subscriptions(
+    State(state): State<AppState>,
+) -> Result<Json<Vec<SubscriptionOut>>, ApiError> {
+    let (mut all, mut after) = (Vec::<Endpoint>::new(), None);
+    loop {
+        let request = whole(after, PageOrder::Ascending);
+        let page = state.hook().store().endpoints(&application(), request).await?;
+        let Some(page) = page else { break };
+        after = page.items.last().map(|endpoint| endpoint.id);
+        all.extend(page.items);
+        if page.done || after.is_none() {
+            break;
+        }
+    }
+    Ok(Json(all.into_iter().map(|found| SubscriptionOut::new(found, None)).collect()))
+}
+
+/// Remove a subscription. What waits for it is cancelled.
+#[utoipa::path(
+    delete, path = "/subscriptions/{id}", tag = "events",
+    params(("id" = String, Path, description = "Your id of it")),
+    responses(
+        (status = 204, description = "Removed"),
+        (status = 404, description = "There is none", body = Problem),
+    )
+)]
+pub(crate) async fn unsubscribe(
+    State(state): State<AppState>,
+    Parted(named): Parted<String>,
+) -> Result<StatusCode, ApiError> {
+    let missing = || ApiError::not_found(format!("there is no subscription {named}"));
+    let found = endpoint_ref(&named).map_err(|_| missing())?;
+    match state.hook().delete_endpoint(&application(), &found).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(missing()),
+    }
+}

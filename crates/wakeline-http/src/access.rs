@@ -41,7 +41,7 @@ fn is_hook(path: &str) -> bool {
     let below = |base: &&str| {
         path.strip_prefix(*base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    HOOK_PATHS.iter().any(|base| below(&base))
+    HOOK_PATHS.iter().any(below)
 }
 
 /// Lets a request pass, or not, and counts it. Tells failures in the shape of their route.

@@ -2,16 +2,19 @@
 
 use std::process::{Command, Stdio};
 
+use wakeline_core::EndpointOptions;
 use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
 use wakeline_store::flow::{Completion, EnqueueOutcome, FlowStore as _, TurnOutcome, WorkOutcome};
+use wakeline_store::hook::{DeliveryVerdict, HookStore as _, SettledState};
 use wakeline_store::{PushItem, QueueAdmin as _, QueueStore as _, SettleOutcome, StoreError};
 use wakeline_testkit::conformance::item;
 use wakeline_testkit::oracle::TEST_EPOCH;
 
 use crate::fixture::{completions, queue, take};
 use crate::flow::{event, first_turn, start, turn, work};
+use crate::hook::{self, application, claim, end, endpoint};
 
-const PAGES_MAX: u32 = 160;
+const PAGES_MAX: u32 = 210;
 
 fn options(folder: &tempfile::TempDir, ballast_bytes: u64) -> SqliteOptions {
     SqliteOptions {
@@ -81,6 +84,24 @@ async fn on_a_full_disk_turns_are_refused_and_activities_can_still_be_completed(
     let reply =
         store.commit_turn(first_turn(second.token, "b")).await.expect("there is room again");
     assert!(matches!(reply.outcome, TurnOutcome::Committed { .. }), "the lease was still held");
+}
+
+#[tokio::test]
+async fn on_a_full_disk_messages_are_refused_and_attempts_can_still_be_settled() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = SqliteStore::open(options(&folder, 64 * 4096)).await.expect("opens");
+    let shop = application(&store).await;
+    endpoint(&store, &shop, EndpointOptions::default()).await;
+    hook::emit(&store, &shop).await;
+    hook::emit(&store, &shop).await;
+    let first = hook::items(claim(&store, 1).await);
+    fill(&store).await;
+    let refused = store.emit(hook::message(&shop), Vec::new()).await;
+    assert!(matches!(refused, Err(StoreError::Full { operation: "emit" })));
+    let second = hook::items(claim(&store, 1).await);
+    let ends = [&first[0], &second[0]].map(|item| end(item, DeliveryVerdict::Delivered));
+    let settled = store.settle_deliveries(ends.to_vec()).await.expect("settling works");
+    assert!(settled.iter().all(|one| one.state == SettledState::Delivered), "{settled:?}");
 }
 
 /// A disk of twelve megabytes, if this test may mount one.

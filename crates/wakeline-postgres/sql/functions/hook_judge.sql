@@ -4,13 +4,13 @@
 -- An endpoint that worked before and works now is not even locked, unless something waits for the
 -- end of its leases.
 -- o_disabled: by attempt, 2 if it disabled its endpoint because it is gone, 3 because it only
--- failed. o_freed: endpoints for which something waited for the end of a lease.
+-- failed.
 -- Called by: hook_settle, which holds the deliveries. Lock order: states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_judge(
     p_endpoints uuid[], p_dues timestamptz[], p_samples smallint[], p_throttles bigint[],
     p_gone boolean[], p_now timestamptz,
-    OUT o_disabled smallint[], OUT o_freed uuid[])
+    OUT o_disabled smallint[])
 LANGUAGE plpgsql AS $$
 DECLARE
     s record;
@@ -19,7 +19,6 @@ DECLARE
     v_due timestamptz;
 BEGIN
     o_disabled := array_fill(NULL::smallint, ARRAY[cardinality(p_endpoints)]);
-    o_freed := '{}';
     FOR s IN
         SELECT k.*, e.breaker_failures, e.breaker_open_us, e.breaker_probes, e.disable_after_us,
             e.deleted_at
@@ -79,7 +78,6 @@ BEGIN
             END IF;
         END LOOP;
         IF s.held = 1 THEN
-            o_freed := o_freed || s.endpoint_id;
             v_due := least(v_due, coalesce(s.held_since, p_now));
         END IF;
         UPDATE @schema@.hook_states k SET due_at = least(k.due_at, v_due),

@@ -36,8 +36,15 @@ BEGIN
         IF c.due_at <= p_now THEN
             IF c.endpoint_id <> ALL (p_seen) THEN
                 o_code := 2; o_due_us := 2000;
+                RETURN;
+            ELSIF NOT p_fresh THEN
+                RETURN;
             END IF;
-            RETURN;
+            -- It is due, but perhaps not for a first attempt.
+            IF c.endpoint_id = v_last THEN
+                o_due_us := CASE WHEN @schema@.hook_first_due(c.endpoint_id, false, true) <= p_now
+                    THEN 0 ELSE 2000 END;
+            END IF;
         END IF;
         EXIT WHEN c.endpoint_id = v_last;
         v_last := c.endpoint_id;

@@ -26,7 +26,8 @@ DECLARE
     a_endpoint uuid[];
     a_pull boolean[];
     a_due timestamptz[];
-    j record;
+    v_disabled smallint[];
+    v_ready uuid[];
 BEGIN
     PERFORM FROM @schema@.hook_deliveries d WHERE d.delivery_id = ANY (p_deliveries)
     ORDER BY d.delivery_id FOR NO KEY UPDATE;
@@ -73,23 +74,23 @@ BEGIN
         array_agg(x.due_at ORDER BY x.ord)
     INTO a_command, a_state, a_endpoint, a_pull, a_due FROM ended x;
     IF a_command IS NOT NULL THEN
-        SELECT x.* INTO j FROM @schema@.hook_judge(a_endpoint, a_due,
+        v_disabled := @schema@.hook_judge(a_endpoint, a_due,
             ARRAY(SELECT p_samples[x.c] FROM unnest(a_command) WITH ORDINALITY AS x (c, ord)
                 ORDER BY x.ord),
             ARRAY(SELECT p_throttles[x.c] FROM unnest(a_command) WITH ORDINALITY AS x (c, ord)
                 ORDER BY x.ord),
             ARRAY(SELECT p_gone[x.c] FROM unnest(a_command) WITH ORDINALITY AS x (c, ord)
-                ORDER BY x.ord), v_now) x;
-    ELSE
-        SELECT '{}'::smallint[] AS o_disabled, '{}'::uuid[] AS o_freed INTO j;
+                ORDER BY x.ord), v_now);
+        SELECT array_agg(s.endpoint_id) INTO v_ready FROM @schema@.hook_states s
+        WHERE s.endpoint_id = ANY (a_endpoint) AND s.due_at <= v_now AND s.disabled IS NULL;
     END IF;
     RETURN QUERY
     SELECT x.command, CASE x.state WHEN 0 THEN 2 WHEN 2 THEN 1 ELSE x.state END::smallint,
         x.disabled,
-        CASE WHEN x.endpoint = ANY (j.o_freed) THEN 0 ELSE
+        CASE WHEN x.endpoint = ANY (v_ready) THEN 0 ELSE
             @schema@.hook_until(x.due_at, v_now) END,
         x.endpoint, x.pull
-    FROM unnest(a_command, a_state, a_endpoint, a_pull, a_due, j.o_disabled)
+    FROM unnest(a_command, a_state, a_endpoint, a_pull, a_due, v_disabled)
         AS x (command, state, endpoint, pull, due_at, disabled);
 END
 $$;

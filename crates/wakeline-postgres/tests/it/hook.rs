@@ -1,5 +1,7 @@
 //! The rules of webhooks, and what is PostgreSQL's own about them.
 
+mod plans;
+
 use std::sync::Arc;
 
 use wakeline_store::hook::HookBackend;
@@ -14,3 +16,8 @@ impl HookUnderTest for Fixture {
 }
 
 wakeline_testkit::hook_conformance_suite!(Fixture::open().await);
+
+#[test]
+fn random_webhooks_go_as_on_the_oracle() {
+    wakeline_testkit::hook_differential::run(Fixture::open);
+}

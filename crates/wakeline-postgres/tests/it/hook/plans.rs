@@ -1,0 +1,161 @@
+//! What emits, claims and settlements touch does not grow with endpoints, backlog or the past.
+//!
+//! Buffers are counted, not times. The connection that plans on the small store is the one that is
+//! measured on the large one.
+
+use tokio_postgres::Client;
+use wakeline_store::StoreAdmin as _;
+
+use crate::support::{TestSchema, client};
+
+/// A few more buffers per index descent: the indexes are a level or two higher.
+const GROWTH_MAX: i64 = 60;
+
+/// Endpoints of the one application get names that sort by their number.
+const ENDPOINT: &str = "('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid";
+
+const KEY: &str = "00000000-0000-0000-0000-00000000000a";
+
+struct Store {
+    schema: TestSchema,
+    client: Client,
+}
+
+impl Store {
+    async fn open() -> Self {
+        let schema = TestSchema::new();
+        schema.store().await.close().await;
+        let client = client().await;
+        let sql = format!(
+            "SET search_path = \"{}\", public; SET synchronous_commit = off;
+             ALTER TABLE hook_endpoints SET UNLOGGED; ALTER TABLE hook_states SET UNLOGGED;
+             ALTER TABLE hook_filters SET UNLOGGED; ALTER TABLE hook_messages SET UNLOGGED;
+             ALTER TABLE hook_deliveries SET UNLOGGED; ALTER TABLE hook_attempts SET UNLOGGED;
+             SELECT hook_application_create('{KEY}', 'main', 'main', NULL, '', NULL, NULL);",
+            schema.name
+        );
+        client.batch_execute(&sql).await.expect("prepared");
+        Self { schema, client }
+    }
+
+    /// Adds endpoints with a message each that was delivered, and is due again in a day.
+    async fn endpoints(&self, from: u32, to: u32) {
+        let sql = format!(
+            "SELECT count(*) FROM (SELECT {ENDPOINT} AS id, n FROM generate_series({from}, {to}) n) x,
+                 LATERAL hook_endpoint_create('{KEY}', NULL, x.id, NULL, 'url', '',
+                 ARRAY['type.' || x.n], '{{}}', NULL, '', '', '', '{{}}', false,
+                 ARRAY[NULL, NULL, 100, 5, 30000000, 3, NULL, 10, 25000000]::bigint[], NULL, NULL);
+             INSERT INTO hook_messages (application_id, message_id, event_type, payload, created_at,
+                 expires_at)
+             SELECT '{KEY}', {ENDPOINT}, 'type.' || n, 'x', now(), now() + interval '1 day'
+             FROM generate_series({from}, {to}) n;
+             INSERT INTO hook_deliveries (endpoint_id, message_id, state, class, fifo, due_at,
+                 created_at, updated_at)
+             SELECT {ENDPOINT}, {ENDPOINT}, 0, 1, false, now() + interval '1 day', now(), now()
+             FROM generate_series({from}, {to}) n;
+             UPDATE hook_states SET due_at = now() + interval '1 day' WHERE due_at IS NULL;
+             ANALYZE"
+        );
+        self.client.batch_execute(&sql).await.expect("grown");
+    }
+
+    /// Adds deliveries to the first endpoint: of a state, due now.
+    async fn deliveries(&self, state: u32, from: u32, to: u32) {
+        let sql = format!(
+            "INSERT INTO hook_messages (application_id, message_id, event_type, payload, created_at,
+                 expires_at)
+             SELECT '{KEY}', ('10000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid, 'type.1',
+                 'x', now(), now() + interval '1 day' FROM generate_series({from}, {to}) n;
+             INSERT INTO hook_deliveries (endpoint_id, message_id, state, class, fifo, due_at,
+                 created_at, updated_at)
+             SELECT '00000000-0000-0000-0000-000000000001',
+                 ('10000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid, {state}, 0, false,
+                 now(), now(), now() FROM generate_series({from}, {to}) n;
+             UPDATE hook_states SET due_at = now(), fresh = true
+             WHERE endpoint_id = '00000000-0000-0000-0000-000000000001';
+             ANALYZE"
+        );
+        self.client.batch_execute(&sql).await.expect("grown");
+    }
+
+    /// Buffers that a statement touches, once its plans and the catalog's caches are warm. It is
+    /// undone each time.
+    async fn buffers(&self, (before, statement): (&str, &str)) -> i64 {
+        let mut least = i64::MAX;
+        for _ in 0..4 {
+            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
+            self.client.batch_execute(&format!("BEGIN; {before}")).await.expect("begun");
+            let row = self.client.query_one(&explain, &[]).await.expect("explained");
+            self.client.batch_execute("ROLLBACK").await.expect("undone");
+            let plan: serde_json::Value = row.get(0);
+            let count = |kind: &str| plan[0]["Plan"][kind].as_i64().expect("counted");
+            least = least.min(count("Shared Hit Blocks") + count("Shared Read Blocks"));
+        }
+        least
+    }
+
+    async fn all(&self) -> Vec<(&'static str, i64)> {
+        let mut counted = Vec::new();
+        for (name, before, statement) in &statements() {
+            counted.push((*name, self.buffers((before, statement)).await));
+        }
+        counted
+    }
+}
+
+fn statements() -> Vec<(&'static str, String, String)> {
+    let claim = format!(
+        "SELECT count(*) FROM hook_claim(ARRAY[NULL]::uuid[], '{{1}}', '{{1}}', '{{0}}', \
+         ARRAY[NULL]::bigint[], '{{1}}', '{{1}}', ARRAY['{KEY}']::uuid[], '{{f}}', false)"
+    );
+    let nothing = "UPDATE hook_states SET due_at = now() + interval '1 day' WHERE due_at <= now(); \
+                   UPDATE hook_deliveries SET state = 4 WHERE state = 0 AND class = 0 AND \
+                   endpoint_id = '00000000-0000-0000-0000-000000000001' AND delivery_id IN (\
+                   SELECT delivery_id FROM hook_deliveries WHERE state = 9)";
+    let emit = format!(
+        "SELECT count(*) FROM hook_emit(ARRAY['20000000-0000-0000-0000-000000000001']::uuid[], \
+         ARRAY['{KEY}']::uuid[], ARRAY[NULL]::text[], '{{1}}', '{{type.1}}', \
+         '{{type.1,*,t*,ty*,typ*,type*,type.*,type.1*}}', '{{1,1,1,1,1,1,1,1}}', \
+         ARRAY[NULL]::text[], ARRAY[NULL]::text[], ARRAY['x']::bytea[], '{{1000000}}', \
+         ARRAY[NULL]::uuid[], ARRAY[NULL]::text[], ARRAY[NULL]::bytea[], ARRAY[NULL]::uuid[], \
+         ARRAY[NULL]::text[], ARRAY[NULL]::text[], ARRAY[NULL]::bigint[], ARRAY[NULL]::bytea[], \
+         '{{}}', '{{}}', '{{}}', '{{}}', '{{}}')"
+    );
+    let lease = format!(
+        "UPDATE hook_deliveries SET state = 1, lease_key = '{KEY}', \
+         lease_until = now() + interval '1 h', lease_at = now() \
+         WHERE delivery_id = (SELECT max(delivery_id) FROM hook_deliveries)"
+    );
+    let settle = format!(
+        "SELECT count(*) FROM hook_settle(ARRAY[(SELECT max(delivery_id) FROM hook_deliveries)], \
+         ARRAY['{KEY}']::uuid[], '{{0}}', ARRAY[NULL]::bigint[], '{{1}}', ARRAY[NULL]::bigint[], \
+         '{{f}}', '{{1}}', '{{1}}', '{{200}}', ARRAY['']::bytea[], ARRAY[NULL]::text[], '{{u}}')"
+    );
+    vec![
+        ("claim", String::new(), claim.clone()),
+        ("claim nothing", nothing.to_owned(), claim),
+        ("emit", String::new(), emit),
+        ("settle", lease, settle),
+    ]
+}
+
+#[tokio::test]
+async fn costs_do_not_grow_with_endpoints_backlog_or_the_past() {
+    let store = Store::open().await;
+    store.endpoints(1, 10).await;
+    store.deliveries(0, 1, 10).await;
+    let small = store.all().await;
+    store.endpoints(11, 20_000).await;
+    let many = store.all().await;
+    store.deliveries(2, 11, 100_000).await;
+    let past = store.all().await;
+    store.deliveries(0, 100_001, 200_000).await;
+    let backlog = store.all().await;
+    for grown in [&many, &past, &backlog] {
+        for ((name, before), (_, after)) in small.iter().zip(grown) {
+            assert!(after - before <= GROWTH_MAX, "{name} grew: {small:?} {grown:?}");
+            assert!(*before < 400, "{name} is costly: {small:?}");
+        }
+    }
+    drop(store.schema);
+}

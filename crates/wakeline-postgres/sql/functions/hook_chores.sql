@@ -57,7 +57,7 @@ BEGIN
     kind := 0; rows := v_rows; endpoint := NULL; pull := NULL;
     due_us := @schema@.hook_until(v_due, v_now);
     -- What is due but was not done is in another node's hands.
-    IF due_us = 0 AND v_rows = 0 THEN
+    IF due_us = 0 AND v_rows = 0 AND v_job IS NULL THEN
         due_us := 100000;
     END IF;
     RETURN NEXT;

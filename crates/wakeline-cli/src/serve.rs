@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
-use wakeline_flow::provider::{Provider as _, QueueHints, StoreProvider, StoreProviderOptions};
+use wakeline_flow::provider::{
+    HookHints, Provider as _, QueueHints, StoreProvider, StoreProviderOptions,
+};
 use wakeline_hook::{DispatchOptions, HookService, HookServiceOptions, SendOptions};
 use wakeline_http::{AppState, Faces, Server};
 use wakeline_queue::{QueueService, QueueServiceOptions};
@@ -74,9 +76,18 @@ fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<Fac
     let long_poll = settings.long_poll.clone();
     let options = QueueServiceOptions { mode: settings.mode, long_poll: long_poll.clone() };
     let queue = QueueService::start(store.clone(), options);
-    let options = StoreProviderOptions { mode: settings.mode, long_poll, queue_hints: None };
+    let hook = hook(store, settings)?;
+    let tell = hook.sink();
+    let tell: HookHints =
+        Arc::new(move |changes| tell.hook_changed(changes, HintOrigin::InProcess));
+    let options = StoreProviderOptions {
+        mode: settings.mode,
+        long_poll,
+        hook_hints: Some(tell),
+        ..StoreProviderOptions::default()
+    };
     let flow = flow(store, &queue, options);
-    Ok(Faces { queue, flow, hook: hook(store, settings)? })
+    Ok(Faces { queue, flow, hook })
 }
 
 /// Webhooks over the same store, with keys for what must not be stored in the clear.

@@ -58,6 +58,7 @@ impl Ack {
             cancelled_messages: Vec::new(),
             clear: false,
             pushes: Vec::new(),
+            emits: Vec::new(),
             turn_requests: Vec::new(),
             work_requests: Vec::new(),
         })

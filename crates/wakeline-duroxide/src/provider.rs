@@ -56,7 +56,7 @@ impl DuroxideProvider {
     /// A provider on the current tokio runtime. The settings are taken as validated.
     pub fn new(store: Arc<dyn FlowBackend>, options: DuroxideOptions) -> Self {
         let DuroxideOptions { mode, long_poll } = options;
-        let options = StoreProviderOptions { mode, long_poll, queue_hints: None };
+        let options = StoreProviderOptions { mode, long_poll, ..Default::default() };
         Self {
             inner: StoreProvider::new(store, options),
             versions: Arc::default(),

@@ -184,6 +184,7 @@ fn nothing(turn: &TurnItem) -> TurnCommit {
         cancelled_messages: Vec::new(),
         clear: false,
         pushes: Vec::new(),
+        emits: Vec::new(),
         turn_requests: Vec::new(),
         work_requests: Vec::new(),
     }

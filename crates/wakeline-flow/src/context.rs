@@ -33,7 +33,7 @@ pub use cancel::Cancelled;
 pub use child::{ChildCall, ChildHandle, Orchestration};
 pub use event::{EventWait, Mailbox};
 pub use fork::ContinueAsNew;
-pub use send::QueueSend;
+pub use send::{HookSend, QueueSend};
 pub use timer::{Sleep, Timeout};
 
 use crate::engine::state::Shared;

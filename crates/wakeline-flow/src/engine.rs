@@ -46,7 +46,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::coop::Unconstrained;
 use wakeline_core::{InstanceId, KvKey, OrchestrationName};
 
-pub use effects::{Effects, End, KvWrite, NewTimer, QueuePush};
+pub use effects::{Effects, End, HookEmit, KvWrite, NewTimer, QueuePush};
 pub use foreign::Foreign;
 pub use mismatch::{Mismatch, MismatchRow};
 pub use replay::{History, ReplayError, replay};

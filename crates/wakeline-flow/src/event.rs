@@ -7,7 +7,9 @@
 //! * A decision is compared with its replay without its location.
 
 use serde::{Deserialize, Serialize};
-use wakeline_core::{InstanceId, KvKey, OrchestrationName, QueueName, SessionId, Tag};
+use wakeline_core::{
+    Channel, EventTypeName, InstanceId, KvKey, OrchestrationName, QueueName, SessionId, Tag,
+};
 
 use crate::error::FlowError;
 use crate::json::Json;
@@ -200,6 +202,18 @@ pub enum EventKind {
         /// The partition.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partition: Option<String>,
+        /// The payload.
+        payload: Json,
+    },
+    /// Decision: a message to the endpoints of an application, in the turn's own commit.
+    Emitted {
+        /// The application, by its id or by its user's own.
+        application: String,
+        /// What it tells of.
+        event_type: EventTypeName,
+        /// Its channels.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        channels: Vec<Channel>,
         /// The payload.
         payload: Json,
     },

@@ -33,11 +33,11 @@ pub use combinators::{
 };
 pub use context::{
     ActivityCall, ActivityHandle, Cancelled, ChildCall, ChildHandle, ContinueAsNew, EventWait,
-    Mailbox, Orchestration, OrchestrationContext, QueueSend, Sleep, Timeout,
+    HookSend, Mailbox, Orchestration, OrchestrationContext, QueueSend, Sleep, Timeout,
 };
 pub use engine::{
-    Effects, End, Execution, Foreign, History, KvWrite, Mismatch, MismatchRow, NewTimer, QueuePush,
-    ReplayError, Setting, Start, TurnResult, replay,
+    Effects, End, Execution, Foreign, History, HookEmit, KvWrite, Mismatch, MismatchRow, NewTimer,
+    QueuePush, ReplayError, Setting, Start, TurnResult, replay,
 };
 pub use error::{FailureKind, FlowError, IntoFlowError};
 pub use event::{Event, EventKind, Parent, Raised};

@@ -33,7 +33,7 @@ pub use item::{
     Enqueued, FetchedWork, ItemHistory, OrchestrationAck, OrchestrationItem, ProviderError,
     Session, WorkFilter,
 };
-pub use store::{QueueHints, StoreProvider, StoreProviderOptions};
+pub use store::{HookHints, QueueHints, StoreProvider, StoreProviderOptions};
 
 /// A place to keep orchestrations in.
 #[async_trait]

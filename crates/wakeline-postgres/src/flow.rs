@@ -46,6 +46,7 @@ use wakeline_store::flow::{
 };
 
 use self::claim::{Claimed, TurnLine, WorkLine};
+use self::commit::Sent;
 use self::commit_form::CommitForm;
 use self::enqueue::{CompleteForm, EnqueueForm};
 use self::lease::RenewForm;
@@ -53,6 +54,7 @@ use self::wire::MessageForm;
 use crate::connect::{Link, Params, Sql};
 use crate::error;
 use crate::fuse::{Fuser, FuserOptions};
+use crate::hook;
 use crate::queue::{self, GrantedTokens, same_error};
 use crate::{PostgresStore, Shared};
 
@@ -63,6 +65,7 @@ type Flushed<R> = Vec<Result<R, StoreError>>;
 pub(crate) struct Core {
     shared: Arc<Shared>,
     queue: Arc<queue::Core>,
+    hook: Arc<hook::Core>,
     sql: sql::Statements,
     names: names::Names,
     hints: hints::FlowHints,
@@ -126,10 +129,15 @@ macro_rules! fuser {
 
 impl Flow {
     /// Starts the fusers.
-    pub(crate) fn start(shared: &Arc<Shared>, queue: &Arc<queue::Core>) -> Self {
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        queue: &Arc<queue::Core>,
+        hook: &Arc<hook::Core>,
+    ) -> Self {
         let core = Arc::new(Core {
             shared: shared.clone(),
             queue: queue.clone(),
+            hook: hook.clone(),
             sql: sql::Statements::new(shared),
             names: names::Names::default(),
             hints: hints::FlowHints::default(),
@@ -184,9 +192,10 @@ impl FlowStore for PostgresStore {
 
     async fn commit_turn(&self, mut commit: TurnCommit) -> Result<TurnReply, StoreError> {
         let pushes = std::mem::take(&mut commit.pushes);
+        let emits = std::mem::take(&mut commit.emits);
         let form = self.flow.core.commit_form(commit).await?;
-        if !pushes.is_empty() {
-            return self.flow.core.commit_pushing(form, pushes).await;
+        if !pushes.is_empty() || !emits.is_empty() {
+            return self.flow.core.commit_sending(form, Sent { pushes, emits }).await;
         }
         let bytes = form.bytes();
         self.flow.commit.submit(form, bytes).await

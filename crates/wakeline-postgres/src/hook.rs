@@ -40,6 +40,7 @@ use wakeline_store::hook::{
 
 use self::claim::{Claimed, LineForm};
 use self::emit::EmitForm;
+pub(crate) use self::emit::{EmittedAlong, check};
 use crate::connect::{Link, Params, Sql};
 use crate::queue::{self, GrantedTokens, Lanes};
 use crate::{PostgresStore, Shared};
@@ -85,7 +86,7 @@ impl Core {
     }
 
     /// Tells other nodes of changes, except of payloads that expire one day: their sweeps will.
-    fn tell(&self, changes: &[HookChange]) {
+    pub(crate) fn tell(&self, changes: &[HookChange]) {
         self.hints.tell(&self.shared, changes.iter().filter(|change| is_news(change)).cloned());
     }
 }
@@ -130,6 +131,11 @@ impl Hook {
             settle: lanes!(core, links.settle.len(), "hook_settle", flush_settle),
             core,
         }
+    }
+
+    /// What its calls share.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Finishes the calls under way.

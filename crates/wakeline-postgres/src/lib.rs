@@ -231,8 +231,8 @@ impl PostgresStore {
             options,
         });
         let queue = Arc::new(queue::Queue::start(&shared));
-        let flow = Arc::new(flow::Flow::start(&shared, &queue.core));
         let hook = Arc::new(hook::Hook::start(&shared, &queue.core));
+        let flow = Arc::new(flow::Flow::start(&shared, &queue.core, hook.core()));
         let store = Self { shared, queue, flow, hook };
         store.install_triggers().await?;
         let lead = store.shared.notifier.lead_sql();

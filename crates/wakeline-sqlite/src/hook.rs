@@ -32,8 +32,9 @@ use wakeline_core::{
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Attempt, AttemptFilter, ChoreReport, Delivery, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
-    EmitReply, EndpointStats, HookAdmin, HookReader, HookStore, Job, JobSpec, MessageFilter,
-    NewMessage, Page, PageRequest, ResendOutcome, SettleDelivery, SettledDelivery, StoredMessage,
+    EmitOutcome, EmitReply, EndpointStats, HookAdmin, HookReader, HookStore, Job, JobSpec,
+    MessageFilter, NewMessage, Page, PageRequest, ResendOutcome, SettleDelivery, SettledDelivery,
+    StoredMessage,
 };
 
 pub(crate) use known::Known;
@@ -251,6 +252,26 @@ impl HookAdmin for SqliteStore {
     async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
         self.write(Work::new("do_chores", move |s| chore::work(s, rows)).peeking(chore::peek)).await
     }
+}
+
+/// What messages take of the disk, roughly.
+pub(crate) fn bytes(messages: &[NewMessage]) -> usize {
+    messages.iter().map(message::bytes).sum()
+}
+
+/// Stores messages in a commit of something else, in order.
+pub(crate) fn emit_all(
+    s: &mut Session<'_>,
+    messages: &[NewMessage],
+) -> Res<(Vec<EmitOutcome>, Vec<HookChange>)> {
+    let mut outcomes = Vec::with_capacity(messages.len());
+    let mut changes = Vec::new();
+    for message in messages {
+        let reply = emit::emit(s, message, &[])?;
+        outcomes.push(reply.outcome);
+        changes.extend(reply.changes);
+    }
+    Ok((outcomes, lane::merged(changes)))
 }
 
 /// When the lines have something next. Reads only.

@@ -1,9 +1,9 @@
-//! Messages to queues and to other instances, in the turn's own commit.
+//! Messages to queues, to webhook endpoints and to other instances, in the turn's own commit.
 
 use std::panic::Location;
 
 use serde::Serialize;
-use wakeline_core::{InstanceId, NameError, QueueName};
+use wakeline_core::{ApplicationRef, Channel, EventTypeName, InstanceId, NameError, QueueName};
 
 use super::OrchestrationContext;
 use crate::error::FlowError;
@@ -36,6 +36,38 @@ impl From<&str> for QueueSend {
     }
 }
 
+/// Whose endpoints get a message: the id or uid of an application, or [`HookSend`] with channels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HookSend {
+    application: String,
+    channels: Vec<String>,
+}
+
+impl HookSend {
+    /// An application, by its id or by its user's own.
+    pub fn to(application: impl Into<String>) -> Self {
+        Self { application: application.into(), channels: Vec::new() }
+    }
+
+    /// One of the message's channels.
+    pub fn channel(mut self, channel: impl Into<String>) -> Self {
+        self.channels.push(channel.into());
+        self
+    }
+}
+
+impl From<&str> for HookSend {
+    fn from(application: &str) -> Self {
+        Self::to(application)
+    }
+}
+
+impl From<&String> for HookSend {
+    fn from(application: &String) -> Self {
+        Self::to(application)
+    }
+}
+
 impl OrchestrationContext {
     /// Sends a message to a queue. It is there when this turn is committed, once, whatever
     /// crashes.
@@ -53,6 +85,29 @@ impl OrchestrationContext {
             wakeline_core::PartitionName::new(partition).map_err(refused)?;
         }
         self.shared.decide(at, EventKind::Pushed { queue, partition, payload });
+        Ok(())
+    }
+
+    /// Tells the endpoints of an application of an event. The message and its deliveries are there
+    /// when this turn is committed, once, whatever crashes. If there is no such application then,
+    /// the message is dropped: that is logged and counted, and the orchestration goes on.
+    #[track_caller]
+    pub fn emit<T: Serialize>(
+        &self,
+        to: impl Into<HookSend>,
+        event_type: &str,
+        payload: T,
+    ) -> Result<(), FlowError> {
+        let at = Location::caller();
+        let HookSend { application, channels } = to.into();
+        let wrong = |error: &dyn std::fmt::Display| FlowError::application(error.to_string());
+        let payload = Json::of(&payload).map_err(|error| FlowError::codec(event_type, &error))?;
+        ApplicationRef::parse(&application).map_err(|error| wrong(&error))?;
+        let event_type = EventTypeName::new(event_type).map_err(|error| wrong(&error))?;
+        let named = |text: &String| Channel::new(text).map_err(|error| wrong(&error));
+        let channels = channels.iter().map(named).collect::<Result<_, _>>()?;
+        let emitted = EventKind::Emitted { application, event_type, channels, payload };
+        self.shared.decide(at, emitted);
         Ok(())
     }
 

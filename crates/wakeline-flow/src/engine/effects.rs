@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use wakeline_core::{InstanceId, KvKey, QueueName};
+use wakeline_core::{Channel, EventTypeName, InstanceId, KvKey, QueueName};
 
 use super::state::{About, SlotKind};
 use crate::error::FlowError;
@@ -28,6 +28,22 @@ pub struct QueuePush {
     pub queue: QueueName,
     /// The partition.
     pub partition: Option<String>,
+    /// The payload.
+    pub payload: Json,
+}
+
+/// A message for the endpoints of an application.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookEmit {
+    /// The event that made it; with the instance's life and the execution it identifies the
+    /// message.
+    pub event: u64,
+    /// The application, by its id or by its user's own.
+    pub application: String,
+    /// What it tells of.
+    pub event_type: EventTypeName,
+    /// Its channels.
+    pub channels: Vec<Channel>,
     /// The payload.
     pub payload: Json,
 }
@@ -63,6 +79,8 @@ pub struct Effects {
     pub signals: Vec<WorkItem>,
     /// Messages for queues.
     pub pushes: Vec<QueuePush>,
+    /// Messages for the endpoints of applications.
+    pub emits: Vec<HookEmit>,
     /// Changes of the status text, in order.
     pub status: Vec<Option<String>>,
     /// Changes of the key-value state, in order.
@@ -134,6 +152,7 @@ impl Effects {
                 partition: partition.clone(),
                 payload: payload.clone(),
             }),
+            EventKind::Emitted { .. } => self.emits.extend(emit(event)),
             EventKind::StatusSet { status } => self.status.push(status.clone()),
             EventKind::KvSet { key, value } => self.kv.push(match value {
                 Some(value) => KvWrite::Set(key.clone(), value.clone()),
@@ -159,6 +178,19 @@ fn task(about: &About, event: &Event) -> Option<ActivityTask> {
         tag: tag.clone(),
         session: session.clone(),
         policy: policy.clone(),
+    })
+}
+
+fn emit(event: &Event) -> Option<HookEmit> {
+    let EventKind::Emitted { application, event_type, channels, payload } = &event.kind else {
+        return None;
+    };
+    Some(HookEmit {
+        event: event.id,
+        application: application.clone(),
+        event_type: event_type.clone(),
+        channels: channels.clone(),
+        payload: payload.clone(),
     })
 }
 

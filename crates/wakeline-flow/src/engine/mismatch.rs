@@ -163,6 +163,9 @@ fn describe(kind: &EventKind) -> String {
         E::KvSet { key, value } => format!("value {key} = {value:?}"),
         E::KvCleared => "clear all values".to_owned(),
         E::Pushed { queue, payload, .. } => format!("push to {queue} {payload:?}"),
+        E::Emitted { application, event_type, payload, .. } => {
+            format!("emit {event_type} to {application} {payload:?}")
+        }
         E::Signalled { instance, name, .. } => format!("signal {name} to {instance}"),
         E::CancelRequested { reason } => format!("cancel requested: {reason}"),
         E::ContinuedAsNew { input, .. } => format!("continue as new {input:?}"),

@@ -6,6 +6,7 @@ use wakeline_core::{
     Capability, InstanceId, OrchestrationName, OwnerId, SessionId, Tag, TagFilter, Timestamp,
 };
 use wakeline_store::flow::{ExecutionEnd, InstanceState, KvChange, KvEntry, StatusChange};
+use wakeline_store::hook::NewMessage;
 use wakeline_store::{BoxError, PushItem};
 
 use crate::event::{Event, Parent};
@@ -114,6 +115,8 @@ pub struct OrchestrationAck {
     pub end: ExecutionEnd,
     /// Messages to queues.
     pub pushes: Vec<PushItem>,
+    /// Messages to endpoints of applications.
+    pub emits: Vec<NewMessage>,
     /// Removes everything that waits for the instance, activities included.
     pub clear: bool,
 }

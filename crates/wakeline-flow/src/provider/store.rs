@@ -19,7 +19,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
-use wakeline_core::{Capabilities, Change, FlowChange, FlowToken, InstanceId, OwnerId, TagFilter};
+use wakeline_core::{
+    Capabilities, Change, FlowChange, FlowToken, HookChange, InstanceId, OwnerId, TagFilter,
+};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     Completion, EnqueueOutcome, FlowBackend, InstanceState, SessionClaim, TurnOutcome, TurnRequest,
@@ -46,6 +48,9 @@ const PAGE_BYTES: usize = 1 << 20;
 /// Told of messages that a turn pushed to queues.
 pub type QueueHints = Arc<dyn Fn(&[Change]) + Send + Sync>;
 
+/// Told of messages that a turn emitted to endpoints.
+pub type HookHints = Arc<dyn Fn(&[HookChange]) + Send + Sync>;
+
 /// How a provider waits.
 #[derive(Clone, Default)]
 pub struct StoreProviderOptions {
@@ -55,6 +60,8 @@ pub struct StoreProviderOptions {
     pub long_poll: LongPollConfig,
     /// Who is told of messages that turns push to queues.
     pub queue_hints: Option<QueueHints>,
+    /// Who is told of messages that turns emit to endpoints.
+    pub hook_hints: Option<HookHints>,
 }
 
 /// A provider over a store. A handle: clones share one hub.
@@ -69,6 +76,7 @@ struct Inner {
     hub: Hub<FlowFace>,
     long_polling: bool,
     queue_hints: Option<QueueHints>,
+    hook_hints: Option<HookHints>,
     writes: TaskTracker,
 }
 
@@ -84,13 +92,13 @@ impl StoreProvider {
         store: Arc<dyn FlowBackend>,
         options: StoreProviderOptions,
     ) -> Self {
-        let StoreProviderOptions { mode, long_poll, queue_hints } = options;
+        let StoreProviderOptions { mode, long_poll, queue_hints, hook_hints } = options;
         let long_polling = long_poll.enabled;
         let face = Arc::new(FlowFace::new(Arc::clone(&store)));
         let hub = Hub::start(face, HubOptions { label: "flow", mode, long_poll });
         let writes = TaskTracker::new();
-        let inner = Inner { family, store, hub, long_polling, queue_hints, writes };
-        let inner = Arc::new(inner);
+        let inner =
+            Arc::new(Inner { family, store, hub, long_polling, queue_hints, hook_hints, writes });
         inner.family.welcome(&inner);
         Self { inner }
     }
@@ -99,7 +107,8 @@ impl StoreProvider {
     /// hints.
     pub fn sibling(&self, mode: WakeMode, long_poll: LongPollConfig) -> Self {
         let queue_hints = self.inner.queue_hints.clone();
-        let options = StoreProviderOptions { mode, long_poll, queue_hints };
+        let hook_hints = self.inner.hook_hints.clone();
+        let options = StoreProviderOptions { mode, long_poll, queue_hints, hook_hints };
         let (family, store) = (Arc::clone(&self.inner.family), Arc::clone(&self.inner.store));
         Self::join(family, store, options)
     }

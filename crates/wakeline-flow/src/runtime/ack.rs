@@ -3,14 +3,16 @@
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use wakeline_core::{
-    InstanceId, MessageId, NameError, OrchestrationName, PartitionName, Timestamp, TransactionId,
+    ApplicationRef, EventId, HookMessageId, InstanceId, MESSAGE_RETENTION_DEFAULT, MessageId,
+    NameError, OrchestrationName, PartitionName, Timestamp, TransactionId, Uid,
 };
 use wakeline_store::PushItem;
 use wakeline_store::flow::{ExecutionEnd, InstanceState, KvChange, StatusChange};
+use wakeline_store::hook::NewMessage;
 
 use super::incoming::{Beginning, Incoming};
 use crate::capability::capability;
-use crate::engine::{Effects, End, Execution, KvWrite, QueuePush, TurnResult};
+use crate::engine::{Effects, End, Execution, HookEmit, KvWrite, QueuePush, TurnResult};
 use crate::error::{FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::json::Json;
@@ -31,7 +33,8 @@ pub(super) fn of(
         ack.pinned = Some((capability(&beginning.name, Some(version))?, version.to_owned()));
     }
     ack.history_delta = events;
-    let about = About { instance: &incoming.item.instance, execution };
+    let item = &incoming.item;
+    let about = About { instance: &item.instance, life: item.life, execution };
     about.effects(&mut ack, effects)?;
     ack.orchestrator_items.extend(incoming.refusals.into_iter().map(|item| (item, None)));
     about.end(&mut ack, end);
@@ -98,6 +101,7 @@ fn empty(incoming: &Incoming, execution: u64) -> OrchestrationAck {
         kv: Vec::new(),
         end: ExecutionEnd::Open,
         pushes: Vec::new(),
+        emits: Vec::new(),
         clear: false,
     }
 }
@@ -120,6 +124,7 @@ fn told(parent: Parent, result: Result<Json, FlowError>) -> WorkItem {
 /// Whose turn it was.
 struct About<'a> {
     instance: &'a InstanceId,
+    life: i64,
     execution: &'a Execution,
 }
 
@@ -148,6 +153,8 @@ impl About<'_> {
         ack.kv = effects.kv.into_iter().map(kv).collect();
         let pushes: Result<_, _> = effects.pushes.into_iter().map(|push| self.push(push)).collect();
         ack.pushes = pushes?;
+        let emits: Result<_, _> = effects.emits.into_iter().map(|emit| self.emit(emit)).collect();
+        ack.emits = emits?;
         Ok(())
     }
 
@@ -170,6 +177,27 @@ impl About<'_> {
             trace_id: None,
             payload: Bytes::copy_from_slice(push.payload.as_str().as_bytes()),
             producer: None,
+        })
+    }
+
+    /// A message to endpoints. Its own id names the decision, so that it is stored once; by the
+    /// life of the instance and not by its name, which can be given again.
+    fn emit(&self, emit: HookEmit) -> Result<NewMessage, NameError> {
+        let decision = format!("flow.{}.{}.{}", self.life, self.execution.execution(), emit.event);
+        Ok(NewMessage {
+            id: HookMessageId::generate(),
+            application: match ApplicationRef::parse(&emit.application) {
+                Ok(application) => application,
+                Err(_) => ApplicationRef::Own(Uid::new(&emit.application)?),
+            },
+            create_application: None,
+            event_type: emit.event_type,
+            event_id: Some(EventId::new(decision)?),
+            channels: emit.channels,
+            payload: Bytes::copy_from_slice(emit.payload.as_str().as_bytes()),
+            retention: MESSAGE_RETENTION_DEFAULT,
+            only: None,
+            idempotency: None,
         })
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use wakeline_core::KvKey;
 use wakeline_flow::{
-    ActivityPolicy, Backoff, End, Execution, FailureKind, FlowError, KvWrite, Orchestration,
-    OrchestrationContext, Parent, QueueSend, Setting, Start, WorkItem,
+    ActivityPolicy, Backoff, End, Execution, FailureKind, FlowError, HookEmit, HookSend, KvWrite,
+    Orchestration, OrchestrationContext, Parent, QueueSend, Setting, Start, WorkItem,
 };
 
 use crate::script::{Script, child_done, completed, done, id, json, raised, registry};
@@ -113,6 +113,31 @@ fn status_messages_and_signals_leave_in_order() {
     let pushes: Vec<_> = effects.pushes.iter().map(|p| (p.event, p.partition.clone())).collect();
     assert_eq!(pushes, [(5, None), (6, Some("p".to_owned()))]);
     assert_eq!(effects.signals.len(), 1);
+    assert!(script.replayed().is_ok());
+}
+
+#[test]
+fn what_is_emitted_leaves_in_order_and_is_replayed() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        ctx.emit("customer-7", "order.paid", 1)?;
+        ctx.emit(HookSend::to("customer-8").channel("north"), "order.sent", "x")?;
+        assert!(ctx.emit("no such name", "order.paid", 0).is_err());
+        assert!(ctx.emit("customer-7", "not a type", 0).is_err());
+        assert!(ctx.emit(HookSend::to("customer-7").channel("a b"), "order.paid", 0).is_err());
+        ctx.event::<()>("go").await?;
+        Ok::<_, FlowError>(())
+    };
+    let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
+    let told = |emit: &HookEmit| {
+        let channels = emit.channels.iter().map(ToString::to_string).collect::<Vec<_>>();
+        (emit.event, emit.application.clone(), emit.event_type.to_string(), channels)
+    };
+    let emits: Vec<_> = script.turn(vec![]).effects.emits.iter().map(told).collect();
+    let first = (3, "customer-7".to_owned(), "order.paid".to_owned(), vec![]);
+    let second = (4, "customer-8".to_owned(), "order.sent".to_owned(), vec!["north".to_owned()]);
+    assert_eq!(emits, [first, second]);
+    script.forgetful = true;
+    assert_eq!(script.turn(vec![raised("go", ())]).effects.emits, [], "a replay emits nothing");
     assert!(script.replayed().is_ok());
 }
 

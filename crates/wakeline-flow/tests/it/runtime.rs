@@ -1,14 +1,18 @@
 //! A whole runtime over the oracle, with tokio's clock paused.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use wakeline_core::ApplicationRef;
 use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions};
 use wakeline_flow::{
-    ActivityContext, Client, ClientError, FlowError, OrchestrationContext, Prefetch, Registry,
-    Runtime, RuntimeOptions, Started, Status,
+    ActivityContext, Client, ClientError, FlowError, HookSend, OrchestrationContext, Prefetch,
+    Registry, Runtime, RuntimeOptions, Started, Status,
 };
+use wakeline_store::hook::{HookCatalog as _, HookReader as _, MessageFilter};
+use wakeline_testkit::hook_conformance as hook;
 use wakeline_testkit::oracle::MemoryStore;
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -80,6 +84,41 @@ async fn a_one_activity_orchestration_is_four_commits() {
     assert_eq!(calls.values().sum::<u64>() - before, 4, "{calls:?}");
     let status = house.client.status("g-1").await.expect("read");
     assert_eq!(status.name(), "completed");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+/// Emits before and after an activity; once to nobody.
+async fn telling(ctx: OrchestrationContext, name: String) -> Result<String, FlowError> {
+    ctx.emit("shop", "greeting.begun", &name)?;
+    ctx.emit("nobody", "greeting.begun", &name)?;
+    let said = ctx.call(greet, name).await?;
+    ctx.emit(HookSend::to("shop").channel("north"), "greeting.done", &said)?;
+    Ok(said)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orchestration_emits_once_in_each_life_of_its_instance() {
+    let house = house();
+    let shop = hook::application(Some("shop"));
+    let (id, of) = (shop.id, ApplicationRef::Id(shop.id));
+    house.store.create_application(shop, None).await.expect("an application");
+    house.store.create_endpoint(&of, hook::endpoint(hook::plain()), None).await.expect("one");
+    let registry = Registry::builder().orchestration("telling", telling).activity_fn(greet).build();
+    let runtime = house.run(registry.expect("a registry")).await;
+    let mut seen = HashSet::new();
+    for life in 1..=2 {
+        house.client.start("t", "telling", "ann").await.expect("started");
+        house.client.wait::<String>("t", LONG).await.expect("completed");
+        let filter = MessageFilter { with_content: true, ..MessageFilter::default() };
+        let stored = house.store.messages(id, filter, hook::first(9)).await.expect("read").items;
+        assert_eq!(stored.len(), 2 * life);
+        let new: Vec<_> = stored.iter().filter(|message| seen.insert(message.id)).collect();
+        let types: Vec<_> = new.iter().map(|message| message.event_type.as_str()).collect();
+        assert_eq!(types, ["greeting.begun", "greeting.done"]);
+        assert_eq!(new[1].payload.as_deref(), Some(&br#""hello ann""#[..]));
+        assert_eq!(new[1].channels, hook::channels(&["north"]));
+        house.client.delete("t", false).await.expect("deleted");
+    }
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 

@@ -140,6 +140,7 @@ pub(crate) fn tell(kind: &EventKind) -> String {
         E::KvSet { key, value } => format!("set {key} {value:?}"),
         E::KvCleared => "clear".into(),
         E::Pushed { queue, .. } => format!("push {queue}"),
+        E::Emitted { event_type, .. } => format!("emit {event_type}"),
         E::Signalled { instance, name, .. } => format!("signal {instance} {name}"),
         E::CancelRequested { reason } => format!("cancel {reason}"),
         E::ContinuedAsNew { input, .. } => format!("again {input:?}"),

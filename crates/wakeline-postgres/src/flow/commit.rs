@@ -2,13 +2,16 @@
 //!
 //! # Invariants
 //! * Two commits of the same lane are never in one call: the second one is stale then.
-//! * A turn that pushes is committed by a call of its own, because its partitions may be busy.
+//! * A turn that pushes is committed by a call of its own, because its partitions may be busy. So
+//!   is one that emits: its messages are stored by another statement of the same transaction,
+//!   which takes its locks after all others.
 //! * A call of unknown outcome is not repeated: it could not tell its own first try from another's.
 
 use futures_util::FutureExt as _;
 use tokio_postgres::Row;
 use wakeline_core::{Change, FlowChange, FlowWhat};
 use wakeline_store::flow::{TurnItem, TurnOutcome, TurnReply, WorkItem};
+use wakeline_store::hook::NewMessage;
 use wakeline_store::{PushItem, PushOutcome, StoreError};
 
 use super::commit_form::{CommitCall, CommitForm};
@@ -16,7 +19,10 @@ use super::commit_plain::PlainCall;
 use super::enqueue::outcome;
 use super::items::{self, Leased, TURN_COLUMNS, unsigned};
 use super::{Answers, Core, Flushed, one_by_one, rounds};
-use crate::queue::Along;
+use crate::connect::Params;
+use crate::error;
+use crate::hook::{self, EmittedAlong};
+use crate::queue::{Along, ROLLBACKS_MAX};
 use crate::rows::{self, Columns};
 
 const OPERATION: &str = "commit turn";
@@ -27,6 +33,12 @@ const TURN_COLUMN: usize = SLOT_COLUMN + 14;
 const WORK_COLUMN: usize = TURN_COLUMN + TURN_COLUMNS;
 /// Where those of an activity begin if there are neither slots nor turns.
 const PLAIN_WORK_COLUMN: usize = SLOT_COLUMN;
+
+/// What a turn sends besides its messages to instances.
+pub(super) struct Sent {
+    pub(super) pushes: Vec<PushItem>,
+    pub(super) emits: Vec<NewMessage>,
+}
 
 /// What a call did.
 #[derive(Default)]
@@ -71,6 +83,7 @@ impl Committed {
             0 => TurnOutcome::Committed {
                 messages: outcomes.into_iter().map(|code| outcome(code.unwrap_or(0))).collect(),
                 pushes: Vec::new(),
+                emits: Vec::new(),
             },
             1 => TurnOutcome::Stale,
             2 => TurnOutcome::Conflict { last_event: unsigned(self.lasts[c]) },
@@ -88,6 +101,7 @@ impl Committed {
             work: work.map(|leased| (leased.request, leased.item)).collect(),
             changes: changes.map(|(_, change, _)| change).collect(),
             queue_changes: Vec::new(),
+            hook_changes: Vec::new(),
         })
     }
 }
@@ -154,34 +168,73 @@ impl Core {
         committed
     }
 
-    /// Commits a turn that pushes, by itself.
-    pub(super) async fn commit_pushing(
+    /// Commits a turn that pushes or emits, by itself.
+    pub(super) async fn commit_sending(
         &self,
         form: CommitForm,
-        pushes: Vec<PushItem>,
+        sent: Sent,
     ) -> Result<TurnReply, StoreError> {
-        let mut along = self.queue.along(pushes);
+        sent.emits.iter().try_for_each(hook::check)?;
+        let mut along = self.queue.along(sent.pushes);
         loop {
             self.queue.plan_along(&mut along).await?;
             let call = CommitCall::new(std::iter::once(&form));
-            let rows = {
+            let written = {
                 let params = call.params(&along);
-                self.general(OPERATION, &self.sql.commit, &params).await
+                self.commit_with(&params, &sent.emits).await
             };
-            let rows = rows.inspect_err(|_| self.remember(call.keys()))?;
+            let (rows, emitted) = written.inspect_err(|_| self.remember(call.keys()))?;
             let slots = rows.iter().filter(|row| row.get::<_, i16>(0) == 3);
             if !self.queue.read_along(&mut along, (OPERATION, SLOT_COLUMN), slots).await? {
                 continue;
             }
             let mut committed = self.committed(Committed::read(&rows, WORK_COLUMN)?);
             let mut reply = committed.reply(0, form.messages.len())?;
-            if let TurnOutcome::Committed { pushes, .. } = &mut reply.outcome {
+            if let TurnOutcome::Committed { pushes, emits, .. } = &mut reply.outcome {
                 let (outcomes, changes): (Vec<PushOutcome>, Vec<Change>) =
                     self.queue.finish_along(along).await?;
                 *pushes = outcomes;
                 reply.queue_changes = changes;
+                *emits = emitted.outcomes;
+                self.hook.tell(&emitted.changes);
+                reply.hook_changes = emitted.changes;
             }
             return Ok(reply);
         }
+    }
+
+    /// The commit, and the messages to endpoints if it is one. Repeated if it was rolled back.
+    async fn commit_with(
+        &self,
+        params: Params<'_>,
+        emits: &[NewMessage],
+    ) -> Result<(Vec<Row>, EmittedAlong), StoreError> {
+        if emits.is_empty() {
+            let rows = self.general(OPERATION, &self.sql.commit, params).await?;
+            return Ok((rows, EmittedAlong::default()));
+        }
+        let mut tries = 0;
+        loop {
+            match self.commit_emitting(params, emits).await {
+                Err(error) if error::was_rolled_back(&error) && tries < ROLLBACKS_MAX => tries += 1,
+                other => return other,
+            }
+        }
+    }
+
+    async fn commit_emitting(
+        &self,
+        params: Params<'_>,
+        emits: &[NewMessage],
+    ) -> Result<(Vec<Row>, EmittedAlong), StoreError> {
+        let link = self.shared.links.general.link(OPERATION).await?;
+        let transaction = link.begin(OPERATION).await?;
+        let rows = transaction.query(&self.sql.commit, params).await?;
+        let emitted = match Committed::read(&rows, WORK_COLUMN)?.codes.first() {
+            Some(0) => self.hook.emit_along(&transaction, emits).await?,
+            _ => EmittedAlong::default(),
+        };
+        transaction.commit().await?;
+        Ok((rows, emitted))
     }
 }

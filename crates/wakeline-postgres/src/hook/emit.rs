@@ -25,6 +25,7 @@ use super::Core;
 use super::items::{self, Targets};
 use super::wire::{self, index, length, merge, micros, small};
 use crate::commands::{Answers, Flushed, apart, one_by_one};
+use crate::connect::LinkTransaction;
 use crate::rows::{self, Columns};
 
 pub(super) const EMIT: &str = "emit";
@@ -41,9 +42,7 @@ pub(super) struct EmitForm {
 impl EmitForm {
     /// Refuses what PostgreSQL cannot keep.
     pub(super) fn new(message: NewMessage, asks: Vec<DeliveryAsk>) -> Result<Self, StoreError> {
-        if let Some(application) = &message.create_application {
-            wire::plain("name", &application.name)?;
-        }
+        check(&message)?;
         Ok(Self { message, asks })
     }
 
@@ -55,11 +54,7 @@ impl EmitForm {
 
     /// What no other message of the call may share.
     fn keys(&self) -> Vec<String> {
-        let message = &self.message;
-        let key = message.idempotency.as_ref().map(|one| format!("k{}", one.key.as_str()));
-        let own = message.event_id.as_ref().map(|own| format!("e{}", own.as_str()));
-        let id = format!("m{}", message.id.0);
-        key.into_iter().chain(own).chain([id]).collect()
+        keys_of(&self.message)
     }
 }
 
@@ -237,6 +232,59 @@ impl Core {
             self.tell(&reply.changes);
         }
     }
+}
+
+/// What became of messages that went along with another write.
+#[derive(Default)]
+pub(crate) struct EmittedAlong {
+    /// One per message, in order.
+    pub(crate) outcomes: Vec<EmitOutcome>,
+    /// To be told once it is committed.
+    pub(crate) changes: Vec<HookChange>,
+}
+
+impl Core {
+    /// Stores messages in the transaction of another write. Locks as `hook_emit` does.
+    pub(crate) async fn emit_along(
+        &self,
+        transaction: &LinkTransaction<'_>,
+        messages: &[NewMessage],
+    ) -> Result<EmittedAlong, StoreError> {
+        let mut outcomes: Vec<Option<EmitOutcome>> = messages.iter().map(|_| None).collect();
+        let mut emitted = EmittedAlong::default();
+        for (indexes, part) in apart(messages.iter().collect(), |message| keys_of(message)) {
+            let (arrays, asks) = (Messages::of(part.iter().copied()), Asks::default());
+            let rows = transaction.query(&self.sql.emit, &arrays.params(&asks)).await?;
+            let written = Written::read(&rows, &part, &asks)?;
+            for (index, reply) in indexes.into_iter().zip(written.replies) {
+                let Some(reply) = reply else { continue };
+                outcomes[index] = Some(reply.outcome);
+                for change in reply.changes {
+                    merge(&mut emitted.changes, change);
+                }
+            }
+        }
+        let outcomes: Option<Vec<EmitOutcome>> = outcomes.into_iter().collect();
+        emitted.outcomes = outcomes
+            .ok_or_else(|| StoreError::Fatal { operation: EMIT, source: "no answer".into() })?;
+        Ok(emitted)
+    }
+}
+
+/// Refuses a message that PostgreSQL cannot keep.
+pub(crate) fn check(message: &NewMessage) -> Result<(), StoreError> {
+    match &message.create_application {
+        Some(application) => wire::plain("name", &application.name),
+        None => Ok(()),
+    }
+}
+
+/// What no other message of a call may share.
+fn keys_of(message: &NewMessage) -> Vec<String> {
+    let key = message.idempotency.as_ref().map(|one| format!("k{}", one.key.as_str()));
+    let own = message.event_id.as_ref().map(|own| format!("e{}", own.as_str()));
+    let id = format!("m{}", message.id.0);
+    key.into_iter().chain(own).chain([id]).collect()
 }
 
 /// What a call has to say.

@@ -6,12 +6,17 @@ mod plans;
 
 use std::sync::Arc;
 
+use wakeline_store::hook::HookBackend;
 use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
 
 use crate::conformance::Fixture;
 
 impl FlowUnderTest for Fixture {
     fn flow(&self) -> Arc<dyn Flow> {
+        Arc::new(self.store.clone())
+    }
+
+    fn hooks(&self) -> Arc<dyn HookBackend> {
         Arc::new(self.store.clone())
     }
 }

@@ -16,6 +16,7 @@ use super::names;
 use super::turn;
 use super::work;
 use crate::error::{Fault, Res};
+use crate::hook;
 use crate::queue::push;
 use crate::session::Session;
 
@@ -26,7 +27,8 @@ const TURN_BYTES: usize = 500;
 pub(super) fn bytes(commit: &TurnCommit) -> usize {
     let work: usize = commit.work.iter().map(|work| TURN_BYTES + work.payload.len()).sum();
     let history = commit.history.as_ref().map_or(0, |batch| batch.events.len());
-    TURN_BYTES + work + history + message::bytes(&commit.messages) + push::bytes(&commit.pushes)
+    let sent = message::bytes(&commit.messages) + push::bytes(&commit.pushes);
+    TURN_BYTES + work + history + sent + hook::bytes(&commit.emits)
 }
 
 /// Commits a turn and ends its lease.
@@ -50,6 +52,7 @@ fn refused(outcome: TurnOutcome) -> TurnReply {
         work: Vec::new(),
         changes: Vec::new(),
         queue_changes: Vec::new(),
+        hook_changes: Vec::new(),
     }
 }
 
@@ -122,8 +125,10 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
         }
         changes.push(outcome);
     }
-    let outcome = TurnOutcome::Committed { messages, pushes: pushed.outcomes };
-    Ok(TurnReply { outcome, turns, work, changes, queue_changes: pushed.changes })
+    let (emits, hook_changes) = hook::emit_all(s, &commit.emits)?;
+    let outcome = TurnOutcome::Committed { messages, pushes: pushed.outcomes, emits };
+    let queue_changes = pushed.changes;
+    Ok(TurnReply { outcome, turns, work, changes, queue_changes, hook_changes })
 }
 
 /// What became of the instance.

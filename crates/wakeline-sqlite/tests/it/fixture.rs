@@ -66,6 +66,10 @@ impl FlowUnderTest for Fixture {
     fn flow(&self) -> Arc<dyn Flow> {
         Arc::new(self.store.clone())
     }
+
+    fn hooks(&self) -> Arc<dyn HookBackend> {
+        Arc::new(self.store.clone())
+    }
 }
 
 #[async_trait]

@@ -100,6 +100,7 @@ pub(crate) fn nothing(token: FlowToken) -> TurnCommit {
         cancelled_messages: Vec::new(),
         clear: false,
         pushes: Vec::new(),
+        emits: Vec::new(),
         turn_requests: Vec::new(),
         work_requests: Vec::new(),
     }

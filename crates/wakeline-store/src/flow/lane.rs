@@ -16,6 +16,7 @@ use super::work::{
     WorkItem, WorkKey, WorkRequest,
 };
 use crate::error::StoreError;
+use crate::hook::{EmitOutcome, NewMessage};
 use crate::queue::{PushItem, PushOutcome};
 
 /// When a message or a work item can be claimed.
@@ -255,6 +256,8 @@ pub struct TurnCommit {
     pub clear: bool,
     /// Messages to queues.
     pub pushes: Vec<PushItem>,
+    /// Messages to endpoints of applications.
+    pub emits: Vec<NewMessage>,
     /// Dispatchers that can take a turn which this commit makes available.
     pub turn_requests: Vec<TurnRequest>,
     /// Workers that can take an activity which this commit makes available.
@@ -270,6 +273,8 @@ pub enum TurnOutcome {
         messages: Vec<EnqueueOutcome>,
         /// One per push, in order.
         pushes: Vec<PushOutcome>,
+        /// One per message to endpoints, in order.
+        emits: Vec<EmitOutcome>,
     },
     /// The lease has expired or was ended; nothing changed.
     Stale,
@@ -293,6 +298,8 @@ pub struct TurnReply {
     pub changes: Vec<FlowChange>,
     /// What the caller tells its own waiters of queues.
     pub queue_changes: Vec<wakeline_core::Change>,
+    /// What the caller tells its own waiters of deliveries.
+    pub hook_changes: Vec<wakeline_core::HookChange>,
 }
 
 /// The hot path of orchestrations. Concurrent calls of one kind may share a commit.

@@ -11,6 +11,7 @@ use wakeline_store::flow::{
     NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnOutcome, TurnReply,
     Watched, WorkClaim, WorkClaimed, WorkItem, WorkOutcome,
 };
+use wakeline_store::hook::HookBackend;
 
 use super::words::{
     MAIN, Worker, capabilities, event, finish, id, nothing, start, start_of, turn_line,
@@ -26,6 +27,9 @@ impl<T: FlowStore + FlowReader + FlowAdmin> Flow for T {}
 pub trait FlowUnderTest: StoreUnderTest {
     /// The store.
     fn flow(&self) -> Arc<dyn Flow>;
+
+    /// The same store, for what turns emit.
+    fn hooks(&self) -> Arc<dyn HookBackend>;
 }
 
 /// A store under test.
@@ -35,13 +39,15 @@ pub struct FlowBench {
     pub flow: Arc<dyn Flow>,
     /// Its queues.
     pub queues: Arc<dyn Store>,
+    /// Its webhooks.
+    pub hooks: Arc<dyn HookBackend>,
 }
 
 impl FlowBench {
     /// Prepares a store for one test.
     pub fn new(fixture: Box<dyn FlowUnderTest>) -> Self {
-        let (flow, queues) = (fixture.flow(), fixture.store());
-        Self { fixture, flow, queues }
+        let (flow, queues, hooks) = (fixture.flow(), fixture.store(), fixture.hooks());
+        Self { fixture, flow, queues, hooks }
     }
 
     /// Moves the clock on by seconds.

@@ -101,7 +101,7 @@ pub async fn a_completion_tells_of_the_turn(bench: &FlowBench) {
     assert_eq!(told(&reply.changes, &main_line()), Some(secs(0)));
 }
 
-/// Rule 12 of committing: waiters in this process are always told.
+/// Rule 13 of committing: waiters in this process are always told.
 pub async fn waiters_of_an_outcome_are_told_of_state_status_and_values(bench: &FlowBench) {
     bench.running("a").await;
     let quiet = bench.turned("a", step).await.changes;

@@ -189,7 +189,8 @@ pub async fn a_turn_that_sends_nothing_has_no_outcomes(bench: &FlowBench) {
     bench.start("a").await;
     let turn = bench.turn().await;
     let reply = bench.committed(step(&turn)).await;
-    let nothing = TurnOutcome::Committed { messages: Vec::new(), pushes: Vec::new() };
+    let nothing =
+        TurnOutcome::Committed { messages: Vec::new(), pushes: Vec::new(), emits: Vec::new() };
     assert_eq!(reply.outcome, nothing);
     assert!(reply.turns.is_empty() && reply.work.is_empty() && reply.queue_changes.is_empty());
 }

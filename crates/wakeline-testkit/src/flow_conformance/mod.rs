@@ -15,6 +15,7 @@ pub mod commit;
 pub mod concurrent;
 pub mod delete;
 pub mod due;
+pub mod emit;
 pub mod hints;
 pub mod kv;
 pub mod lanes;

@@ -125,6 +125,14 @@ macro_rules! flow_conformance_suite {
             pushes_of_a_turn_are_in_their_queues_once,
             a_turn_that_sends_nothing_has_no_outcomes,
         );
+        $crate::flow_conformance_module!($fixture; emit;
+            what_a_turn_emits_is_there_with_its_commit,
+            a_refused_turn_emits_nothing,
+            a_decision_emits_once,
+            filters_say_who_gets_what_a_turn_emits,
+            an_emit_to_an_unknown_application_is_told_and_dropped,
+            what_turns_emit_keeps_its_order,
+        );
         $crate::flow_conformance_module!($fixture; work;
             work_is_claimed_in_order_of_insertion,
             work_of_a_later_time_is_passed_over,

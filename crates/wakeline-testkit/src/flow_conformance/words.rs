@@ -117,6 +117,7 @@ pub fn nothing(turn: &TurnItem) -> TurnCommit {
         cancelled_messages: Vec::new(),
         clear: false,
         pushes: Vec::new(),
+        emits: Vec::new(),
         turn_requests: Vec::new(),
         work_requests: Vec::new(),
     }

@@ -12,6 +12,7 @@ use wakeline_store::flow::{
 use wakeline_store::{PushItem, PushOutcome};
 
 use super::compare::{Same, same};
+use super::emits::told_of_emits;
 use super::op::{End, Events, INSTANCES, Kv, Line, Mail, Plan, Task, When};
 use super::side::{Leased, kv_key, owner};
 use super::world::{Told, World, failed, worker};
@@ -43,6 +44,7 @@ impl World<'_> {
         let fresh: Vec<_> = keys.filter(|(id, key)| !self.oracle.has_work(id, *key)).collect();
         store.turn_requests.clone_from(&turn_requests);
         store.work_requests.clone_from(&work_requests);
+        let sending = self.sending().await?;
         let oracle = self.oracle.commit_turn(oracle).await;
         let store = self.store.commit_turn(store).await;
         let (oracle, store) = match (oracle, store) {
@@ -54,6 +56,7 @@ impl World<'_> {
             same("turns of a refused turn", 0, store.turns.len() + store.work.len())?;
             return Ok(None);
         }
+        told_of_emits(sending, &oracle.hook_changes, &store.hook_changes)?;
         self.follow_born_turns(&turn_requests, &waiting, &store.turns)?;
         self.follow_born_work(&work_requests, &fresh, &store.work).await?;
         let born = !store.turns.is_empty() || !store.work.is_empty();
@@ -93,6 +96,7 @@ impl World<'_> {
             .flat_map(|n| [(1, *n), (2, self.sent.saturating_sub(*n))])
             .collect();
         commit.pushes = plan.push.iter().map(|n| self.push_item(*n)).collect();
+        commit.emits = plan.emits.iter().map(|n| self.names.emit(*n)).collect();
         let mut store = commit.clone();
         self.add_mails((&mut commit, &mut store), plan, ends);
         self.add_tasks((&mut commit, &mut store), &plan.work, &turn.instance);
@@ -291,14 +295,19 @@ fn end(end: End) -> ExecutionEnd {
     }
 }
 
-/// Without the ids of partitions, which are each side's own.
-fn plain_outcome(outcome: &TurnOutcome) -> (TurnOutcome, Vec<bool>) {
+/// Without the ids of partitions, which are each side's own, and without times.
+fn plain_outcome(outcome: &TurnOutcome) -> (TurnOutcome, Vec<bool>, Vec<String>) {
     match outcome {
-        TurnOutcome::Committed { messages, pushes } => {
+        TurnOutcome::Committed { messages, pushes, emits } => {
             let queued = |push: &PushOutcome| matches!(push, PushOutcome::Queued { .. });
-            let plain = TurnOutcome::Committed { messages: messages.clone(), pushes: Vec::new() };
-            (plain, pushes.iter().map(queued).collect())
+            let plain = TurnOutcome::Committed {
+                messages: messages.clone(),
+                pushes: Vec::new(),
+                emits: Vec::new(),
+            };
+            let emits = emits.iter().map(super::emits::plain).collect();
+            (plain, pushes.iter().map(queued).collect(), emits)
         }
-        other => (other.clone(), Vec::new()),
+        other => (other.clone(), Vec::new(), Vec::new()),
     }
 }

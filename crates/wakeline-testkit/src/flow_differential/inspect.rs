@@ -22,6 +22,7 @@ impl World<'_> {
         let oracle = self.oracle.depths().await.map_err(failed)?;
         let store = self.store.depths().await.map_err(failed)?;
         same("depths", oracle, store)?;
+        self.inspect_emits().await?;
         self.inspect_lists().await
     }
 

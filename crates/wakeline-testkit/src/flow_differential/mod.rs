@@ -12,6 +12,7 @@
 mod claims;
 mod commits;
 mod compare;
+mod emits;
 mod inspect;
 mod manage;
 mod op;

@@ -98,6 +98,8 @@ pub(super) struct Plan {
     pub(super) mails: Vec<Mail>,
     pub(super) cancelled_mails: Vec<u64>,
     pub(super) push: Option<u8>,
+    /// By number: the same one is the same decision.
+    pub(super) emits: Vec<u8>,
     pub(super) dispatchers: Vec<Line>,
     pub(super) workers: Vec<Asks>,
 }
@@ -196,7 +198,12 @@ fn plan() -> impl Strategy<Value = Plan> {
         prop::collection::vec(prop::option::weighted(0.8, any::<u8>()), 0..3),
         prop::collection::vec(kv(), 0..4),
     );
-    let outcome = (end(), prop::bool::weighted(0.3), prop::option::weighted(0.2, 0_u8..4));
+    let outcome = (
+        end(),
+        prop::bool::weighted(0.3),
+        prop::option::weighted(0.2, 0_u8..4),
+        prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(0_u8..9, 1..4)],
+    );
     let work = (
         prop::collection::vec(task(), 0..4),
         prop::collection::vec(0_u64..5, 0..2),
@@ -214,6 +221,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         end: outcome.0,
         clear: outcome.1,
         push: outcome.2,
+        emits: outcome.3,
         work: work.0,
         cancelled_work: work.1,
         workers: work.2,

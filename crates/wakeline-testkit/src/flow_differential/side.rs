@@ -12,17 +12,21 @@ use wakeline_store::flow::{
     Watched, WorkItem, WorkKey,
 };
 
+use super::emits::Listeners;
 use super::op::{Asks, CAPABILITIES, INSTANCES, Line, Mail, Tags, Task, When};
 
 /// What a sequence calls its things.
 pub(super) struct Names {
     unique: String,
+    /// Who hears what turns emit.
+    pub(super) listeners: Listeners,
 }
 
 impl Names {
     /// Names that no other case uses.
     pub(super) fn fresh() -> Self {
-        Self { unique: uuid::Uuid::new_v4().simple().to_string() }
+        let unique = uuid::Uuid::new_v4().simple().to_string();
+        Self { unique, listeners: Listeners::fresh() }
     }
 
     pub(super) fn prefix(&self) -> &str {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeline_core::{Capabilities, FlowChange, FlowLine};
+use wakeline_core::{ApplicationRef, Capabilities, FlowChange, FlowLine};
 use wakeline_store::flow::{
     DeleteInstances, Envelope, FlowStore as _, TurnRequest, WorkItem, WorkRequest,
 };
+use wakeline_store::hook::HookBackend;
 use wakeline_store::{Store, StoreError};
 
 use super::compare::{Same, same, sweep_is_not_late, told_of_what_became_due};
@@ -26,6 +27,7 @@ pub(super) struct World<'a> {
     fixture: &'a dyn FlowUnderTest,
     pub(super) store: Arc<dyn Flow>,
     pub(super) queues: Arc<dyn Store>,
+    pub(super) hooks: Arc<dyn HookBackend>,
     pub(super) oracle: MemoryStore,
     pub(super) names: Names,
     pub(super) skew: Skew,
@@ -71,9 +73,11 @@ impl<'a> World<'a> {
         let turn = claimed.remove(0).turns.remove(0).ok_or("the store does not give a turn")?;
         store.commit_turn(nothing(&turn)).await.map_err(failed)?;
         let skew = Skew(turn.now.0 - oracle.now().0);
-        let (lines, queues) = (names.lines(), fixture.store());
+        let (lines, queues, hooks) = (names.lines(), fixture.store(), fixture.hooks());
+        names.listeners.make(&oracle).await?;
+        names.listeners.make(&*hooks).await?;
         let holds = Vec::new();
-        Ok(Self { fixture, store, queues, oracle, names, skew, holds, lines, sent: 0 })
+        Ok(Self { fixture, store, queues, hooks, oracle, names, skew, holds, lines, sent: 0 })
     }
 
     /// Leaves the store empty for the next case. What it made of the sequence is told already.
@@ -87,6 +91,8 @@ impl<'a> World<'a> {
         self.fixture.advance(Duration::from_secs(3_600)).await;
         self.store.keep_sessions(Vec::new(), Duration::ZERO, Duration::ZERO).await.ok();
         self.queues.delete_queue(&self.names.queue()).await.ok();
+        let application = ApplicationRef::Id(self.names.listeners.application());
+        self.hooks.delete_application(&application).await.ok();
     }
 
     /// One operation; then nothing may be late, and nobody may have missed a change.

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use wakeline_store::hook::HookBackend;
 use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
 
 use crate::conformance::Oracle;
 
 impl FlowUnderTest for Oracle {
     fn flow(&self) -> Arc<dyn Flow> {
+        self.0.clone()
+    }
+
+    fn hooks(&self) -> Arc<dyn HookBackend> {
         self.0.clone()
     }
 }

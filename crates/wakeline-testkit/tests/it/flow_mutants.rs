@@ -15,6 +15,7 @@ use wakeline_store::flow::{
     PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
     TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkOutcome,
 };
+use wakeline_store::hook::HookBackend;
 use wakeline_store::{Store, StoreError};
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::flow_conformance::{Flow, FlowUnderTest};
@@ -70,6 +71,12 @@ enum Sin {
     PinsNothing,
     /// Resuming changes nothing.
     ResumesNothing,
+    /// What turns emit is forgotten.
+    EmitsNothing,
+    /// A decision that is carried out again emits again.
+    EmitsTwice,
+    /// What is emitted is told to nobody.
+    TellsNoSender,
 }
 
 struct Sinner {
@@ -93,6 +100,10 @@ impl StoreUnderTest for Mutant {
 impl FlowUnderTest for Mutant {
     fn flow(&self) -> Arc<dyn Flow> {
         self.0.clone()
+    }
+
+    fn hooks(&self) -> Arc<dyn HookBackend> {
+        self.0.inner.clone()
     }
 }
 
@@ -154,6 +165,8 @@ impl FlowStore for Sinner {
                 commit.end = wakeline_store::flow::ExecutionEnd::Open;
             }
             Sin::PinsNothing => commit.pinned = None,
+            Sin::EmitsNothing => commit.emits.clear(),
+            Sin::EmitsTwice => commit.emits.iter_mut().for_each(|emit| emit.event_id = None),
             _ => {}
         }
         commit.turn_requests = self.served(commit.turn_requests);
@@ -162,6 +175,9 @@ impl FlowStore for Sinner {
         let mut reply = self.inner.commit_turn(commit).await?;
         if self.sin == Sin::TellsNobody {
             reply.changes.clear();
+        }
+        if self.sin == Sin::TellsNoSender {
+            reply.hook_changes.clear();
         }
         Ok(reply)
     }
@@ -391,4 +407,7 @@ each_is_caught! {
     a_store_that_continues_in_place_is_caught: ContinuesInPlace,
     a_store_that_pins_nothing_is_caught: PinsNothing,
     a_store_that_resumes_nothing_is_caught: ResumesNothing,
+    a_store_that_emits_nothing_is_caught: EmitsNothing,
+    a_store_that_emits_twice_is_caught: EmitsTwice,
+    a_store_that_tells_no_sender_is_caught: TellsNoSender,
 }

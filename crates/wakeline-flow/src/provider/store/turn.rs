@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use wakeline_core::{ApplicationRef, EventTypeName};
 use wakeline_store::flow::{
     Envelope, InstanceBirth, Pinned, TurnCommit, TurnOutcome, Visible, WorkKey,
 };
+use wakeline_store::hook::EmitOutcome;
 
 use super::reserved::{turn_grant, work_grant};
 use super::{Inner, failed, token};
@@ -43,6 +45,7 @@ pub(super) fn commit_of(ack: OrchestrationAck) -> Result<TurnCommit, ProviderErr
             .collect(),
         clear: ack.clear,
         pushes: ack.pushes,
+        emits: ack.emits,
         turn_requests: Vec::new(),
         work_requests: Vec::new(),
     })
@@ -57,6 +60,9 @@ pub(super) async fn commit(
     let work = inner.reserve_work(commit.work.iter().map(|work| work.tag.as_ref()));
     commit.turn_requests.clone_from(&turns.requests);
     commit.work_requests.clone_from(&work.requests);
+    let emits: Vec<_> = (commit.emits.iter())
+        .map(|emit| (emit.application.clone(), emit.event_type.clone()))
+        .collect();
     let reply = match inner.store.commit_turn(commit).await {
         Ok(reply) => reply,
         Err(error) => {
@@ -77,5 +83,27 @@ pub(super) async fn commit(
     {
         tell(&reply.queue_changes);
     }
+    if let Some(tell) = &inner.hook_hints
+        && !reply.hook_changes.is_empty()
+    {
+        tell(&reply.hook_changes);
+    }
+    if let TurnOutcome::Committed { emits: outcomes, .. } = &reply.outcome {
+        emits.iter().zip(outcomes).for_each(|(emit, outcome)| note_emit(emit, outcome));
+    }
     Ok(reply.outcome)
+}
+
+/// Counts messages to endpoints by what became of them, and says which had nowhere to go.
+fn note_emit((application, event_type): &(ApplicationRef, EventTypeName), outcome: &EmitOutcome) {
+    let word = match outcome {
+        EmitOutcome::Stored(..) => "stored",
+        EmitOutcome::Repeated(_) | EmitOutcome::Taken(_) => "repeated",
+        EmitOutcome::KeyReused => "refused",
+        EmitOutcome::NoApplication => {
+            tracing::warn!(%application, %event_type, "a turn emits to an unknown application");
+            "no_application"
+        }
+    };
+    metrics::counter!("wakeline_flow_emits_total", "outcome" => word).increment(1);
 }

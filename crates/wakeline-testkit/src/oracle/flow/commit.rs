@@ -44,14 +44,27 @@ impl State {
         let work = self.flow.born_work(&fresh, &commit.work_requests, now);
         changes.extend(self.flow.turn_changes(&touched, now));
         changes.extend(self.flow.work_changes(&fresh, now));
-        let outcome = TurnOutcome::Committed { messages, pushes: pushed.outcomes };
-        Ok(TurnReply { outcome, turns, work, changes, queue_changes: pushed.changes })
+        let (mut emits, mut hook_changes) = (Vec::new(), Vec::new());
+        for message in commit.emits {
+            let reply = self.hook.emit(message, &[], now);
+            emits.push(reply.outcome);
+            hook_changes.extend(reply.changes);
+        }
+        let outcome = TurnOutcome::Committed { messages, pushes: pushed.outcomes, emits };
+        let queue_changes = pushed.changes;
+        Ok(TurnReply { outcome, turns, work, changes, queue_changes, hook_changes })
     }
 }
 
 fn refused(outcome: TurnOutcome) -> TurnReply {
-    let (turns, work) = (Vec::new(), Vec::new());
-    TurnReply { outcome, turns, work, changes: Vec::new(), queue_changes: Vec::new() }
+    TurnReply {
+        outcome,
+        turns: Vec::new(),
+        work: Vec::new(),
+        changes: Vec::new(),
+        queue_changes: Vec::new(),
+        hook_changes: Vec::new(),
+    }
 }
 
 impl Flow {
@@ -115,7 +128,7 @@ impl Lane {
         (first != last_event + 1).then_some(last_event)
     }
 
-    /// Rule 12. A pending instance that comes to be has changed its state.
+    /// Rule 13. A pending instance that comes to be has changed its state.
     fn tells_outcome(&self, commit: &TurnCommit) -> bool {
         let born = self.instance.is_none() && commit.birth.is_some();
         let ended = matches!(commit.end, ExecutionEnd::Ended { .. });

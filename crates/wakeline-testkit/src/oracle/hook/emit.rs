@@ -10,7 +10,7 @@ use super::claim::Slots;
 use super::state::{Hook, Made, Message, Plan, Row, Scope, Spot, Stage};
 
 impl Hook {
-    pub(super) fn emit(
+    pub(in crate::oracle) fn emit(
         &mut self,
         message: NewMessage,
         asks: &[DeliveryAsk],

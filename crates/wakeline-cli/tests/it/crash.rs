@@ -9,24 +9,12 @@ use serde_json::{Value, json};
 use wakeline_core::Verdict;
 use wakeline_testkit::history::{self, Answer, Delivery, History, Push, Seen, Settle, Span};
 
-use crate::support::{Client, Server, Store, long};
+use crate::support::{Client, Dice, Server, Store, long};
 
 const WRITERS: usize = 4;
 const GROUPS: [&str; 2] = ["one", "two"];
 const CONSUMERS_PER_GROUP: usize = 3;
 const LEASE: Duration = Duration::from_secs(2);
-
-/// Pseudo-random numbers from a seed that is printed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
 
 /// What all clients share.
 struct Load {
@@ -91,7 +79,7 @@ impl Load {
 
     /// Pops and settles; now and then it crashes, or settles what it lost long ago.
     async fn consume(self: Arc<Self>, group: &'static str, seed: u64) {
-        let mut dice = Dice(seed);
+        let mut dice = Dice::new(seed);
         while self.consuming.load(Ordering::SeqCst) {
             let wait = dice.below(2) == 0;
             let path = format!(
@@ -170,7 +158,7 @@ fn deliveries(group: &str, span: Span, messages: &[Value]) -> Vec<Delivery> {
 
 /// Kills and restarts under load, lets everything drain, and returns what was seen.
 async fn survive(store: &Store, kills: u64, seed: u64) -> History {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let mut server = Server::start(store, &[]).await;
     let options = json!({"queue": "q", "options": {"leaseTime": LEASE.as_secs(),
                                                    "retryLimit": 1_000_000}});

@@ -74,10 +74,21 @@ impl Client {
         path: &str,
         body: &str,
     ) -> std::io::Result<Parked> {
+        self.send_with(method, path, "", body).await
+    }
+
+    /// Sends a request with more headers, each a line.
+    pub(crate) async fn send_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> std::io::Result<Parked> {
         let mut stream = TcpStream::connect(self.address).await?;
         let length = body.len();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{headers}\
              content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await?;

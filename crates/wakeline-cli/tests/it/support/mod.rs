@@ -1,13 +1,19 @@
 //! What the tests of the whole binary share: servers, databases, a client, a proxy.
 
 mod client;
+mod dice;
+mod hook;
 mod postgres;
 mod proxy;
+mod receiver;
 mod server;
 
 pub(crate) use client::{Answer, Client, Parked};
+pub(crate) use dice::Dice;
+pub(crate) use hook::{Hook, ended, moment};
 pub(crate) use postgres::{Database, OwnPostgres};
 pub(crate) use proxy::Proxy;
+pub(crate) use receiver::{Mood, Receiver, now};
 pub(crate) use server::{Server, Store, wakeline};
 
 use std::future::Future;

@@ -104,8 +104,13 @@ impl Server {
     }
 
     /// Sends SIGTERM and returns the exit code.
-    pub(crate) async fn terminate(mut self) -> Option<i32> {
+    pub(crate) async fn terminate(self) -> Option<i32> {
         self.signal(Signal::TERM);
+        self.ended().await
+    }
+
+    /// Waits for its end and returns the exit code.
+    pub(crate) async fn ended(mut self) -> Option<i32> {
         let waited = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
         waited.expect("it stops").expect("waited").code()
     }

@@ -1,0 +1,93 @@
+//! What webhooks ask of the database: nothing while nothing is due; in poll mode, what was set.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::{Hook, Mood, Receiver, Store, eventually, long};
+
+const HOUR: u64 = 3600;
+
+#[tokio::test]
+async fn webhooks_that_wait_make_no_statements_but_the_sweep() {
+    let (fallback, warm, watch) = if long() {
+        ("60000", Duration::from_secs(70), Duration::from_secs(300))
+    } else {
+        ("2000", Duration::from_secs(3), Duration::from_secs(7))
+    };
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let flags = ["--fallback-poll-interval-ms", fallback, "--notify-delivery-timeout-ms", "30000"];
+    let server = Hook::serve(&store.url(), &flags).await;
+    let hook = Hook::open(&server).await;
+    let fine = Receiver::start("fine", Mood::Answers(200)).await;
+    let failing = Receiver::start("failing", Mood::Answers(500)).await;
+    let off = Receiver::start("off", Mood::Answers(200)).await;
+    // Failures wait for an hour, and so does what the breaker holds back.
+    let breaker = json!({"failures": 5, "openForSeconds": HOUR, "probes": 1});
+    let delivery = json!({"scheduleSeconds": [HOUR, HOUR], "breaker": breaker});
+    hook.endpoint(&fine, json!({})).await;
+    hook.endpoint(&failing, json!({"delivery": delivery})).await;
+    hook.endpoint(&off, json!({"disabled": true})).await;
+    let pulled = json!({"uid": "pulled", "delivery": {"pull": true}});
+    hook.post("/api/v1/app/a/endpoint", pulled).await;
+    for number in 0..20 {
+        hook.send(&format!("w-{number}")).await;
+    }
+    server.client.push("q", &[("p", "seen")]).await;
+    fine.got(20).await;
+    failing.got(5).await;
+    eventually("all ends are written", || async {
+        let logged = hook.attempts("failing").await.len();
+        logged == failing.count() && hook.open_deliveries("fine").await == 0
+    })
+    .await;
+    tokio::time::sleep(warm).await;
+    database.reset_statements().await;
+    tokio::time::sleep(watch).await;
+    let statements = database.statements().await;
+    let (sweeps, others): (Vec<_>, Vec<_>) =
+        statements.into_iter().partition(|(sql, _)| sql.contains("sweep"));
+    assert!(others.is_empty(), "statements while nothing is due: {others:#?}");
+    let calls: i64 = sweeps.iter().map(|(_, calls)| calls).sum();
+    eprintln!("webhooks idle for {watch:?}: {calls} statements, all of them sweeps");
+    assert!((1..=6).contains(&calls), "{sweeps:?}");
+    assert_eq!((fine.count(), off.count()), (20, 0));
+    assert!(failing.count() < 20, "the breaker held some back");
+    assert_eq!(hook.open_deliveries("failing").await, 20, "all of them still wait");
+}
+
+#[tokio::test]
+async fn ten_polling_senders_claim_a_hundred_times_a_second_and_do_nothing_else() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let flags = [
+        ["--hook-wake-mode", "poll"],
+        ["--hook-poll-adaptive", "false"],
+        ["--hook-poll-workers", "10"],
+        ["--hook-poll-interval-ms", "100"],
+        ["--hook-poll-batch", "10"],
+    ]
+    .concat();
+    let server = Hook::serve(&store.url(), &flags).await;
+    let hook = Hook::open(&server).await;
+    let fine = Receiver::start("fine", Mood::Answers(200)).await;
+    hook.endpoint(&fine, json!({})).await;
+    for number in 0..50 {
+        hook.send(&format!("w-{number}")).await;
+    }
+    fine.got(50).await;
+    eventually("all ends are written", || async { hook.open_deliveries("fine").await == 0 }).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    database.reset_statements().await;
+    let watched = std::time::Instant::now();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let statements = database.statements().await;
+    let watched = watched.elapsed().as_secs_f64();
+    let (claims, others): (Vec<_>, Vec<_>) =
+        statements.into_iter().partition(|(sql, _)| sql.contains("hook_claim"));
+    assert!(others.is_empty(), "beside claims: {others:#?}");
+    let rate = claims.iter().map(|(_, calls)| *calls as f64).sum::<f64>() / watched;
+    eprintln!("10 polling senders, 100 ms: {rate:.1} claims/s");
+    assert!((90.0..=110.0).contains(&rate), "{rate} claims/s");
+}

@@ -16,6 +16,7 @@ mod database;
 mod flow;
 mod handloop;
 mod hints;
+mod hook;
 mod load;
 mod modes;
 mod node;
@@ -74,6 +75,15 @@ enum Command {
     },
     /// Run our side of the flow benchmark (it starts it by itself)
     FlowSide(flow::ours::SideArgs),
+    /// Webhooks on both stores, to a local receiver
+    Hook {
+        #[command(flatten)]
+        setup: SetupArgs,
+        #[command(flatten)]
+        args: hook::HookArgs,
+    },
+    /// Run the receiver of webhooks (the hook benchmark starts it by itself)
+    HookSink,
     /// Run the bare handler (the queue benchmark starts it by itself)
     Bare(bare::BareArgs),
 }
@@ -92,6 +102,7 @@ fn run(command: Command) -> Result<()> {
     match &command {
         Command::Bare(args) => return bare::run(args),
         Command::FlowSide(args) => return flow::ours::run(args),
+        Command::HookSink => return hook::sink::run(),
         _ => (),
     }
     // One thread: on a machine that is shared with the servers, a load generator that steals work
@@ -105,8 +116,11 @@ async fn bench(command: Command) -> Result<()> {
         Command::Queue { setup, .. }
         | Command::Wake { setup, .. }
         | Command::Hints { setup, .. }
-        | Command::Flow { setup, .. } => setup,
-        Command::Bare(_) | Command::FlowSide(_) => bail!("it has a runtime of its own"),
+        | Command::Flow { setup, .. }
+        | Command::Hook { setup, .. } => setup,
+        Command::Bare(_) | Command::FlowSide(_) | Command::HookSink => {
+            bail!("it has a runtime of its own")
+        }
     };
     let setup = Setup::make(setup).await?;
     let measured = tokio::select! {
@@ -134,6 +148,7 @@ async fn measure(setup: &Setup, command: &Command) -> Result<()> {
         Command::Wake { args, .. } => wake::run(setup, args).await,
         Command::Hints { args, .. } => hints::run(setup, args).await,
         Command::Flow { args, .. } => flow::run(setup, args).await,
-        Command::Bare(_) | Command::FlowSide(_) => Ok(()),
+        Command::Hook { args, .. } => hook::run(setup, args).await,
+        Command::Bare(_) | Command::FlowSide(_) | Command::HookSink => Ok(()),
     }
 }

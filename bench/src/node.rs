@@ -1,4 +1,4 @@
-//! Server processes: `wakeline serve`, or the bare handler of this program.
+//! Server processes: `wakeline serve`, or the bare handler or the receiver of this program.
 //!
 //! # Invariants
 //! * A dropped node is killed: no run leaves a server behind.
@@ -59,6 +59,13 @@ impl Node {
     pub(crate) fn bare(store: &StoreAt) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("bare").args(store.arguments());
+        Self::start(command)
+    }
+
+    /// Starts the receiver of webhooks.
+    pub(crate) fn sink() -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("hook-sink");
         Self::start(command)
     }
 

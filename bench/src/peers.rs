@@ -41,3 +41,6 @@ pub(crate) const PGMQ_POP: f64 = 53_000.0;
 
 /// Absurd, 4 workers: workflows of one step a second.
 pub(crate) const ABSURD_STEPS: f64 = 290.0;
+
+/// Svix: deliveries a second to a local receiver.
+pub(crate) const SVIX_DELIVERIES: f64 = 740.0;

@@ -14,13 +14,15 @@ use crate::{Ended, run, source};
 const HELP: &str = "\
 Runs a benchmark in release mode, with a PostgreSQL of its own
 
-Usage: cargo xtask bench queue|wake|hints|flow [arguments]
+Usage: cargo xtask bench queue|wake|hints|flow|hook [arguments]
 
   queue    push, and pop with ack, over HTTP on both stores, beside bare handlers in the same run
   wake     idle statements, statements per event and pick-up latency of the wake modes
   hints    what telling other nodes costs those who push
   flow     orchestrations a second, latencies and commits on both stores, beside duroxide-pg and
            duroxide-pg-opt in the same run
+  hook     webhook deliveries a second, latencies and statements on both stores, and whether slow
+           neighbours are felt
 
 Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 ";
@@ -28,7 +30,7 @@ Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 /// The command.
 pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     match args {
-        ["queue" | "wake" | "hints" | "flow", ..] => (),
+        ["queue" | "wake" | "hints" | "flow" | "hook", ..] => (),
         [] | ["--help" | "-h", ..] => {
             print!("{HELP}");
             return Ok(Ended::Well);

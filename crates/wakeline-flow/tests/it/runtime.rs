@@ -11,7 +11,9 @@ use wakeline_flow::{
     ActivityContext, Client, ClientError, FlowError, HookSend, OrchestrationContext, Prefetch,
     Registry, Runtime, RuntimeOptions, Started, Status,
 };
-use wakeline_store::hook::{HookCatalog as _, HookReader as _, MessageFilter};
+use wakeline_store::hook::{
+    HookApplications as _, HookEndpoints as _, HookReader as _, MessageFilter,
+};
 use wakeline_testkit::hook_conformance as hook;
 use wakeline_testkit::oracle::MemoryStore;
 

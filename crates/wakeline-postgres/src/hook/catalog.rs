@@ -1,4 +1,4 @@
-//! Applications and event types, and `HookCatalog` as a whole.
+//! Applications and event types, and the three traits as a whole.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -9,9 +9,9 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Application, Created, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookCatalog,
-    Idempotency, NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome, Rotation,
-    UpdateOutcome,
+    Application, Created, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookApplications,
+    HookEndpoints, HookEventTypes, Idempotency, NewApplication, NewEndpoint, Page, PageRequest,
+    RotateOutcome, Rotation, UpdateOutcome,
 };
 
 use super::wire::{self, bytes, bytes_if, plain};
@@ -208,7 +208,7 @@ impl Core {
 }
 
 #[async_trait]
-impl HookCatalog for PostgresStore {
+impl HookApplications for PostgresStore {
     async fn create_application(
         &self,
         application: NewApplication,
@@ -261,7 +261,10 @@ impl HookCatalog for PostgresStore {
         core.tell(&changes);
         Ok((true, changes))
     }
+}
 
+#[async_trait]
+impl HookEventTypes for PostgresStore {
     async fn create_event_type(
         &self,
         event_type: EventType,
@@ -320,7 +323,10 @@ impl HookCatalog for PostgresStore {
         }
         Ok((true, core.types_changed()))
     }
+}
 
+#[async_trait]
+impl HookEndpoints for PostgresStore {
     async fn create_endpoint(
         &self,
         application: &ApplicationRef,

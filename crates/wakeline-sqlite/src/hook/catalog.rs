@@ -6,9 +6,9 @@ use wakeline_core::{
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Application, Created, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookCatalog,
-    Idempotency, NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome, Rotation,
-    UpdateOutcome,
+    Application, Created, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookApplications,
+    HookEndpoints, HookEventTypes, Idempotency, NewApplication, NewEndpoint, Page, PageRequest,
+    RotateOutcome, Rotation, UpdateOutcome,
 };
 
 use super::{application, endpoint, event_type};
@@ -20,7 +20,7 @@ use crate::session::Session;
 const ROW_BYTES: usize = 2_000;
 
 #[async_trait]
-impl HookCatalog for SqliteStore {
+impl HookApplications for SqliteStore {
     async fn create_application(
         &self,
         application: NewApplication,
@@ -71,7 +71,10 @@ impl HookCatalog for SqliteStore {
         self.write(Work::new("delete_application", move |s| application::delete(s, &application)))
             .await
     }
+}
 
+#[async_trait]
+impl HookEventTypes for SqliteStore {
     async fn create_event_type(
         &self,
         event_type: EventType,
@@ -111,7 +114,10 @@ impl HookCatalog for SqliteStore {
         let name = name.clone();
         self.write(Work::new("delete_event_type", move |s| event_type::delete(s, &name))).await
     }
+}
 
+#[async_trait]
+impl HookEndpoints for SqliteStore {
     async fn create_endpoint(
         &self,
         application: &ApplicationRef,

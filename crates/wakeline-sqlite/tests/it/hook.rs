@@ -10,9 +10,9 @@ use wakeline_core::{
 use wakeline_sqlite::SqliteStore;
 use wakeline_store::hook::{
     AttemptRecord, BreakerSample, Created, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
-    DeliveryItem, DeliveryVerdict, EmitOutcome, EmitReply, HookAdmin as _, HookCatalog as _,
-    HookReader as _, HookStore as _, NewApplication, NewEndpoint, NewMessage, SettleDelivery,
-    SettledState,
+    DeliveryItem, DeliveryVerdict, EmitOutcome, EmitReply, HookAdmin as _, HookApplications as _,
+    HookEndpoints as _, HookReader as _, HookStore as _, NewApplication, NewEndpoint, NewMessage,
+    SettleDelivery, SettledState,
 };
 
 use crate::fixture::Fixture;

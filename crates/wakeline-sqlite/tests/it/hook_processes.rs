@@ -8,7 +8,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Change, EndpointOptions, EventTypeName, HookChange, HookWhat};
 use wakeline_sqlite::SqliteStore;
-use wakeline_store::hook::{DeliveryVerdict, HookCatalog as _, HookStore as _};
+use wakeline_store::hook::{
+    DeliveryVerdict, HookEndpoints as _, HookEventTypes as _, HookStore as _,
+};
 use wakeline_store::{HintFeed as _, HintOrigin, HintSink, LinkState, QueueStore as _};
 use wakeline_testkit::conformance::item;
 

@@ -236,9 +236,9 @@ pub enum RotateOutcome {
     TooMany,
 }
 
-/// Applications, event types and endpoints.
+/// Applications.
 #[async_trait]
-pub trait HookCatalog: Send + Sync {
+pub trait HookApplications: Send + Sync {
     /// Makes an application.
     async fn create_application(
         &self,
@@ -272,7 +272,11 @@ pub trait HookCatalog: Send + Sync {
         &self,
         application: &ApplicationRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError>;
+}
 
+/// Event types.
+#[async_trait]
+pub trait HookEventTypes: Send + Sync {
     /// Makes an event type.
     async fn create_event_type(
         &self,
@@ -301,7 +305,11 @@ pub trait HookCatalog: Send + Sync {
         &self,
         name: &EventTypeName,
     ) -> Result<(bool, Vec<HookChange>), StoreError>;
+}
 
+/// Endpoints and their keys.
+#[async_trait]
+pub trait HookEndpoints: Send + Sync {
     /// Makes an endpoint.
     async fn create_endpoint(
         &self,

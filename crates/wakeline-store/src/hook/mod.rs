@@ -17,7 +17,8 @@ pub use admin::{
 };
 pub use catalog::{
     Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, EventType,
-    HookCatalog, Idempotency, NewApplication, NewEndpoint, RotateOutcome, Rotation, UpdateOutcome,
+    HookApplications, HookEndpoints, HookEventTypes, Idempotency, NewApplication, NewEndpoint,
+    RotateOutcome, Rotation, UpdateOutcome,
 };
 pub use delivery::{
     AttemptOutcome, AttemptRecord, BreakerSample, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
@@ -32,6 +33,12 @@ pub use read::{
 };
 
 /// Everything that the hook face asks of a store.
-pub trait HookBackend: HookStore + HookCatalog + HookReader + HookAdmin {}
+pub trait HookBackend:
+    HookStore + HookApplications + HookEventTypes + HookEndpoints + HookReader + HookAdmin
+{
+}
 
-impl<T: HookStore + HookCatalog + HookReader + HookAdmin> HookBackend for T {}
+impl<T> HookBackend for T where
+    T: HookStore + HookApplications + HookEventTypes + HookEndpoints + HookReader + HookAdmin
+{
+}

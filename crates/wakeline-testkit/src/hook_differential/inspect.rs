@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use wakeline_core::{AttemptId, EndpointRef, HookMessageId};
 use wakeline_store::hook::{
-    Attempt, AttemptFilter, AttemptOutcome, Delivery, DeliveryState, HookCatalog as _,
+    Attempt, AttemptFilter, AttemptOutcome, Delivery, DeliveryState, HookEndpoints as _,
     HookReader as _, MessageFilter,
 };
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use wakeline_core::{EndpointRef, JobId, MessageRef};
 use wakeline_store::hook::{
-    ChoreReport, DeliveryFilter, DeliveryState, EndpointUpdate, HookAdmin, HookCatalog as _,
+    ChoreReport, DeliveryFilter, DeliveryState, EndpointUpdate, HookAdmin, HookEndpoints as _,
     JobKind, JobSpec, ResendOutcome, Rotation, UpdateOutcome,
 };
 
@@ -90,15 +90,17 @@ impl World<'_> {
         Ok(Some(store.1))
     }
 
-    pub(super) async fn cancel(&mut self, message: usize, n: Option<usize>) -> Same {
-        let Some(id) = self.message(message) else { return Ok(()) };
+    pub(super) async fn cancel(&mut self, message: usize, n: Option<usize>) -> Told {
+        let Some(id) = self.message(message) else { return Ok(None) };
         if self.oracle.is_blurred(Some(id)) {
-            return Ok(());
+            return Ok(None);
         }
         let (app, message, to) = (self.app(), MessageRef::Id(id), n.map(|n| self.endpoint(n)));
         let oracle = self.oracle.cancel(&app, &message, to.as_ref()).await.map_err(failed)?;
         let store = self.store.cancel(&app, &message, to.as_ref()).await.map_err(failed)?;
-        same("cancelled", oracle, store)
+        let count = |cancelled: &Option<(u64, _)>| cancelled.as_ref().map(|(count, _)| *count);
+        same("cancelled", count(&oracle), count(&store))?;
+        Ok(store.map(|(_, changes)| changes))
     }
 
     pub(super) async fn expunge(&mut self, message: usize) -> Same {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use wakeline_core::{ApplicationRef, HookChange, HookLine, HookMessageId};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Application, Created, HookBackend, HookCatalog as _, HookStore as _, NewApplication,
+    Application, Created, HookApplications as _, HookBackend, HookEndpoints as _, HookStore as _,
+    NewApplication,
 };
 
 use super::compare::{Same, is_late, same, told_of_what_became_due};
@@ -140,7 +141,7 @@ impl<'a> World<'a> {
             Op::DeleteEndpoint(endpoint) => self.delete_endpoint(*endpoint).await?,
             Op::Rotate { endpoint, grace } => self.rotate(*endpoint, *grace).await?,
             Op::Resend { message, endpoint } => return self.resend(*message, *endpoint).await,
-            Op::Cancel { message, endpoint } => self.cancel(*message, *endpoint).await?,
+            Op::Cancel { message, endpoint } => return self.cancel(*message, *endpoint).await,
             Op::Expunge(message) => self.expunge(*message).await?,
             Op::Job { kind, endpoint } => self.start_job(*kind, *endpoint).await?,
             Op::Chores { rows } => return self.chores(*rows).await,

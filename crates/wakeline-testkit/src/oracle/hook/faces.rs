@@ -11,10 +11,10 @@ use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Application, Attempt, AttemptFilter, ChoreReport, Created, Delivery, DeliveryAsk,
     DeliveryClaim, DeliveryClaimed, EmitReply, Endpoint, EndpointSecret, EndpointStats,
-    EndpointUpdate, EventType, HookAdmin, HookCatalog, HookReader, HookStore, Idempotency, Job,
-    JobSpec, MessageFilter, NewApplication, NewEndpoint, NewMessage, Page, PageRequest,
-    ResendOutcome, RotateOutcome, Rotation, SettleDelivery, SettledDelivery, StoredMessage,
-    UpdateOutcome,
+    EndpointUpdate, EventType, HookAdmin, HookApplications, HookEndpoints, HookEventTypes,
+    HookReader, HookStore, Idempotency, Job, JobSpec, MessageFilter, NewApplication, NewEndpoint,
+    NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome, Rotation, SettleDelivery,
+    SettledDelivery, StoredMessage, UpdateOutcome,
 };
 
 use crate::oracle::MemoryStore;
@@ -68,7 +68,7 @@ impl HookStore for MemoryStore {
 }
 
 #[async_trait]
-impl HookCatalog for MemoryStore {
+impl HookApplications for MemoryStore {
     async fn create_application(
         &self,
         application: NewApplication,
@@ -112,7 +112,10 @@ impl HookCatalog for MemoryStore {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         Ok(self.hook("delete_application", |hook, _| hook.delete_application(application)))
     }
+}
 
+#[async_trait]
+impl HookEventTypes for MemoryStore {
     async fn create_event_type(
         &self,
         event_type: EventType,
@@ -148,7 +151,10 @@ impl HookCatalog for MemoryStore {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         Ok(self.hook("delete_event_type", |hook, _| hook.delete_event_type(name)))
     }
+}
 
+#[async_trait]
+impl HookEndpoints for MemoryStore {
     async fn create_endpoint(
         &self,
         application: &ApplicationRef,
@@ -301,7 +307,7 @@ impl HookAdmin for MemoryStore {
         application: &ApplicationRef,
         message: &MessageRef,
         endpoint: Option<&EndpointRef>,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<(u64, Vec<HookChange>)>, StoreError> {
         let which = (message, endpoint);
         Ok(self.hook("cancel", |hook, now| hook.cancel(application, which, now)))
     }

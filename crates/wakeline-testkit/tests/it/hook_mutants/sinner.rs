@@ -12,9 +12,9 @@ use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Application, BreakerSample, ChoreReport, Created, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
     DeliveryVerdict, EmitReply, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookAdmin,
-    HookCatalog, HookStore, Idempotency, Job, JobKind, JobSpec, NewApplication, NewEndpoint,
-    NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome, Rotation, SettleDelivery,
-    SettledDelivery, SettledState, UpdateOutcome,
+    HookApplications, HookEndpoints, HookEventTypes, HookStore, Idempotency, Job, JobKind, JobSpec,
+    NewApplication, NewEndpoint, NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome,
+    Rotation, SettleDelivery, SettledDelivery, SettledState, UpdateOutcome,
 };
 use wakeline_testkit::hook_conformance::end;
 use wakeline_testkit::oracle::MemoryStore;
@@ -145,7 +145,7 @@ impl HookStore for Sinner {
 }
 
 #[async_trait]
-impl HookCatalog for Sinner {
+impl HookApplications for Sinner {
     async fn create_application(
         &self,
         application: NewApplication,
@@ -183,7 +183,10 @@ impl HookCatalog for Sinner {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         self.inner.delete_application(application).await
     }
+}
 
+#[async_trait]
+impl HookEventTypes for Sinner {
     async fn create_event_type(
         &self,
         event_type: EventType,
@@ -217,7 +220,10 @@ impl HookCatalog for Sinner {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         self.inner.delete_event_type(name).await
     }
+}
 
+#[async_trait]
+impl HookEndpoints for Sinner {
     async fn create_endpoint(
         &self,
         application: &ApplicationRef,
@@ -303,9 +309,9 @@ impl HookAdmin for Sinner {
         application: &ApplicationRef,
         message: &MessageRef,
         endpoint: Option<&EndpointRef>,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<(u64, Vec<HookChange>)>, StoreError> {
         if self.is(Sin::CancelsNothing) {
-            return Ok(Some(0));
+            return Ok(Some((0, Vec::new())));
         }
         self.inner.cancel(application, message, endpoint).await
     }

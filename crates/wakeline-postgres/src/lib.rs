@@ -2,8 +2,9 @@
 //!
 //! # Where it sits
 //! Implements the traits of `wakeline-store`. [`connect`] runs statements, [`fuse`] puts commands
-//! together, [`queue`] and [`admin`] know the queue's SQL, [`flow`] that of orchestrations, [`hook`]
-//! that of webhooks, [`listener`] and [`notifier`] carry hints between nodes, [`migrate`] keeps the schema.
+//! together, [`queue`] and [`admin`] know the queue's SQL, [`flow`] that of orchestrations,
+//! [`hook`] that of webhooks, [`listener`] and [`notifier`] carry hints between nodes, [`migrate`]
+//! keeps the schema.
 //!
 //! # Invariants
 //! * All objects live in one schema; all SQL lives under `sql/`.

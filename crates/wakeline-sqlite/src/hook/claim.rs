@@ -250,7 +250,7 @@ fn give_share(
             break;
         }
         let Some(next) = waiting.next(s, &config, slots, share)? else { break };
-        give(s, books, &config, next, slots)?;
+        give(s, books, (&config, next), slots)?;
     }
     Ok(())
 }
@@ -259,8 +259,7 @@ fn give_share(
 fn give(
     s: &mut Session<'_>,
     books: &mut Books,
-    config: &Config,
-    group: Vec<Delivery>,
+    (config, group): (&Config, Vec<Delivery>),
     slots: &mut Slots,
 ) -> Res<()> {
     let fresh = group.first().is_some_and(|first| first.class.is_fresh());
@@ -385,7 +384,7 @@ pub(super) fn give_new(
         && lane.room(s, config)? > 0
         && !lane::has_others(s, config)?;
     match born {
-        true => give(s, books, config, vec![delivery], slots),
+        true => give(s, books, (config, vec![delivery]), slots),
         false => delivery.add(s, config),
     }
 }

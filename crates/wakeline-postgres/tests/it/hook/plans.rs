@@ -41,7 +41,8 @@ impl Store {
     /// Adds endpoints with a message each that was delivered, and is due again in a day.
     async fn endpoints(&self, from: u32, to: u32) {
         let sql = format!(
-            "SELECT count(*) FROM (SELECT {ENDPOINT} AS id, n FROM generate_series({from}, {to}) n) x,
+            "SELECT count(*)
+             FROM (SELECT {ENDPOINT} AS id, n FROM generate_series({from}, {to}) n) x,
                  LATERAL hook_endpoint_create('{KEY}', NULL, x.id, NULL, 'url', '',
                  ARRAY['type.' || x.n], '{{}}', NULL, '', '', '', '{{}}', false,
                  ARRAY[NULL, NULL, 100, 5, 30000000, 3, NULL, 10, 25000000]::bigint[], NULL, NULL);

@@ -45,6 +45,46 @@ pub struct Emit {
     pub idempotency_key: Option<IdempotencyKey>,
 }
 
+/// What to send to one endpoint to try it.
+#[derive(Debug, Clone)]
+pub struct Example {
+    /// What it tells of.
+    pub event_type: EventTypeName,
+    /// JSON to send; `None` takes an example of the type's newest schema.
+    pub payload: Option<Bytes>,
+    /// Which of the schema's examples; `None` is the first, if there is one.
+    pub index: Option<usize>,
+}
+
+impl Example {
+    /// The first example of an event type.
+    pub fn new(event_type: EventTypeName) -> Self {
+        Self { event_type, payload: None, index: None }
+    }
+
+    /// What is sent, by the newest schema of the type.
+    fn payload(&self, schema: Option<&Value>) -> Result<Bytes, HookError> {
+        if let Some(payload) = &self.payload {
+            return Ok(payload.clone());
+        }
+        let listed = schema.and_then(|schema| schema.get("examples")).and_then(Value::as_array);
+        let example = match (self.index, listed) {
+            (Some(index), Some(listed)) if index < listed.len() => listed.get(index),
+            (None | Some(0), listed) => {
+                let first = listed.and_then(|listed| listed.first());
+                first.or_else(|| schema.and_then(|schema| schema.get("example")))
+            }
+            (Some(index), listed) => {
+                let len = listed.map_or(0, Vec::len);
+                let reason = format!("is {index}, but the event type has {len} examples");
+                return Err(HookError::invalid("exampleIndex", reason));
+            }
+        };
+        let plain = || json!({ "type": self.event_type, "data": { "example": true } });
+        Ok(example.cloned().unwrap_or_else(plain).to_string().into())
+    }
+}
+
 impl Emit {
     /// A message with nothing but what it needs.
     pub fn new(application: ApplicationRef, event_type: EventTypeName, payload: Bytes) -> Self {
@@ -118,17 +158,16 @@ impl HookService {
         &self,
         application: &ApplicationRef,
         endpoint: &EndpointRef,
-        event_type: EventTypeName,
+        example: Example,
     ) -> Result<Option<EmitOutcome>, HookError> {
         let Some(found) = self.store().endpoint(application, endpoint).await? else {
             return Ok(None);
         };
-        let known = self.store().event_type(&event_type).await?;
+        let known = self.store().event_type(&example.event_type).await?;
         let schema = known.as_ref().map(newest_schema).transpose()?.flatten();
-        let example = schema.as_ref().and_then(example_of);
-        let example =
-            example.unwrap_or_else(|| json!({ "type": event_type, "data": { "example": true } }));
-        let emit = Emit::new(application.clone(), event_type, example.to_string().into());
+        let payload = example.payload(schema.as_ref())?;
+        let emit = Emit::new(application.clone(), example.event_type, payload);
+        emit.check()?;
         let message = NewMessage { only: Some(found.id), ..emit.into_message() };
         self.store_message(message).await.map(Some)
     }
@@ -161,8 +200,28 @@ fn ask_of(waiting: &Reservation<HookFace>) -> Option<DeliveryAsk> {
     Some(DeliveryAsk { attempts: ask.attempts[..most].to_vec(), fresh_only: 0, lease: ask.lease })
 }
 
-/// An example that a schema comes with.
-fn example_of(schema: &Value) -> Option<Value> {
-    let listed = schema.get("examples").and_then(|examples| examples.get(0));
-    listed.or_else(|| schema.get("example")).cloned()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(example: Example, schema: Option<Value>) -> Option<String> {
+        let payload = example.payload(schema.as_ref()).ok()?;
+        Some(String::from_utf8(payload.to_vec()).expect("JSON is text"))
+    }
+
+    #[test]
+    fn an_example_is_the_one_that_was_asked_for() {
+        let kind = || Example::new(EventTypeName::new("a.b").expect("valid"));
+        let nth = |index| Example { index: Some(index), ..kind() };
+        let schema = || Some(json!({"examples": [{"n": 1}, {"n": 2}], "example": {"n": 3}}));
+        assert_eq!(payload(kind(), schema()).as_deref(), Some(r#"{"n":1}"#));
+        assert_eq!(payload(nth(1), schema()).as_deref(), Some(r#"{"n":2}"#));
+        assert_eq!(payload(nth(2), schema()), None);
+        let single = Some(json!({"example": {"n": 3}}));
+        assert_eq!(payload(kind(), single).as_deref(), Some(r#"{"n":3}"#));
+        assert!(payload(nth(0), None).is_some_and(|made| made.contains("a.b")));
+        assert_eq!(payload(nth(1), None), None);
+        let own = Example { payload: Some(Bytes::from_static(b"{ }")), ..nth(7) };
+        assert_eq!(payload(own, schema()).as_deref(), Some("{ }"));
+    }
 }

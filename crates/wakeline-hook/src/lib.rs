@@ -31,7 +31,7 @@ mod sign;
 pub use announce::{OPERATIONAL_APPLICATION, OPERATIONAL_UID, RESERVED_UID};
 pub use catalog::{ApplicationIn, EndpointIn, EndpointPatch};
 pub use dispatch::DispatchOptions;
-pub use emit::Emit;
+pub use emit::{Emit, Example};
 pub use error::HookError;
 pub use guard::{Guard, GuardError, Subnet, SubnetError};
 pub use headers::EndpointHeaders;

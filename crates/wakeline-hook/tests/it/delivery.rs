@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use standardwebhooks::Webhook;
 use wakeline_core::{EndpointOptions, EndpointRef, HeaderStyle};
-use wakeline_hook::{EndpointIn, Rotate};
+use wakeline_hook::{EndpointIn, Example, Rotate};
 use wakeline_store::hook::{AttemptOutcome, DeliveryState, RotateOutcome};
 
 use crate::support::{Answer, Bench, Receiver, eventually};
@@ -173,7 +173,7 @@ async fn an_example_goes_to_one_endpoint_only() {
     bench.endpoint(&other.url(), EndpointOptions::default()).await;
     let event_type = crate::support::event_type("user.signup");
     let which = EndpointRef::Id(endpoint);
-    let sent = bench.service.send_example(&bench.app(), &which, event_type).await;
+    let sent = bench.service.send_example(&bench.app(), &which, Example::new(event_type)).await;
     assert!(sent.expect("stored").is_some());
     let request = one.next().await;
     assert!(String::from_utf8_lossy(&request.body).contains("user.signup"));

@@ -16,6 +16,13 @@ use crate::wire::hook::application::{ApplicationIn, ApplicationOut, ApplicationP
 use crate::wire::hook::list::{List, Paging};
 use crate::wire::hook::{HookInvalid, HookProblem};
 
+/// Filters of lists that would quietly do nothing.
+const UNSUPPORTED: [&str; 3] = [
+    "exclude_apps_with_no_endpoints",
+    "exclude_apps_with_disabled_endpoints",
+    "exclude_apps_with_svix_play_endpoints",
+];
+
 /// List applications by age.
 #[utoipa::path(
     get, path = "/api/v1/app", tag = "webhooks",
@@ -33,6 +40,12 @@ pub(crate) async fn list(
     State(state): State<AppState>,
     params: Params,
 ) -> Result<Json<List<ApplicationOut>>, ApiError> {
+    for filter in UNSUPPORTED {
+        if params.flag(filter)? {
+            let message = format!("{filter} is not supported: the list has all applications");
+            return Err(ApiError::invalid_param(filter, message));
+        }
+    }
     let paging = Paging::<ApplicationId>::read(&params, PageOrder::Ascending, |t| t.parse().ok())?;
     let (request, given) = paging.split();
     let page = state.hook().store().applications(request, RESERVED_UID).await?;

@@ -231,7 +231,7 @@ fn wants_type(endpoint: &Endpoint, kind: &EventTypeName) -> bool {
 /// Send an example of an event type to one endpoint.
 #[utoipa::path(
     post, path = "/api/v1/app/{app_id}/endpoint/{endpoint_id}/send-example", tag = "webhooks",
-    request_body = ExampleIn,
+    request_body = ExampleIn<'_>,
     params(
         ("app_id" = String, Path, description = "The application's id or your own"),
         ("endpoint_id" = String, Path, description = "The endpoint's id or your own"),
@@ -248,9 +248,8 @@ pub(crate) async fn send_example(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
-    let body: ExampleIn = body.parse()?;
-    let kind = type_name("eventType", &body.event_type)?;
-    let outcome = state.hook().send_example(&application, &named, kind).await?;
+    let example = body.parse::<ExampleIn<'_>>()?.into_example(&body.0)?;
+    let outcome = state.hook().send_example(&application, &named, example).await?;
     let outcome = outcome.ok_or_else(|| no_endpoint(&named))?;
     let stored = stored(&application, outcome)?;
     let id = wakeline_core::MessageRef::Id(stored.id);

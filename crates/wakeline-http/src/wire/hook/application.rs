@@ -22,8 +22,9 @@ pub(crate) struct ApplicationIn {
     #[schema(value_type = Option<String>)]
     uid: Option<Option<String>>,
     /// Most messages a second; kept as a note.
-    #[serde(alias = "rateLimit")]
     throttle_rate: Option<u32>,
+    /// The same, as older clients call it.
+    rate_limit: Option<u32>,
     /// Your own names and values.
     metadata: Option<Metadata>,
 }
@@ -39,9 +40,13 @@ pub(crate) struct ApplicationPatch {
     #[schema(value_type = Option<String>)]
     uid: Option<Option<String>>,
     /// Most messages a second; null removes it.
-    #[serde(default, alias = "rateLimit", deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     throttle_rate: Option<Option<u32>>,
+    /// The same, as older clients call it.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    rate_limit: Option<Option<u32>>,
     /// Your own names and values.
     metadata: Option<Metadata>,
 }
@@ -93,7 +98,7 @@ impl ApplicationIn {
                 Some(given) => uid(given)?,
                 None => own,
             },
-            rate_limit: rate(self.throttle_rate)?,
+            rate_limit: rate(self.throttle_rate.or(self.rate_limit))?,
             metadata: metadata(self.metadata.unwrap_or_default())?,
         })
     }
@@ -105,7 +110,10 @@ impl ApplicationPatch {
         Ok(New {
             name: self.name.map_or(Ok(now.name), name)?,
             uid: self.uid.map_or(Ok(now.uid), uid)?,
-            rate_limit: self.throttle_rate.map_or(Ok(now.rate_limit), rate)?,
+            rate_limit: {
+                let named = self.throttle_rate.or(self.rate_limit);
+                named.map_or(Ok(now.rate_limit), rate)?
+            },
             metadata: match self.metadata {
                 Some(given) => metadata(given)?,
                 None => stored_metadata(&now.metadata, &now.id)?,
@@ -161,6 +169,15 @@ mod tests {
         let changed = patched(r#"{"uid":null,"rateLimit":null,"name":"Shop 2"}"#);
         assert_eq!((changed.name.as_str(), changed.rate_limit), ("Shop 2", None));
         assert_eq!(changed.uid, None);
+    }
+
+    #[test]
+    fn what_was_read_can_be_sent_back() {
+        let shown = ApplicationOut::new(stored()).expect("shown");
+        let text = serde_json::to_string(&shown).expect("JSON");
+        assert_eq!(patched(&text).rate_limit, Some(5));
+        let whole: ApplicationIn = serde_json::from_str(&text).expect("a body");
+        assert_eq!(whole.into_new(None).expect("valid").rate_limit, Some(5));
     }
 
     #[test]

@@ -34,15 +34,17 @@ pub(crate) struct EndpointIn {
     #[serde(default)]
     pub(crate) disabled: bool,
     /// Which types it gets: whole ones or `invoice.*`; all if absent.
-    #[serde(alias = "filterTypes")]
     pub(crate) event_types: Option<Vec<String>>,
+    /// The same, as older clients call it.
+    pub(crate) filter_types: Option<Vec<String>>,
     /// Which channels it gets: at most 10; messages of all if absent.
     pub(crate) channels: Option<Vec<String>>,
     /// The signing secret, `whsec_` and base64; made by the server if absent.
     pub(crate) secret: Option<String>,
     /// Most attempts a second.
-    #[serde(alias = "rateLimit")]
     pub(crate) throttle_rate: Option<u32>,
+    /// The same, as older clients call it.
+    pub(crate) rate_limit: Option<u32>,
     /// Your own names and values.
     pub(crate) metadata: Option<Metadata>,
     /// Headers to send along.
@@ -66,9 +68,13 @@ pub(crate) struct EndpointPatch {
     /// Whether it gets nothing. Switching it on again forgets its failures.
     pub(crate) disabled: Option<bool>,
     /// Which types it gets; null is all.
-    #[serde(default, alias = "filterTypes", deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<String>>)]
     pub(crate) event_types: Option<Option<Vec<String>>>,
+    /// The same, as older clients call it.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<Vec<String>>)]
+    pub(crate) filter_types: Option<Option<Vec<String>>>,
     /// Which channels it gets; null is messages of all.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Vec<String>>)]
@@ -76,9 +82,13 @@ pub(crate) struct EndpointPatch {
     /// Not here: rotate the secret instead.
     pub(crate) secret: Option<String>,
     /// Most attempts a second; null is no limit.
-    #[serde(default, alias = "rateLimit", deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<u32>)]
     pub(crate) throttle_rate: Option<Option<u32>>,
+    /// The same, as older clients call it.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<u32>)]
+    pub(crate) rate_limit: Option<Option<u32>>,
     /// Your own names and values.
     pub(crate) metadata: Option<Metadata>,
     /// How it is delivered to; what is absent stays as it is. Wakeline's own.
@@ -147,12 +157,13 @@ fn options(
 impl EndpointIn {
     /// The endpoint to make. If it names no own id, it gets `own`: the one that its path names.
     pub(crate) fn into_new(self, own: Option<Uid>) -> Result<New, ApiError> {
-        let throttle = self.throttle_rate.map(Some);
+        let throttle = self.throttle_rate.or(self.rate_limit).map(Some);
+        let types = self.event_types.or(self.filter_types).unwrap_or_default();
         Ok(New {
             uid: self.uid.map_or(Ok(own), uid)?,
             url: self.url,
             description: text("description", self.description)?,
-            event_types: patterns(self.event_types.unwrap_or_default())?,
+            event_types: patterns(types)?,
             channels: channels(self.channels.unwrap_or_default(), CHANNELS_MAX)?,
             disabled: self.disabled,
             metadata: metadata(self.metadata.unwrap_or_default())?,
@@ -170,7 +181,8 @@ impl EndpointIn {
         now: EndpointOptions,
     ) -> Result<(Patch, Option<Metadata>), ApiError> {
         let (own, headers) = (self.uid.is_some(), self.headers.clone());
-        let options = options(now, self.delivery.as_ref(), Some(self.throttle_rate))?;
+        let throttle = self.throttle_rate.or(self.rate_limit);
+        let options = options(now, self.delivery.as_ref(), Some(throttle))?;
         let new = self.into_new(None)?;
         let patch = Patch {
             uid: own.then_some(new.uid),
@@ -189,7 +201,7 @@ impl EndpointIn {
 impl EndpointPatch {
     /// Whether the options change, so that those of today must be known.
     pub(crate) fn needs_options(&self) -> bool {
-        self.delivery.is_some() || self.throttle_rate.is_some()
+        self.delivery.is_some() || self.throttle_rate.or(self.rate_limit).is_some()
     }
 
     /// What to change. `now` are today's options, if they are needed.
@@ -198,8 +210,10 @@ impl EndpointPatch {
             let message = "secret cannot be patched: POST to .../secret/rotate instead";
             return Err(ApiError::invalid_field("secret", message));
         }
-        let options = now.map(|now| options(now, self.delivery.as_ref(), self.throttle_rate));
-        let types = self.event_types.map(|types| patterns(types.unwrap_or_default()));
+        let throttle = self.throttle_rate.or(self.rate_limit);
+        let options = now.map(|now| options(now, self.delivery.as_ref(), throttle));
+        let types = self.event_types.or(self.filter_types);
+        let types = types.map(|types| patterns(types.unwrap_or_default()));
         let listed = |names: Option<Vec<String>>| channels(names.unwrap_or_default(), CHANNELS_MAX);
         Ok(Patch {
             uid: self.uid.map(uid).transpose()?,

@@ -77,8 +77,8 @@ impl<T> List<T> {
         let stay = || given.filter(|text| !text.starts_with('-')).map(str::to_owned);
         Ok(Self {
             iterator: last.or_else(stay),
-            // A list that was read from its start has nothing before it.
-            prev_iterator: first.filter(|_| given.is_some()).map(|key| format!("-{key}")),
+            // Also of the first page: what is listed newest first grows there.
+            prev_iterator: first.map(|key| format!("-{key}")),
             done: page.done,
             data: page.items.into_iter().map(show).collect::<Result<_, _>>()?,
         })
@@ -114,13 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_behind_the_end_keeps_its_place_and_the_first_has_nothing_before_it() {
+    fn a_page_behind_the_end_keeps_its_place_and_the_first_leads_back_too() {
         let nothing = || Page { items: Vec::<u32>::new(), done: true };
         let list = List::new(nothing(), Some("9"), u32::to_string, Ok).expect("shown");
         assert_eq!(list.iterator.as_deref(), Some("9"));
         let first = Page { items: vec![1_u32], done: true };
         let list = List::new(first, None, u32::to_string, Ok).expect("shown");
-        assert_eq!((list.iterator.as_deref(), list.prev_iterator), (Some("1"), None));
+        let iterators = (list.iterator.as_deref(), list.prev_iterator.as_deref());
+        assert_eq!(iterators, (Some("1"), Some("-1")));
     }
 
     #[test]

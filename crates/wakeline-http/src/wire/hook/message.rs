@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use wakeline_core::{EventId, MESSAGE_RETENTION_DEFAULT};
+use wakeline_hook::Example;
 use wakeline_store::hook::StoredMessage;
 
 use super::application::ApplicationIn;
+use super::{Metadata, type_name};
 use crate::error::ApiError;
 use crate::render;
 
@@ -56,6 +58,9 @@ pub(crate) struct MessageIn<'a> {
 pub(crate) struct RawParams {
     /// A JSON object as text.
     raw_payload: Option<String>,
+    /// Not supported: what is sent is JSON, and headers are the endpoint's.
+    #[serde(default)]
+    headers: Metadata,
 }
 
 /// A message.
@@ -84,11 +89,7 @@ impl MessageIn<'_> {
     pub(crate) fn payload(&self, body: &Bytes) -> Result<Bytes, ApiError> {
         let raw = self.transformations_params.as_ref().and_then(|raw| raw.raw_payload.as_ref());
         let Some(raw) = raw else {
-            let text = self.payload.get();
-            if !text.starts_with('{') {
-                return Err(ApiError::invalid_field("payload", "payload must be a JSON object"));
-            }
-            return Ok(body.slice_ref(text.as_bytes()));
+            return object(self.payload, body);
         };
         let object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(raw);
         match object {
@@ -140,6 +141,15 @@ impl MessageIn<'_> {
         if self.tags.as_ref().is_some_and(|tags| !tags.is_empty()) {
             let message = "tags are not supported: use channels";
             return Err(ApiError::invalid_field("tags", message));
+        }
+        let raw = self.transformations_params.iter().flat_map(|raw| &raw.headers);
+        let json = |(name, value): (&String, &String)| {
+            name.eq_ignore_ascii_case("content-type") && value == "application/json"
+        };
+        if !raw.clone().all(json) {
+            let field = "transformationsParams.headers";
+            let message = "headers of a message are not supported: set them on the endpoint";
+            return Err(ApiError::invalid_field(field, message));
         }
         Ok(())
     }
@@ -202,9 +212,32 @@ pub(crate) struct PrecheckOut {
 /// An example to send to one endpoint.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct ExampleIn {
-    /// What it tells of; the payload is made from the type's newest schema.
-    pub(crate) event_type: String,
+pub(crate) struct ExampleIn<'a> {
+    /// What it tells of.
+    event_type: String,
+    /// What to send: a JSON object; an example of the type's newest schema if absent.
+    #[serde(borrow)]
+    #[schema(value_type = Option<Object>)]
+    payload: Option<&'a RawValue>,
+    /// Which of the schema's examples, from 0 (0).
+    example_index: Option<usize>,
+}
+
+impl ExampleIn<'_> {
+    pub(crate) fn into_example(self, body: &Bytes) -> Result<Example, ApiError> {
+        let payload = self.payload.map(|payload| object(payload, body)).transpose()?;
+        let event_type = type_name("eventType", &self.event_type)?;
+        Ok(Example { event_type, payload, index: self.example_index })
+    }
+}
+
+/// The bytes of an object within a request's body.
+fn object(payload: &RawValue, body: &Bytes) -> Result<Bytes, ApiError> {
+    let text = payload.get();
+    if !text.starts_with('{') {
+        return Err(ApiError::invalid_field("payload", "payload must be a JSON object"));
+    }
+    Ok(body.slice_ref(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -244,6 +277,7 @@ mod tests {
             (r#""payloadRetentionPeriod":4"#, "payloadRetentionPeriod"),
             (r#""payloadRetentionHours":5"#, "payloadRetentionHours"),
             (r#""eventId":"a b""#, "eventId"),
+            (r#""transformationsParams":{"headers":{"content-type":"text/html"}}"#, "headers"),
         ] {
             let json = format!(r#"{{"eventType":"a","payload":{{}},{more}}}"#);
             let (_, message) = parsed(&json);

@@ -5,7 +5,7 @@
 //! * Fields that clients send and this server has no use for are ignored; those that ask for
 //!   something which it does not do are refused by name.
 //! * Both generations of clients are understood: `eventTypes` and `filterTypes`, `throttleRate` and
-//!   `rateLimit`.
+//!   `rateLimit`. Clients that send back what they got name both: then the first counts.
 
 pub(crate) mod application;
 pub(crate) mod attempt;

@@ -57,7 +57,8 @@ async fn lists_go_on_and_back_by_their_iterators() {
     };
     let first = node.expect(200, "GET", &page(&NONE), NONE).await;
     assert_eq!((names(&first), &first["done"]), (vec!["a0".into(), "a1".into()], &json!(false)));
-    assert_eq!(first["prevIterator"], NONE);
+    let before = node.expect(200, "GET", &page(&first["prevIterator"]), NONE).await;
+    assert_eq!((names(&before), &before["done"]), (vec![], &json!(true)));
     let second = node.expect(200, "GET", &page(&first["iterator"]), NONE).await;
     assert_eq!(names(&second), ["a2", "a3"]);
     let third = node.expect(200, "GET", &page(&second["iterator"]), NONE).await;

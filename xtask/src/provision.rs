@@ -20,6 +20,9 @@ use crate::run;
 /// The oldest PostgreSQL that is supported.
 const POSTGRES_MAJOR_MIN: u32 = 15;
 
+/// The oldest Node.js that the published clients run on.
+const NODE_MAJOR_MIN: u32 = 18;
+
 /// A version that is known to build with the workspace's `rust-version`.
 const NEXTEST: &str = "cargo-nextest@0.9.143";
 const NO_CLUSTER: &str = "/etc/postgresql-common/createcluster.d/wakeline-tests.conf";
@@ -39,6 +42,10 @@ struct Host {
     postgres: bool,
     /// Python with `venv`, for the published clients.
     python: bool,
+    /// Node.js, for those that run on it.
+    node: bool,
+    /// To install those.
+    npm: bool,
     /// For the command lines that the server and the README tell newcomers to try.
     curl: bool,
     /// For the certificates of a PostgreSQL that speaks TLS.
@@ -54,6 +61,8 @@ impl Host {
         let needs = [
             (self.postgres, "postgresql"),
             (self.python, "python3-venv"),
+            (self.node, "nodejs"),
+            (self.npm, "npm"),
             (self.curl, "curl"),
             (self.openssl, "openssl"),
         ];
@@ -80,8 +89,8 @@ fn plan(host: Host) -> Plan {
     } else {
         format!(
             "install what Debian calls {packages}: PostgreSQL {POSTGRES_MAJOR_MIN} or later with \
-             its contrib modules, Python 3 with venv, curl, openssl; initdb, pg_ctl and postgres \
-             on the PATH"
+             its contrib modules, Python 3 with venv, Node.js {NODE_MAJOR_MIN} or later with npm, \
+             curl, openssl; initdb, pg_ctl and postgres on the PATH"
         )
     })
 }
@@ -96,6 +105,8 @@ pub(crate) fn ensure(guard: &mut Guard, need: Need) -> Result<Option<PathBuf>> {
     let host = Host {
         postgres: found.is_some(),
         python: !tests || python(),
+        node: !tests || run::succeeds(Command::new("node").args(["-e", &node_test()])),
+        npm: !tests || run::succeeds(Command::new("npm").arg("--version")),
         curl: !tests || run::exists("curl"),
         openssl: !tests || run::exists("openssl"),
         nextest: !tests || cargo(),
@@ -123,6 +134,11 @@ pub(crate) fn ensure(guard: &mut Guard, need: Need) -> Result<Option<PathBuf>> {
             format!("no PostgreSQL {POSTGRES_MAJOR_MIN} or later after installing")
         }),
     }
+}
+
+/// Ends with success on a Node.js that is new enough.
+fn node_test() -> String {
+    format!("process.exit(parseInt(process.versions.node) >= {NODE_MAJOR_MIN} ? 0 : 1)")
 }
 
 /// Whether this runs as root.
@@ -221,19 +237,29 @@ mod tests {
     const BARE: Host = Host {
         postgres: false,
         python: false,
+        node: false,
+        npm: false,
         curl: false,
         openssl: false,
         nextest: false,
         root: false,
         apt: true,
     };
-    const FULL: Host =
-        Host { postgres: true, python: true, curl: true, openssl: true, nextest: true, ..BARE };
+    const FULL: Host = Host {
+        postgres: true,
+        python: true,
+        node: true,
+        npm: true,
+        curl: true,
+        openssl: true,
+        nextest: true,
+        ..BARE
+    };
 
     #[test]
     fn root_installs_what_is_missing_and_nothing_else() {
         let host = Host { root: true, ..BARE };
-        let packages = vec!["postgresql", "python3-venv", "curl", "openssl"];
+        let packages = vec!["postgresql", "python3-venv", "nodejs", "npm", "curl", "openssl"];
         assert_eq!(plan(host), Plan::Install { packages, nextest: true });
         let host = Host { root: true, ..FULL };
         assert_eq!(plan(host), Plan::Install { packages: vec![], nextest: false });
@@ -245,6 +271,10 @@ mod tests {
             panic!("installed without being allowed to")
         };
         assert_eq!(line, "sudo apt-get update && sudo apt-get install -y postgresql");
+        let Plan::Tell(line) = plan(Host { node: false, npm: false, ..FULL }) else {
+            panic!("installed without being allowed to")
+        };
+        assert!(line.ends_with("install -y nodejs npm"), "{line}");
         assert!(matches!(plan(Host { apt: false, ..BARE }), Plan::Tell(_)));
         assert!(matches!(plan(Host { apt: false, root: true, ..BARE }), Plan::Tell(_)));
     }

@@ -82,7 +82,7 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     }
     phases.run("tests", || {
         let mut cargo = run::cargo(&source::root());
-        let cargo = postgres.lend(&mut cargo).env("WAKELINE_TEST_QUEEN", clients);
+        let cargo = clients.lend(postgres.lend(&mut cargo));
         if options.long {
             cargo.env("WAKELINE_LONG", "1");
         }

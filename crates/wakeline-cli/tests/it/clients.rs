@@ -1,23 +1,84 @@
 //! The published clients of other people, unchanged.
 
-use crate::support::{Server, Store};
+mod verify;
+
+use std::path::PathBuf;
+
+use tokio::process::Command;
+
+use crate::support::{Server, Store, wakeline};
+
+const API_KEY: &str = "a-key-that-only-the-tests-know";
+
+/// What `cargo xtask test` says about the clients that it installed.
+fn installed(variable: &str) -> PathBuf {
+    let there = std::env::var_os(variable);
+    there.expect("run `cargo xtask test`, which installs the clients").into()
+}
+
+fn script(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "clients", name].iter().collect()
+}
+
+/// Runs a client's program to its end and shows what it says.
+async fn run(mut program: Command, what: String) {
+    let output = program.kill_on_drop(true).output().await.expect("the client runs");
+    let (out, err) = (output.stdout, output.stderr);
+    let (out, err) = (String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
+    assert!(output.status.success(), "{what}: {out}\n{err}");
+    assert!(out.contains("checks hold"), "{what}: {out}");
+    eprintln!("{what}:\n{out}");
+}
 
 #[tokio::test]
 async fn published_queen_clients_work_unchanged() {
-    let interpreters = std::env::var("WAKELINE_TEST_QUEEN")
-        .expect("run `cargo xtask test`, which installs the clients");
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/queen_client.py");
+    let interpreters = installed("WAKELINE_TEST_QUEEN");
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
-        for python in interpreters.split(':') {
-            let mut client = tokio::process::Command::new(python);
-            client.arg(script).arg(format!("http://{}", server.client.address));
-            client.env("PYTHONDONTWRITEBYTECODE", "1").kill_on_drop(true);
-            let output = client.output().await.expect("the client runs");
-            let (out, err) = (output.stdout, output.stderr);
-            let (out, err) = (String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
-            assert!(output.status.success(), "{python} on {}: {out}\n{err}", store.name());
-            assert!(out.contains("checks hold"), "{out}");
+        for python in interpreters.to_str().expect("UTF-8").split(':') {
+            let mut client = Command::new(python);
+            client.arg(script("queen_client.py")).arg(format!("http://{}", server.client.address));
+            client.env("PYTHONDONTWRITEBYTECODE", "1");
+            run(client, format!("{python} on {}", store.name())).await;
         }
     }
+}
+
+/// A server that may call receivers on this machine.
+async fn serve(store: &Store, api_key: Option<&str>) -> Server {
+    let key = wakeline().arg("encryption-key").output().await.expect("runs").stdout;
+    let key = String::from_utf8(key).expect("UTF-8");
+    let mut command = wakeline();
+    command.env("WAKELINE_ENCRYPTION_KEYS", key.trim());
+    command.envs(api_key.map(|key| ("WAKELINE_API_KEY", key)));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--hook-allow", "127.0.0.0/8"]);
+    command.args(["--store", &store.url()]);
+    Server::spawn(command).await
+}
+
+/// Drives one server with the SDK for Python and the one for Node at the same time.
+async fn drive_with_svix(store: &Store) {
+    let server = serve(store, Some(API_KEY)).await;
+    let url = format!("http://{}", server.client.address);
+
+    let mut python = Command::new(installed("WAKELINE_TEST_SVIX_PYTHON"));
+    python.arg(script("svix_client.py")).args([&url, API_KEY]).env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut node = Command::new("node");
+    node.arg(script("svix_client.cjs")).args([&url, API_KEY]);
+    node.env("NODE_PATH", installed("WAKELINE_TEST_SVIX_NODE"));
+    tokio::join!(
+        run(python, format!("Python on {}", store.name())),
+        run(node, format!("Node on {}", store.name())),
+    );
+    assert_eq!(server.terminate().await, Some(0), "{}", store.name());
+}
+
+#[tokio::test]
+async fn published_svix_sdks_work_unchanged_on_sqlite() {
+    drive_with_svix(&Store::sqlite()).await;
+}
+
+#[tokio::test]
+async fn published_svix_sdks_work_unchanged_on_postgres() {
+    drive_with_svix(&Store::postgres().await).await;
 }

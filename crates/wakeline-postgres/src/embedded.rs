@@ -24,6 +24,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0003_incoming",
     "0004_flow",
     "0005_hook",
+    "0006_incoming_emits",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -39,6 +40,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "cursor_take",
     "cursor_wake",
     "dedup_check",
+    "emit",
     "extend",
     "flow_abandon",
     "flow_born",
@@ -128,6 +130,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_key_set",
     "hook_leftovers",
     "hook_message_find",
+    "hook_message_name",
     "hook_most",
     "hook_next_due",
     "hook_pick",

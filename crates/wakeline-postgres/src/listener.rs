@@ -42,7 +42,7 @@ impl HintFeed for PostgresStore {
         }
         let _feeding = self.shared.feeds.token();
         let closed = self.shared.closed.clone();
-        let pump = IncomingPump::new(&self.shared, self, sink.clone());
+        let pump = IncomingPump::new(self, sink.clone());
         let _roster = Roster(&self.shared);
         let stop = shutdown.child_token();
         let mut listener = HintListener { shared: &self.shared, sink, told: None };
@@ -62,7 +62,7 @@ impl HintFeed for PostgresStore {
     async fn tend(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
         let _feeding = self.shared.feeds.token();
         let closed = self.shared.closed.clone();
-        let pump = IncomingPump::new(&self.shared, self, sink);
+        let pump = IncomingPump::new(self, sink);
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = closed.cancelled() => {}

@@ -1,6 +1,7 @@
 -- Whether messages wait to be taken over from incoming. One probe of an index whatever the table
 -- has seen: its plan is not left to statistics that a table like this one outruns.
--- Called by: QueueStore::claim, while this node hears no notifications. Reads only.
+-- Called by: QueueStore::claim and HookStore::claim_deliveries, while this node hears no notifications,
+-- HookStore::sweep_hook. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.incoming_waits() RETURNS boolean
 LANGUAGE plpgsql STABLE

@@ -1,2 +1,2 @@
--- Sets a row aside that can never be pushed. Called by: IncomingPump.
+-- Sets a row aside that cannot be pushed or emitted. Called by: IncomingPump.
 UPDATE @schema@.incoming SET refused = $2 WHERE seq = $1

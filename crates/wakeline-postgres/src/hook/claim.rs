@@ -24,6 +24,9 @@ use crate::error;
 use crate::queue::ROLLBACKS_MAX;
 use crate::rows::{self, Columns};
 
+/// The kind of a row which says that messages wait in `incoming`.
+const INCOMING: i16 = 3;
+
 const CLAIM: &str = "claim deliveries";
 
 /// Where the columns of an endpoint, and those of a leased delivery, begin.
@@ -259,21 +262,33 @@ impl Core {
             &arrays.again,
             &patient,
         ];
-        let rows = match link {
-            Some(link) => link.query(CLAIM, &self.sql.claim, params).await?,
-            None => self.shared.links.general.query(CLAIM, &self.sql.claim, params).await?,
+        let sql = match self.shared.notifier.peers() {
+            Some(_) => &self.sql.claim,
+            None => &self.sql.claim_polled,
         };
-        read(&rows, &arrays, &mut claimed)?;
+        let rows = match link {
+            Some(link) => link.query(CLAIM, sql, params).await?,
+            None => self.shared.links.general.query(CLAIM, sql, params).await?,
+        };
+        if read(&rows, &arrays, &mut claimed)? {
+            self.shared.notifier.incoming().notify_one();
+        }
         Ok(claimed)
     }
 }
 
-fn read(rows: &[Row], arrays: &Lines, claimed: &mut [Claimed]) -> Result<(), StoreError> {
+/// Reads what a call leased. True if messages wait to be taken over from `incoming`.
+fn read(rows: &[Row], arrays: &Lines, claimed: &mut [Claimed]) -> Result<bool, StoreError> {
+    let mut incoming = false;
     let mut targets = Targets::default();
     let mut leased: Vec<(usize, Leased)> = Vec::new();
     for row in rows {
         let mut columns = Columns::new(CLAIM, row);
         let kind: i16 = columns.take()?;
+        if kind == INCOMING {
+            incoming = true;
+            continue;
+        }
         let line = index(columns.take()?);
         match kind {
             0 => {
@@ -300,5 +315,5 @@ fn read(rows: &[Row], arrays: &Lines, claimed: &mut [Claimed]) -> Result<(), Sto
             claimed[arrays.places[line]].groups[arrays.numbers[ask]].push(group);
         }
     }
-    Ok(())
+    Ok(incoming)
 }

@@ -79,8 +79,12 @@ impl Core {
             let (kinds, pulls): (Vec<i16>, Vec<Option<Uuid>>) = chunk.iter().map(form).unzip();
             for row in &self.general(SWEEP, &self.sql.sweep, &[&kinds, &pulls]).await? {
                 let mut columns = Columns::new(SWEEP, row);
-                let line = index(columns.take()?);
-                due[line] = Some(rows::span(columns.take()?));
+                let line: i32 = columns.take()?;
+                if line == 0 {
+                    self.shared.notifier.incoming().notify_one();
+                    continue;
+                }
+                due[index(line)] = Some(rows::span(columns.take()?));
             }
         }
         Ok(due)

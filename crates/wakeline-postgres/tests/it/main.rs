@@ -11,6 +11,7 @@ mod listener;
 mod migrate;
 mod plans;
 mod repeats;
+mod sql_emit;
 mod sql_push;
 mod support;
 mod trigger;

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::{Client, NoTls};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wakeline_core::{Change, FlowChange, QueueName};
+use wakeline_core::{Change, FlowChange, HookChange, QueueName};
 use wakeline_postgres::{PostgresOptions, PostgresStore, Timings};
 use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreAdmin};
 
@@ -115,6 +115,7 @@ pub(crate) fn change(queue: &str) -> Change {
 pub(crate) enum Heard {
     Changed(Vec<Change>),
     Flow(Vec<FlowChange>),
+    Hook(Vec<HookChange>),
     Everything,
     Up,
     Down,
@@ -184,6 +185,11 @@ impl HintSink for Recorder {
     fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
         assert_eq!(origin, HintOrigin::Notify);
         self.record(Heard::Flow(changes.to_vec()));
+    }
+
+    fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
+        assert_eq!(origin, HintOrigin::Notify);
+        self.record(Heard::Hook(changes.to_vec()));
     }
 
     fn everything(&self) {

@@ -1,0 +1,54 @@
+-- Tells the endpoints of an application of an event from SQL, as part of the caller's own transaction:
+-- if that rolls back, there was no message. Returns the message's id.
+--
+--   SELECT wakeline.emit('customer-7', 'order.paid', json_build_object('id', 7));
+--
+-- The message only goes into incoming; a node stores it with its deliveries after the commit. So an
+-- open transaction holds no lock of ours, and order is by commit. p_application: its id or uid; whether
+-- there is one is seen then, and a row for an unknown one stays in incoming with the reason in refused.
+-- p_event_id: your own id of the message; a second one of the same application is not stored. p_notify:
+-- see push.
+-- Needs: USAGE on the schema, INSERT on incoming.
+-- Called by: users. Lock order: takes no lock but its own row's.
+
+CREATE OR REPLACE FUNCTION @schema@.emit(
+    p_application text, p_event_type text, p_payload json, p_event_id text DEFAULT NULL,
+    p_channels text[] DEFAULT NULL, p_notify boolean DEFAULT true)
+RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    -- Begins with the time, like the ids that nodes make.
+    v_id uuid := encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING
+        substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+        FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid;
+    n record;
+BEGIN
+    FOR n IN SELECT x.* FROM (
+        SELECT 'application' AS what, p_application AS name, '^[-A-Za-z0-9_.]+$' AS form, 255 AS most
+        UNION ALL SELECT 'event_type', p_event_type, '^[-A-Za-z0-9_.]+$', 256
+        UNION ALL SELECT 'event_id', p_event_id, '^[-A-Za-z0-9_.]+$', 255
+        WHERE p_event_id IS NOT NULL
+        UNION ALL SELECT 'channels', c.name, '^[-A-Za-z0-9_.:]+$', 128
+        FROM unnest(p_channels) AS c (name)) x
+    LOOP
+        IF n.name IS NULL OR n.name !~ n.form OR length(n.name) > n.most THEN
+            RAISE EXCEPTION '% must have 1 to % letters, digits, ''-'', ''_'' and ''.''', n.what, n.most
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+    END LOOP;
+    IF p_event_id ~ '^(app|ep|msg|atmpt|qtask)_[0-9A-Za-z]{22}$' THEN
+        RAISE EXCEPTION 'event_id must not look like an id that the server gives out'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF p_payload IS NULL THEN
+        RAISE EXCEPTION 'payload must not be null' USING ERRCODE = 'null_value_not_allowed',
+            HINT = 'for the JSON value null say ''null''::json';
+    END IF;
+    INSERT INTO @schema@.incoming (application, event_type, payload, event_id, channels, message_id)
+    VALUES (p_application, p_event_type, p_payload, p_event_id, p_channels, v_id);
+    IF p_notify THEN
+        PERFORM pg_notify('@channel@', '{"k":"incoming"}');
+    END IF;
+    RETURN @schema@.hook_message_name(v_id);
+END
+$$;

@@ -1,0 +1,199 @@
+//! The SQL function `emit`: a webhook as part of the user's own transaction.
+
+use std::time::Duration;
+
+use wakeline_core::{ApplicationId, ApplicationRef, HookLine, HookWhat, MessageRef};
+use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
+use wakeline_store::hook::{HookApplications, HookEndpoints, HookReader, HookStore, MessageFilter, StoredMessage};
+use wakeline_testkit::hook_conformance as hook;
+
+use crate::support::{Heard, Node, TestSchema, client, eventually, url};
+
+/// An application `shop` with one endpoint in strict order.
+async fn shop(store: &PostgresStore) -> ApplicationId {
+    let new = hook::application(Some("shop"));
+    let id = new.id;
+    store.create_application(new, None).await.expect("an application");
+    let endpoint = hook::endpoint(hook::fifo(9));
+    let of = ApplicationRef::Id(id);
+    store.create_endpoint(&of, endpoint, None).await.expect("an endpoint");
+    id
+}
+
+async fn stored(store: &PostgresStore, application: ApplicationId) -> Vec<StoredMessage> {
+    let filter = MessageFilter { with_content: true, ..MessageFilter::default() };
+    let page = store.messages(application, filter, hook::first(100)).await;
+    page.expect("messages are read").items
+}
+
+/// The payloads that go out next, in order.
+async fn sent(store: &PostgresStore) -> Vec<String> {
+    let claim = hook::push(vec![hook::ask(9)]);
+    let claimed = store.claim_deliveries(vec![claim]).await.expect("claimed");
+    let groups = claimed.into_iter().flat_map(|line| line.groups).flatten();
+    let payload = |bytes: Option<bytes::Bytes>| {
+        String::from_utf8(bytes.expect("kept").to_vec()).expect("JSON")
+    };
+    groups.flat_map(|group| group.items).map(|item| payload(item.payload)).collect()
+}
+
+async fn refused(schema: &TestSchema) -> Vec<Option<String>> {
+    let sql = format!("SELECT refused FROM {}.incoming ORDER BY seq", schema.name);
+    let rows = client().await.query(&sql, &[]).await.expect("read");
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+fn tells_senders(heard: &Heard) -> bool {
+    match heard {
+        Heard::Hook(changes) => changes.iter().any(|change| change.what == HookWhat::Push),
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn an_emit_in_sql_happens_with_its_transaction_and_wakes_a_sender() {
+    let schema = TestSchema::new();
+    let node = Node::start(schema.options()).await;
+    let app = shop(&node.store).await;
+    let user = client().await;
+    let emit = |n: u32| format!("SELECT {}.emit('shop', 'order.paid', '{n}')", schema.name);
+    let text = format!("BEGIN; {}; ROLLBACK", emit(0));
+    user.batch_execute(&text).await.expect("rolled back");
+    let text = format!("BEGIN; {}; {}; {}; COMMIT", emit(3), emit(1), emit(2));
+    user.batch_execute(&text).await.expect("committed");
+    node.sink.until("senders are told", tells_senders).await;
+    assert_eq!(stored(&node.store, app).await.len(), 3);
+    assert_eq!(sent(&node.store).await, ["3", "1", "2"]);
+    eventually("the rows are gone", async || refused(&schema).await.is_empty()).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn an_emit_in_sql_tells_its_id_and_keeps_what_it_was_given() {
+    let schema = TestSchema::new();
+    let node = Node::start(schema.options()).await;
+    let app = shop(&node.store).await;
+    let sql = format!(
+        "SELECT {}.emit($1, 'order.paid', json_build_object('id', 7), 'event-1',
+            ARRAY['north', 'p:7'])",
+        schema.name
+    );
+    let user = client().await;
+    let by_id = app.to_string();
+    let id: String = user.query_one(&sql, &[&by_id]).await.expect("emitted").get(0);
+    let again: String = user.query_one(&sql, &[&"shop"]).await.expect("emitted").get(0);
+    assert_ne!(id, again);
+    let named = MessageRef::parse(&id).expect("an id like any other");
+    assert!(matches!(named, MessageRef::Id(_)), "{named:?}");
+    eventually("both are taken over", async || {
+        !stored(&node.store, app).await.is_empty() && refused(&schema).await.is_empty()
+    })
+    .await;
+    let messages = stored(&node.store, app).await;
+    let [message] = &messages[..] else { panic!("its own id is unique: {messages:?}") };
+    assert_eq!(message.id.to_string(), id);
+    assert_eq!(message.id.0.get_version_num(), 7, "ids begin with the time");
+    assert_eq!(message.event_id.as_ref().map(|own| own.as_str()), Some("event-1"));
+    assert_eq!(message.channels, hook::channels(&["north", "p:7"]));
+    assert_eq!(message.payload.as_deref(), Some(&br#"{"id" : 7}"#[..]));
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn an_emit_to_an_unknown_application_is_set_aside_and_holds_up_nobody() {
+    let schema = TestSchema::new();
+    let node = Node::start(schema.options()).await;
+    let app = shop(&node.store).await;
+    let user = client().await;
+    for application in ["nobody", "shop"] {
+        let emit = format!("SELECT {}.emit('{application}', 'a', '1')", schema.name);
+        user.batch_execute(&emit).await.expect("emitted");
+    }
+    let reason = Some("there is no such application".to_owned());
+    eventually("one is stored, one set aside", async || {
+        stored(&node.store, app).await.len() == 1
+            && refused(&schema).await == std::slice::from_ref(&reason)
+    })
+    .await;
+    // Mended by hand: the application comes, and the reason goes.
+    node.store.create_application(hook::application(Some("nobody")), None).await.expect("made");
+    let mend = format!("UPDATE {}.incoming SET refused = NULL", schema.name);
+    user.batch_execute(&mend).await.expect("mended");
+    node.store.sweep_hook(vec![HookLine::Push]).await.expect("swept");
+    eventually("it is taken over", async || refused(&schema).await.is_empty()).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn without_a_notification_a_sweep_of_senders_finds_it() {
+    for notify in [NotifyMode::AfterCommit, NotifyMode::Off] {
+        let schema = TestSchema::new();
+        let node = Node::start_unjoined(PostgresOptions { notify, ..schema.options() }).await;
+        let app = shop(&node.store).await;
+        // What the start itself looks for is over.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let emit = format!("SELECT {}.emit('shop', 'a', '1', p_notify => false)", schema.name);
+        client().await.batch_execute(&emit).await.expect("emitted");
+        node.store.sweep_hook(vec![HookLine::Push]).await.expect("swept");
+        eventually("it is stored", async || stored(&node.store, app).await.len() == 1).await;
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn senders_that_only_poll_find_it() {
+    let schema = TestSchema::new();
+    let notify = NotifyMode::Off;
+    let node = Node::start_unjoined(PostgresOptions { notify, ..schema.options() }).await;
+    shop(&node.store).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let emit = format!("SELECT {}.emit('shop', 'a', '1')", schema.name);
+    client().await.batch_execute(&emit).await.expect("emitted");
+    eventually("a claim leads to it", async || sent(&node.store).await == ["1"]).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn what_could_never_be_emitted_fails_in_the_users_transaction() {
+    let schema = TestSchema::new();
+    let _made = schema.store().await;
+    for (arguments, named) in [
+        ("'', 'a', '1'", "application"),
+        ("NULL, 'a', '1'", "application"),
+        ("'a b', 'a', '1'", "application"),
+        ("'shop', 'a/b', '1'", "event_type"),
+        ("'shop', repeat('a', 257), '1'", "event_type"),
+        ("'shop', E'a\\n', '1'", "event_type"),
+        ("'shop', 'a', '1', ''", "event_id"),
+        ("'shop', 'a', '1', 'msg_' || repeat('0', 22)", "event_id"),
+        ("'shop', 'a', '1', NULL, ARRAY['x,y']", "channels"),
+        ("'shop', 'a', '1', NULL, ARRAY[NULL]", "channels"),
+        ("'shop', 'a', NULL", "payload"),
+        ("'shop', 'a', '{broken'", "json"),
+    ] {
+        let emit = format!("SELECT {}.emit({arguments})", schema.name);
+        let error = client().await.batch_execute(&emit).await.expect_err(named);
+        let message = error.as_db_error().expect("the server says so").message().to_owned();
+        assert!(message.contains(named), "{arguments}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn psql_can_emit() {
+    let schema = TestSchema::new();
+    let node = Node::start(schema.options()).await;
+    let app = shop(&node.store).await;
+    let bin = std::env::var("WAKELINE_TEST_PG_BIN").expect("run `cargo xtask test`");
+    let emit = format!("SELECT {}.emit('shop', 'order.paid', '{{\"id\": 7}}')", schema.name);
+    let psql = std::process::Command::new(std::path::Path::new(&bin).join("psql"))
+        .args([url().as_str(), "-XAtq", "-c", &emit])
+        .output()
+        .expect("psql runs");
+    assert!(psql.status.success(), "{}", String::from_utf8_lossy(&psql.stderr));
+    let id = String::from_utf8(psql.stdout).expect("a text");
+    eventually("it is stored", async || {
+        stored(&node.store, app).await.first().is_some_and(|one| one.id.to_string() == id.trim())
+    })
+    .await;
+    node.stop().await;
+}

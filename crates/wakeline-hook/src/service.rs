@@ -141,7 +141,14 @@ impl HookService {
         message: &MessageRef,
         endpoint: Option<&EndpointRef>,
     ) -> Result<Option<u64>, HookError> {
-        Ok(self.inner.store.cancel(application, message, endpoint).await?)
+        let (store, application) = (self.shared_store(), application.clone());
+        let (message, endpoint) = (message.clone(), endpoint.cloned());
+        let cancelling = async move {
+            let cancelled = store.cancel(&application, &message, endpoint.as_ref()).await?;
+            let (count, changes) = cancelled.unzip();
+            Ok((count, changes.unwrap_or_default()))
+        };
+        self.to_the_end(cancelling).await
     }
 
     /// Removes the payload of a message. False if there is no such message.

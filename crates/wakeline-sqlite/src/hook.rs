@@ -202,7 +202,7 @@ impl HookAdmin for SqliteStore {
         application: &ApplicationRef,
         message: &MessageRef,
         endpoint: Option<&EndpointRef>,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<(u64, Vec<HookChange>)>, StoreError> {
         let (application, message) = (application.clone(), message.clone());
         let endpoint = endpoint.cloned();
         self.write(Work::new("cancel", move |s| {

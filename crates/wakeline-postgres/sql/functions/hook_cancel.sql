@@ -1,12 +1,14 @@
--- Cancels what waits of a message, for all endpoints (p_all) or one. Returns how many; NULL if there is
--- no such message.
+-- Cancels what waits of a message, for all endpoints (p_all) or one. Returns no row if there is no such
+-- message; otherwise one that says how many, and one for each endpoint that has something now, or in
+-- so many microseconds.
 -- Called by: HookAdmin::cancel. Lock order: deliveries by id, states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_cancel(
     p_app uuid, p_app_uid text, p_message uuid, p_event_id text, p_all boolean, p_id uuid,
     p_own text)
-RETURNS bigint
+RETURNS TABLE (cancelled bigint, endpoint uuid, pull boolean, due_us bigint)
 LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
     v_now timestamptz;
     v_one uuid;
@@ -15,7 +17,7 @@ DECLARE
 BEGIN
     SELECT x.* INTO m FROM @schema@.hook_message_find(p_app, p_app_uid, p_message, p_event_id) x;
     IF NOT FOUND THEN
-        RETURN NULL;
+        RETURN;
     END IF;
     IF NOT p_all THEN
         v_one := @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own);
@@ -28,7 +30,9 @@ BEGIN
         ORDER BY d.delivery_id FOR NO KEY UPDATE OF d) k;
     v_now := @schema@.clock();
     v_ids := @schema@.hook_give_up(v_ids, v_now);
-    PERFORM FROM @schema@.hook_wake(v_ids, v_now);
-    RETURN coalesce(cardinality(v_ids), 0);
+    cancelled := coalesce(cardinality(v_ids), 0);
+    RETURN NEXT;
+    RETURN QUERY SELECT NULL::bigint, w.endpoint, w.pull, w.due_us
+    FROM @schema@.hook_wake(v_ids, v_now) w;
 END
 $$;

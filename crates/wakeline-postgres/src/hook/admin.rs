@@ -100,7 +100,7 @@ impl HookAdmin for PostgresStore {
         application: &ApplicationRef,
         message: &MessageRef,
         endpoint: Option<&EndpointRef>,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<Option<(u64, Vec<HookChange>)>, StoreError> {
         let core = &self.hook.core;
         let (app, app_uid) = wire::application(application);
         let (message, event) = wire::message(message);
@@ -108,8 +108,19 @@ impl HookAdmin for PostgresStore {
         let all = endpoint.is_none();
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &message, &event, &all, &id, &own];
         let rows = core.general(CANCEL, &core.sql.cancel, params).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        Ok(Columns::new(CANCEL, row).take::<Option<i64>>()?.map(count))
+        let (mut cancelled, mut changes) = (None, Vec::new());
+        for row in &rows {
+            let mut columns = Columns::new(CANCEL, row);
+            match columns.take::<Option<i64>>()? {
+                Some(number) => cancelled = Some(count(number)),
+                None => {
+                    let (endpoint, pull): (Uuid, bool) = (columns.take()?, columns.take()?);
+                    merge(&mut changes, wire::change(endpoint, pull, columns.take()?));
+                }
+            }
+        }
+        core.tell(&changes);
+        Ok(cancelled.map(|cancelled| (cancelled, changes)))
     }
 
     async fn expunge_payload(

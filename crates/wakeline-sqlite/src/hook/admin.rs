@@ -51,12 +51,13 @@ pub(super) fn try_again(
     Ok(ResendOutcome::Due)
 }
 
-/// Cancels what waits of a message. Tells how many; `None` if there is no such message.
+/// Cancels what waits of a message. Tells how many, and what is due by it; `None` if there is no
+/// such message.
 pub(super) fn cancel(
     s: &mut Session<'_>,
     application: &ApplicationRef,
     (message, endpoint): (&MessageRef, Option<&EndpointRef>),
-) -> Res<Option<u64>> {
+) -> Res<Option<(u64, Vec<HookChange>)>> {
     let Some((message, application)) = message::find(s, application, message)? else {
         return Ok(None);
     };
@@ -72,8 +73,7 @@ pub(super) fn cancel(
     for delivery in meant {
         cancelled += u64::from(give_up(s, &mut lanes, delivery)?);
     }
-    lanes.finish(s)?;
-    Ok(Some(cancelled))
+    Ok(Some((cancelled, lanes.finish(s)?)))
 }
 
 /// Cancels a delivery, now or when its attempt ends. False if nothing is to come anyway.

@@ -116,14 +116,15 @@ pub trait HookAdmin: Send + Sync {
     ) -> Result<(ResendOutcome, Vec<HookChange>), StoreError>;
 
     /// Cancels what waits of a message: all of it, or for one endpoint. An attempt that is under
-    /// way ends in the log, and nothing follows it. Returns how many; `None` if there is no such
-    /// message.
+    /// way ends in the log, and nothing follows it. Returns how many, and what the caller tells its
+    /// own waiters: what stood behind the head of an endpoint in order may go now. `None` if there
+    /// is no such message.
     async fn cancel(
         &self,
         application: &ApplicationRef,
         message: &MessageRef,
         endpoint: Option<&EndpointRef>,
-    ) -> Result<Option<u64>, StoreError>;
+    ) -> Result<Option<(u64, Vec<HookChange>)>, StoreError>;
 
     /// Removes the payload of a message, as if it had expired. False if there is no such message.
     async fn expunge_payload(

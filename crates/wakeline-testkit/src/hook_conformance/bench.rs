@@ -285,7 +285,7 @@ impl HookBench {
     /// Cancels what waits of a message.
     pub async fn cancel(&self, message: HookMessageId) -> Option<u64> {
         let cancelled = self.hook.cancel(&self.of_app(), &MessageRef::Id(message), None).await;
-        cancelled.expect("a cancel is answered")
+        cancelled.expect("a cancel is answered").map(|(cancelled, _)| cancelled)
     }
 
     /// Makes a job.

@@ -1,9 +1,15 @@
 //! Giving deliveries up.
 
-use wakeline_core::{EndpointId, EndpointRef, HookMessageId, MessageRef};
-use wakeline_store::hook::{AttemptOutcome, DeliveryState, DeliveryVerdict, SettledState};
+use std::time::Duration;
 
-use super::{HookBench, plain, secs, uid};
+use wakeline_core::{
+    EndpointId, EndpointOptions, EndpointRef, HookLine, HookMessageId, MessageRef,
+};
+use wakeline_store::hook::{
+    AttemptOutcome, DeliveryClaim, DeliveryState, DeliveryVerdict, SettledState,
+};
+
+use super::{HookBench, ask, fifo, items, plain, secs, told, uid};
 
 /// Rule 4: what waits is over.
 pub async fn what_waits_is_cancelled(bench: &HookBench) {
@@ -27,7 +33,7 @@ pub async fn one_or_all_endpoints_are_cancelled(bench: &HookBench) {
     let message = MessageRef::Id(first);
     let only = EndpointRef::Id(one);
     let cancelled = bench.hook.cancel(&bench.of_app(), &message, Some(&only)).await;
-    assert_eq!(cancelled.expect("answered"), Some(1));
+    assert_eq!(cancelled.expect("answered").map(|(cancelled, _)| cancelled), Some(1));
     assert_eq!(bench.state(first, one).await, DeliveryState::Cancelled);
     assert_eq!(bench.state(first, other).await, DeliveryState::Pending);
     assert_eq!(bench.cancel(second).await, Some(2));
@@ -48,6 +54,30 @@ pub async fn what_is_under_way_is_cancelled_when_it_ends(bench: &HookBench) {
         assert_eq!(bench.attempts(message).await.len(), 1, "it is in the log");
         bench.advance(2).await;
         assert_eq!(bench.none().await, None);
+    }
+}
+
+/// Rule 4: what stood behind a cancelled head may go, and whoever waits for it is told.
+pub async fn cancelling_the_head_lets_the_next_go_and_tells(bench: &HookBench) {
+    let pull = EndpointOptions { pull: true, ..fifo(1) };
+    for (options, pulled) in [(fifo(1), false), (pull, true)] {
+        let to = bench.with(options).await;
+        let line = if pulled { HookLine::Pull(to) } else { HookLine::Push };
+        let claim = || DeliveryClaim { line: line.clone(), asks: vec![ask(1)] };
+        let ids = bench.emit_many(2).await;
+        let mut head = bench.hook.claim_deliveries(vec![claim()]).await.expect("claimed");
+        let head = items(&head.remove(0).groups.remove(0)).remove(0);
+        assert_eq!(head.message, ids[0]);
+        bench.retry(&head, 3_600).await;
+        let (message, only) = (MessageRef::Id(ids[0]), EndpointRef::Id(to));
+        let cancelled = bench.hook.cancel(&bench.of_app(), &message, Some(&only)).await;
+        let (count, changes) = cancelled.expect("answered").expect("it is there");
+        assert_eq!((count, told(&changes, &line)), (1, Some(Duration::ZERO)), "{changes:?}");
+        let mut next = bench.hook.claim_deliveries(vec![claim()]).await.expect("claimed");
+        let next = items(&next.remove(0).groups.remove(0)).remove(0);
+        assert_eq!(next.message, ids[1]);
+        bench.deliver(&next).await;
+        bench.switch(to, false).await;
     }
 }
 
@@ -95,7 +125,7 @@ pub async fn an_unknown_message_cannot_be_cancelled(bench: &HookBench) {
     let nobody = EndpointRef::Id(EndpointId::generate());
     let message = MessageRef::Id(message);
     let cancelled = bench.hook.cancel(&bench.of_app(), &message, Some(&nobody)).await;
-    assert_eq!(cancelled.expect("answered"), Some(0), "no such endpoint");
+    assert_eq!(cancelled.expect("answered"), Some((0, Vec::new())), "no such endpoint");
     let nowhere = wakeline_core::ApplicationRef::Own(uid("nobody"));
     let cancelled = bench.hook.cancel(&nowhere, &message, None).await;
     assert_eq!(cancelled.expect("answered"), None);

@@ -278,6 +278,7 @@ macro_rules! hook_conformance_suite {
             what_waits_is_cancelled,
             one_or_all_endpoints_are_cancelled,
             what_is_under_way_is_cancelled_when_it_ends,
+            cancelling_the_head_lets_the_next_go_and_tells,
             a_cancelled_attempt_may_expire,
             a_cancelled_attempt_may_be_released,
             what_has_ended_is_not_cancelled,

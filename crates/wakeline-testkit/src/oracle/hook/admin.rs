@@ -59,15 +59,17 @@ impl Hook {
         application: &ApplicationRef,
         (message, endpoint): (&MessageRef, Option<&EndpointRef>),
         now: Timestamp,
-    ) -> Option<u64> {
+    ) -> Option<(u64, Vec<HookChange>)> {
         let message = self.find_message(application, message)?;
         let only = endpoint.map(|endpoint| self.find_endpoint(application, endpoint));
         let is_meant = |row: &&Row| {
             row.message == message && only.is_none_or(|only| only == Some(row.endpoint))
         };
         let meant: Vec<i64> = self.rows.values().filter(is_meant).map(|row| row.place).collect();
-        let cancelled = meant.into_iter().filter(|place| self.give_up(*place, now)).count();
-        Some(u64::try_from(cancelled).expect("fits"))
+        let cancelled: Vec<i64> =
+            meant.into_iter().filter(|place| self.give_up(*place, now)).collect();
+        let endpoints: Vec<_> = cancelled.iter().map(|place| self.rows[place].endpoint).collect();
+        Some((u64::try_from(cancelled.len()).expect("fits"), self.tell(endpoints, now)))
     }
 
     /// Cancels a delivery, now or when its attempt ends. False if nothing is to come anyway.

@@ -1,6 +1,7 @@
 //! Who takes part in the hook benchmark: servers, the receiver, applications with endpoints.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,7 @@ impl Place {
         ensure!(made.status.success(), "no key was made");
         let path = setup.file(&format!("{name}.key"));
         std::fs::write(&path, made.stdout)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         let key_file = format!("--encryption-key-file={}", path.display());
         Ok(Self { store, server: setup.server.clone(), key_file })
     }

@@ -341,7 +341,8 @@ class Suite:
         check(replaced.feature_flags == ["x"] and not replaced.schemas, replaced)
 
         def listed(**options):
-            return [found.name for found in api.list(EventTypeListOptions(limit=250, **options)).data]
+            page = api.list(EventTypeListOptions(limit=250, **options))
+            return [found.name for found in page.data]
 
         check(kind in listed(), "listed")
         api.delete(kind)

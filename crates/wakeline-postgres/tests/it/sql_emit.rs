@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use wakeline_core::{ApplicationId, ApplicationRef, HookLine, HookWhat, MessageRef};
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
-use wakeline_store::hook::{HookApplications, HookEndpoints, HookReader, HookStore, MessageFilter, StoredMessage};
+use wakeline_store::hook::{
+    HookApplications, HookEndpoints, HookReader, HookStore, MessageFilter, StoredMessage,
+};
 use wakeline_testkit::hook_conformance as hook;
 
 use crate::support::{Heard, Node, TestSchema, client, eventually, url};

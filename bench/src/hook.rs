@@ -91,7 +91,7 @@ pub(crate) async fn run(setup: &Setup, args: &HookArgs) -> Result<()> {
         report.idle = Some(idle(setup, &places[0], args.idle_seconds).await?);
     }
     if args.wants("rates") {
-        rates(setup, (&places, &nothing), &mut sink, &args, &mut report).await?;
+        rates((setup, &args), (&places, &nothing), &mut sink, &mut report).await?;
     }
     if args.wants("neighbours") {
         for (place, beside) in places.iter().zip([
@@ -109,10 +109,9 @@ pub(crate) async fn run(setup: &Setup, args: &HookArgs) -> Result<()> {
 
 /// Measures the rates, all sides in turn; who goes first changes from round to round.
 async fn rates(
-    setup: &Setup,
+    (setup, args): (&Setup, &HookArgs),
     (places, nothing): (&[Place], &Cost),
     sink: &mut Sink,
-    args: &HookArgs,
     report: &mut Report,
 ) -> Result<()> {
     for round in 0..args.rounds.max(1) {

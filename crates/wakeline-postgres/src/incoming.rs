@@ -4,15 +4,16 @@
 //! # Where it sits
 //! Runs beside the listener, in the future of the feed, because the node's own waiters must hear
 //! of what it pushes. Rung by the notification of the SQL functions `push` and `emit` or of the
-//! trigger, after every join, and by a sweep that sees rows. While nothing can be heard (poll mode, notify = off,
-//! a lost listener) claims look for rows as well, so that polling is enough to find them.
+//! trigger, after every join, and by a sweep that sees rows. While nothing can be heard (poll
+//! mode, notify = off, a lost listener) claims look for rows as well, so that polling is enough to
+//! find them.
 //!
 //! # Invariants
 //! * A row is deleted only after its push is durable; repeating the push after a crash in between
 //!   is caught by its transaction id.
 //! * What is emitted is stored, and its row deleted, by one transaction.
-//! * A row that can never be pushed, or whose application is unknown, is set aside with the reason, never dropped, and holds up
-//!   nobody.
+//! * A row that can never be pushed, or whose application is unknown, is set aside with the
+//!   reason, never dropped, and holds up nobody.
 
 use std::sync::Arc;
 

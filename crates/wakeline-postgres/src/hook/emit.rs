@@ -5,6 +5,8 @@
 //! * A call of unknown outcome is repeated once: its messages have ids of their own, and one that
 //!   is there already is not stored again.
 
+mod along;
+
 use std::collections::HashMap;
 
 use futures_util::FutureExt as _;
@@ -25,8 +27,9 @@ use super::Core;
 use super::items::{self, Targets};
 use super::wire::{self, index, length, merge, micros, small};
 use crate::commands::{Answers, Flushed, apart, one_by_one};
-use crate::connect::LinkTransaction;
 use crate::rows::{self, Columns};
+
+pub(crate) use along::EmittedAlong;
 
 pub(super) const EMIT: &str = "emit";
 
@@ -231,43 +234,6 @@ impl Core {
         for reply in replies {
             self.tell(&reply.changes);
         }
-    }
-}
-
-/// What became of messages that went along with another write.
-#[derive(Default)]
-pub(crate) struct EmittedAlong {
-    /// One per message, in order.
-    pub(crate) outcomes: Vec<EmitOutcome>,
-    /// To be told once it is committed.
-    pub(crate) changes: Vec<HookChange>,
-}
-
-impl Core {
-    /// Stores messages in the transaction of another write. Locks as `hook_emit` does.
-    pub(crate) async fn emit_along(
-        &self,
-        transaction: &LinkTransaction<'_>,
-        messages: &[NewMessage],
-    ) -> Result<EmittedAlong, StoreError> {
-        let mut outcomes: Vec<Option<EmitOutcome>> = messages.iter().map(|_| None).collect();
-        let mut emitted = EmittedAlong::default();
-        for (indexes, part) in apart(messages.iter().collect(), |message| keys_of(message)) {
-            let (arrays, asks) = (Messages::of(part.iter().copied()), Asks::default());
-            let rows = transaction.query(&self.sql.emit, &arrays.params(&asks)).await?;
-            let written = Written::read(&rows, &part, &asks)?;
-            for (index, reply) in indexes.into_iter().zip(written.replies) {
-                let Some(reply) = reply else { continue };
-                outcomes[index] = Some(reply.outcome);
-                for change in reply.changes {
-                    merge(&mut emitted.changes, change);
-                }
-            }
-        }
-        let outcomes: Option<Vec<EmitOutcome>> = outcomes.into_iter().collect();
-        emitted.outcomes = outcomes
-            .ok_or_else(|| StoreError::Fatal { operation: EMIT, source: "no answer".into() })?;
-        Ok(emitted)
     }
 }
 

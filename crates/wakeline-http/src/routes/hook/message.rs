@@ -46,8 +46,7 @@ pub(crate) async fn create(
     State(state): State<AppState>,
     Parted(named): Parted<String>,
     params: Params,
-    Repeatable(key): Repeatable,
-    body: Body,
+    (Repeatable(key), body): (Repeatable, Body),
 ) -> Result<Response, ApiError> {
     let application = app_ref(&named)?;
     let with_content = params.flag_or("with_content", true)?;

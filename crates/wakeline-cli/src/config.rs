@@ -427,7 +427,7 @@ mod tests {
             (&["--default-batch-size", "0"], None, "default_batch_size"),
             (&["--wait-ms-max", "10"], None, "default_timeout_ms"),
             (&[], Some("[hook]\nallow = [\"10.0.0.0/33\"]"), "allow"),
-            (&["--hook-slots", "0"], None, "slots"),
+            (&["--hook-poll-workers", "0"], None, "poll_workers"),
         ] {
             let mistake = settle(flags, file).expect_err(named).to_string();
             assert!(mistake.contains(named), "{named}: {mistake}");

@@ -39,7 +39,7 @@ const FAILED_SLEEP: Duration = Duration::from_secs(1);
 /// How many deliveries are sent at a time, and how they are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DispatchOptions {
-    /// Most calls under way on this node. 1,000.
+    /// Most calls under way on this node; 0: it sends nothing and does no background work. 1,000.
     pub slots: u32,
     /// How many of them are kept for first attempts. 250.
     pub fresh_slots: u32,

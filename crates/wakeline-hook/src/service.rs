@@ -83,8 +83,11 @@ impl HookService {
     }
 
     /// Sends deliveries and does background work until `shutdown`; then calls under way finish
-    /// within the grace, and what was not sent is given back.
+    /// within the grace, and what was not sent is given back. A node without slots does neither.
     pub async fn run(&self, shutdown: CancellationToken) {
+        if self.inner.dispatch.slots == 0 {
+            return shutdown.cancelled().await;
+        }
         Dispatcher::new(Arc::clone(&self.inner)).run(shutdown).await;
     }
 

@@ -61,7 +61,7 @@ pub(super) struct HookArgs {
         value_name = "COUNT"
     )]
     pub(super) poll_workers: Option<u32>,
-    /// Most deliveries under way at once on this node [default: 1000]
+    /// Most deliveries under way at once on this node; 0 leaves them to others [default: 1000]
     #[arg(
         id = "hook_slots",
         long = "hook-slots",
@@ -106,10 +106,8 @@ impl HookArgs {
 impl HookSettings {
     pub(super) fn check(&self) -> Result<(), ConfigMistake> {
         self.mode.validate().map_err(|error| ConfigMistake(format!("hook: {error}")))?;
-        for (name, value) in [("poll_workers", self.poll_workers), ("slots", self.slots)] {
-            if value == 0 {
-                return Err(ConfigMistake(format!("hook: {name} must be at least 1")));
-            }
+        if self.poll_workers == 0 {
+            return Err(ConfigMistake("hook: poll_workers must be at least 1".to_owned()));
         }
         Ok(())
     }

@@ -122,7 +122,8 @@ async fn a_push_from_sql_is_found_by_polling_alone() {
 async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
-    let server = Server::start(&store, &["--wake-mode", "poll"]).await;
+    // Senders of webhooks would poll.
+    let server = Server::start(&store, &["--wake-mode", "poll", "--hook-slots", "0"]).await;
     let user = database.client().await;
     user.batch_execute("SELECT wakeline.push('orders', '7')").await.expect("committed");
     database.reset_statements().await;

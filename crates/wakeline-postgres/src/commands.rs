@@ -2,7 +2,7 @@
 //! one at fault.
 //!
 //! # Where it sits
-//! Between the fusers and the calls of webhooks.
+//! Between the fusers and the calls of orchestrations and webhooks.
 //!
 //! # Invariants
 //! * Every command gets exactly one answer, in its place.
@@ -98,6 +98,15 @@ mod tests {
         let split = apart(vec!["ab", "c", "bd", "d", "e"], |command| command.chars().collect());
         let expected =
             [(vec![0, 1, 4], vec!["ab", "c", "e"]), (vec![2], vec!["bd"]), (vec![3], vec!["d"])];
+        assert_eq!(split, expected);
+    }
+
+    #[test]
+    fn no_two_commands_of_a_key_share_a_round() {
+        let commands = vec!["a1", "b1", "a2", "a3", "c1"];
+        let split = apart(commands, |command| vec![command.as_bytes()[0]]);
+        let expected =
+            [(vec![0, 1, 4], vec!["a1", "b1", "c1"]), (vec![2], vec!["a2"]), (vec![3], vec!["a3"])];
         assert_eq!(split, expected);
     }
 }

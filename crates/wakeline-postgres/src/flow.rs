@@ -19,7 +19,6 @@ mod commit;
 mod commit_form;
 mod commit_plain;
 mod enqueue;
-mod hints;
 mod items;
 mod lease;
 mod names;
@@ -27,14 +26,11 @@ mod read;
 mod sql;
 mod wire;
 
-use std::collections::HashSet;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use futures_util::future::BoxFuture;
 use tokio_postgres::Row;
 use uuid::Uuid;
 use wakeline_core::{FlowChange, FlowLine, FlowToken, LeaseToken, OwnerId};
@@ -52,14 +48,11 @@ use self::enqueue::{CompleteForm, EnqueueForm};
 use self::lease::RenewForm;
 use self::wire::MessageForm;
 use crate::connect::{Link, Params, Sql};
-use crate::error;
+use crate::face_hints::FaceHints;
 use crate::fuse::{Fuser, FuserOptions};
 use crate::hook;
-use crate::queue::{self, GrantedTokens, same_error};
+use crate::queue::{self, GrantedTokens};
 use crate::{PostgresStore, Shared};
-
-/// One result per command of a call.
-type Flushed<R> = Vec<Result<R, StoreError>>;
 
 /// What the calls of orchestrations share.
 pub(crate) struct Core {
@@ -68,7 +61,7 @@ pub(crate) struct Core {
     hook: Arc<hook::Core>,
     sql: sql::Statements,
     names: names::Names,
-    hints: hints::FlowHints,
+    hints: FaceHints<FlowChange>,
     /// Keys under which this node may hold leases already.
     keys: GrantedTokens,
 }
@@ -140,7 +133,7 @@ impl Flow {
             hook: hook.clone(),
             sql: sql::Statements::new(shared),
             names: names::Names::default(),
-            hints: hints::FlowHints::default(),
+            hints: FaceHints::default(),
             keys: GrantedTokens::default(),
         });
         Self {
@@ -258,77 +251,5 @@ impl FlowStore for PostgresStore {
 
     async fn sweep_flow(&self, lines: Vec<FlowLine>) -> Result<Vec<Option<Duration>>, StoreError> {
         self.flow.core.sweep(lines).await
-    }
-}
-
-/// Makes one call for all commands; if it blames its values, one for each (trap 70).
-async fn one_by_one<'a, C, R>(
-    commands: &'a [C],
-    call: impl Fn(Vec<&'a C>) -> BoxFuture<'a, Result<Vec<R>, StoreError>>,
-) -> Flushed<R> {
-    match call(commands.iter().collect()).await {
-        Ok(replies) => replies.into_iter().map(Ok).collect(),
-        Err(error) if commands.len() > 1 && error::blames_values(&error) => {
-            let mut results = Vec::with_capacity(commands.len());
-            for command in commands {
-                results.push(call(vec![command]).await.map(|mut replies| replies.remove(0)));
-            }
-            results
-        }
-        Err(error) => commands.iter().map(|_| Err(same_error(&error))).collect(),
-    }
-}
-
-/// Splits commands so that no two of a key go together, in order; with their indexes.
-fn rounds<C, K: Eq + Hash>(
-    mut commands: Vec<C>,
-    key: impl Fn(&C) -> K,
-) -> Vec<(Vec<usize>, Vec<C>)> {
-    let mut rounds = Vec::new();
-    let mut indexes: Vec<usize> = (0..commands.len()).collect();
-    while !commands.is_empty() {
-        let mut seen = HashSet::new();
-        let (mut now, mut later) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
-        for (index, command) in indexes.into_iter().zip(commands) {
-            let part = if seen.insert(key(&command)) { &mut now } else { &mut later };
-            part.0.push(index);
-            part.1.push(command);
-        }
-        rounds.push(now);
-        (indexes, commands) = later;
-    }
-    rounds
-}
-
-/// The answers of several rounds, put back in order.
-struct Answers<R>(Vec<Option<Result<R, StoreError>>>);
-
-impl<R> Answers<R> {
-    fn new(len: usize) -> Self {
-        Self((0..len).map(|_| None).collect())
-    }
-
-    fn fill(&mut self, indexes: Vec<usize>, results: impl Iterator<Item = Result<R, StoreError>>) {
-        for (index, result) in indexes.into_iter().zip(results) {
-            self.0[index] = Some(result);
-        }
-    }
-
-    fn done(self, operation: &'static str) -> Flushed<R> {
-        let lost = || StoreError::Fatal { operation, source: "no answer".into() };
-        self.0.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_commands_of_a_key_share_a_round() {
-        let split = rounds(vec!["a1", "b1", "a2", "a3", "c1"], |command| command.as_bytes()[0]);
-        let expected =
-            [(vec![0, 1, 4], vec!["a1", "b1", "c1"]), (vec![2], vec!["a2"]), (vec![3], vec!["a3"])];
-        assert_eq!(split, expected);
     }
 }

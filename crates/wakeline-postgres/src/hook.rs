@@ -17,7 +17,6 @@ mod catalog;
 mod claim;
 mod emit;
 mod endpoints;
-mod hints;
 mod items;
 mod lease;
 mod read;
@@ -42,6 +41,7 @@ use self::claim::{Claimed, LineForm};
 use self::emit::EmitForm;
 pub(crate) use self::emit::{EmittedAlong, check};
 use crate::connect::{Link, Params, Sql};
+use crate::face_hints::FaceHints;
 use crate::queue::{self, GrantedTokens, Lanes};
 use crate::{PostgresStore, Shared};
 
@@ -50,7 +50,7 @@ pub(crate) struct Core {
     shared: Arc<Shared>,
     queue: Arc<queue::Core>,
     sql: sql::Statements,
-    hints: hints::HookHints,
+    hints: FaceHints<HookChange>,
     /// Attempts under which this node may hold leases already.
     keys: GrantedTokens,
 }
@@ -121,7 +121,7 @@ impl Hook {
             shared: shared.clone(),
             queue: queue.clone(),
             sql: sql::Statements::new(shared),
-            hints: hints::HookHints::default(),
+            hints: FaceHints::default(),
             keys: GrantedTokens::default(),
         });
         let links = &shared.links.hook;

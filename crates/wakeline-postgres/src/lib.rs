@@ -18,6 +18,7 @@ mod connector;
 mod dedup;
 mod embedded;
 mod error;
+mod face_hints;
 mod flow;
 mod fuse;
 mod hook;

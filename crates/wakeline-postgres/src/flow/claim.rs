@@ -13,15 +13,16 @@ use serde::Serialize;
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 use uuid::Uuid;
-use wakeline_core::FlowWhat;
+use wakeline_core::{FlowChange, FlowWhat};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     TurnClaim, TurnClaimed, TurnItem, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkRequest,
 };
 
+use super::Core;
 use super::items::{self, Leased};
 use super::wire::micros;
-use super::{Core, Flushed, hints, one_by_one};
+use crate::commands::{Flushed, one_by_one};
 use crate::connect::{Link, Params, Sql};
 use crate::error;
 use crate::queue::ROLLBACKS_MAX;
@@ -192,8 +193,10 @@ impl Core {
     /// Remembers activities that were leased, and tells other nodes when they end.
     pub(super) fn granted_work<'a>(&self, work: impl Iterator<Item = &'a WorkItem> + Clone) {
         self.remember(work.clone().map(|work| work.token.key));
-        let ends =
-            work.map(|work| hints::lease_end(FlowWhat::Work(work.tag.clone()), work.lease_for));
+        let ends = work.map(|work| FlowChange {
+            what: FlowWhat::Work(work.tag.clone()),
+            due_in: work.lease_for,
+        });
         self.hints.tell_leases(&self.shared, ends.collect());
     }
 

@@ -14,11 +14,12 @@ use wakeline_store::flow::{TurnItem, TurnOutcome, TurnReply, WorkItem};
 use wakeline_store::hook::NewMessage;
 use wakeline_store::{PushItem, PushOutcome, StoreError};
 
+use super::Core;
 use super::commit_form::{CommitCall, CommitForm};
 use super::commit_plain::PlainCall;
 use super::enqueue::outcome;
 use super::items::{self, Leased, TURN_COLUMNS, unsigned};
-use super::{Answers, Core, Flushed, one_by_one, rounds};
+use crate::commands::{Answers, Flushed, apart, one_by_one};
 use crate::connect::Params;
 use crate::error;
 use crate::hook::{self, EmittedAlong};
@@ -126,7 +127,7 @@ impl Core {
     /// Makes one call for many commits, or several if some are of the same lane.
     pub(super) async fn flush_commit(&self, commands: Vec<CommitForm>) -> Flushed<TurnReply> {
         let mut answers = Answers::new(commands.len());
-        for (indexes, part) in rounds(commands, |command| command.token.lane) {
+        for (indexes, part) in apart(commands, |command| vec![command.token.lane]) {
             let call = |part| self.commit_call(part).boxed();
             let flushed = one_by_one(&part, call).await;
             answers.fill(indexes, flushed.into_iter().map(|reply| reply.and_then(|reply| reply)));

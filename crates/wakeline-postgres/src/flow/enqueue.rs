@@ -14,9 +14,10 @@ use wakeline_core::{FlowChange, FlowToken, FlowWhat};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{CompletionReply, EnqueueOutcome, EnqueueReply, TurnItem, WorkOutcome};
 
+use super::Core;
 use super::items::{self, Leased};
 use super::wire::{Blobs, MessageForm, TurnRequestForm};
-use super::{Answers, Core, Flushed, hints, one_by_one, rounds};
+use crate::commands::{Answers, Flushed, apart, one_by_one};
 use crate::rows::{self, Columns};
 
 const ENQUEUE: &str = "enqueue";
@@ -181,9 +182,9 @@ impl Core {
         commands: Vec<CompleteForm>,
     ) -> Flushed<CompletionReply> {
         let mut answers = Answers::new(commands.len());
-        for (indexes, part) in rounds(commands, |command| command.token.work) {
+        for (indexes, part) in apart(commands, |command| vec![command.token.work]) {
             let call = |part| self.complete_call(part).boxed();
-            answers.fill(indexes, one_by_one(&part, call).await.into_iter());
+            answers.fill(indexes, one_by_one(&part, call).await);
         }
         answers.done(COMPLETE)
     }
@@ -269,7 +270,8 @@ impl Core {
     pub(super) fn granted_turns<'a>(&self, turns: impl Iterator<Item = &'a TurnItem> + Clone) {
         self.remember(turns.clone().map(|turn| turn.token.key));
         let ends = turns.filter_map(|turn| {
-            Some(hints::lease_end(FlowWhat::Turn(turn.capability.clone()?), turn.lease_for))
+            let what = FlowWhat::Turn(turn.capability.clone()?);
+            Some(FlowChange { what, due_in: turn.lease_for })
         });
         self.hints.tell_leases(&self.shared, ends.collect());
     }

@@ -11,9 +11,10 @@ use wakeline_core::{FlowChange, FlowLine, FlowToken, FlowWhat, OwnerId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{AbandonOutcome, NewWork, RenewOutcome};
 
+use super::Core;
 use super::items::{index, state};
 use super::wire::{WorkArrays, micros};
-use super::{Core, Flushed, one_by_one};
+use crate::commands::{Flushed, one_by_one};
 use crate::rows::{self, Columns};
 
 const RENEW: &str = "renew";

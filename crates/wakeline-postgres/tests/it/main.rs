@@ -8,6 +8,7 @@ mod hot;
 mod incoming;
 mod leading;
 mod listener;
+mod measured;
 mod migrate;
 mod plans;
 mod repeats;

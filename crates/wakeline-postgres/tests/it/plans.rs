@@ -1,38 +1,22 @@
 //! What claims, settlements and pushes touch does not grow with the store.
 //!
-//! Buffers are counted, not times: at 100 partitions, and at 100,000 partitions with 1 million
-//! segments, 10,000 of them leased. The functions force generic plans themselves, so a plan that
-//! was made on tiny tables must do as well on large ones: the connection that plans on the small
-//! store is the one that is measured on the large one.
+//! Measured at 100 partitions, and at 100,000 partitions with 1 million segments, 10,000 of them
+//! leased.
 
-use tokio_postgres::Client;
-use wakeline_store::StoreAdmin;
-
-use crate::support::{TestSchema, client};
+use crate::measured::Measured;
 
 /// A few more buffers per index descent: the indexes are one level higher.
 const GROWTH_MAX: i64 = 24;
 
-struct Store {
-    schema: TestSchema,
-    client: Client,
-}
+/// One queue with one group.
+struct Store(Measured);
 
 impl Store {
     async fn open() -> Self {
-        let schema = TestSchema::new();
-        schema.store().await.close().await;
-        let client = client().await;
-        let sql = format!(
-            "SET search_path = \"{0}\", public; SET synchronous_commit = off;
-             ALTER TABLE segments SET UNLOGGED; ALTER TABLE cursors SET UNLOGGED;
-             INSERT INTO queues (name, created_at) VALUES ('q', now());
+        let prepare = "INSERT INTO queues (name, created_at) VALUES ('q', now());
              INSERT INTO groups (queue_id, name, mode, created_at)
-             SELECT queue_id, 'g', 0, now() FROM queues;",
-            schema.name
-        );
-        client.batch_execute(&sql).await.expect("prepared");
-        Self { schema, client }
+             SELECT queue_id, 'g', 0, now() FROM queues;";
+        Self(Measured::open(&["segments", "cursors"], prepare).await)
     }
 
     /// Adds partitions with segments of one message each, all unread; every tenth is leased.
@@ -60,27 +44,11 @@ impl Store {
                 FROM partitions p WHERE NOT EXISTS
                     (SELECT FROM cursors c WHERE c.partition_id = p.partition_id)) p"
         );
-        self.client.batch_execute(&sql).await.expect("grown");
+        self.0.fill(&sql).await;
     }
 
-    async fn analyze(&self) {
-        self.client.batch_execute("ANALYZE").await.expect("analyzed");
-    }
-
-    /// Buffers that a statement touches, once its plans and the catalog's caches are warm. It is
-    /// undone each time.
     async fn buffers(&self, statement: &str) -> i64 {
-        let mut least = i64::MAX;
-        for _ in 0..4 {
-            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
-            self.client.batch_execute("BEGIN").await.expect("begun");
-            let row = self.client.query_one(&explain, &[]).await.expect("explained");
-            self.client.batch_execute("ROLLBACK").await.expect("undone");
-            let plan: serde_json::Value = row.get(0);
-            let count = |kind: &str| plan[0]["Plan"][kind].as_i64().expect("counted");
-            least = least.min(count("Shared Hit Blocks") + count("Shared Read Blocks"));
-        }
-        least
+        self.0.buffers("", statement).await
     }
 }
 
@@ -121,16 +89,14 @@ const ALL: [(&str, &str); 6] = [
 async fn costs_do_not_grow_with_partitions_and_segments() {
     let store = Store::open().await;
     store.grow((1, 100), 10).await;
-    store.analyze().await;
     let mut small = Vec::new();
     for (name, statement) in ALL {
         small.push((name, store.buffers(statement).await));
     }
     store.grow((101, 100_000), 10).await;
-    store.analyze().await;
     let count = "SELECT (SELECT count(*) FROM segments),
         (SELECT count(*) FROM cursors WHERE lease_token IS NOT NULL)";
-    let row = store.client.query_one(count, &[]).await.expect("counted");
+    let row = store.0.client.query_one(count, &[]).await.expect("counted");
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (1_000_000, 10_000));
     let mut grown = Vec::new();
     for ((name, statement), (_, before)) in ALL.iter().zip(&small) {
@@ -140,7 +106,6 @@ async fn costs_do_not_grow_with_partitions_and_segments() {
         assert!(after - before <= GROWTH_MAX, "{name} grew: {grown:?}");
         assert!(*before < 200, "{name} is costly: {grown:?}");
     }
-    drop(store.schema);
 }
 
 /// Claims one message at a time and settles it, so many times.
@@ -165,8 +130,7 @@ const CYCLE: &str = "DO $$
 async fn a_busy_claim_does_not_walk_what_an_old_snapshot_keeps() {
     let store = Store::open().await;
     store.grow((1, 2000), 5).await;
-    store.analyze().await;
-    let client = &store.client;
+    let client = &store.0.client;
     let seen =
         "SELECT max(group_id)::text, max(created_at)::text FROM claim('{0}', '{q}', '{NULL}',
         '{NULL}', '{NULL}', '{g}', '{0}', '{1}', '{1}', ARRAY[gen_random_uuid()], '{1}', '{1}',
@@ -212,9 +176,9 @@ async fn a_floor_hides_nothing_from_a_claim_that_would_go_without() {
             list(&auto_ack.to_string()),
             list("false")
         );
-        store.client.batch_execute("BEGIN").await.expect("begun");
-        let row = store.client.query_one(&claim, &[]).await.expect("claimed");
-        store.client.batch_execute("ROLLBACK").await.expect("undone");
+        store.0.client.batch_execute("BEGIN").await.expect("begun");
+        let row = store.0.client.query_one(&claim, &[]).await.expect("claimed");
+        store.0.client.batch_execute("ROLLBACK").await.expect("undone");
         assert_eq!(row.get::<_, i64>(0), 2, "autoAck {auto_ack}");
     }
 }

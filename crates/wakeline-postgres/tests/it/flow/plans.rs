@@ -1,36 +1,25 @@
 //! What claims and commits touch does not grow with the number of sleeping instances.
-//!
-//! Buffers are counted, not times. The connection that plans on the small store is the one that is
-//! measured on the large one.
 
-use tokio_postgres::Client;
-use wakeline_store::StoreAdmin as _;
-
-use crate::support::{TestSchema, client};
+use crate::measured::Measured;
 
 /// A few more buffers per index descent: the indexes are a level or two higher.
 const GROWTH_MAX: i64 = 40;
 
-struct Store {
-    schema: TestSchema,
-    client: Client,
-}
+const FILLED: [&str; 6] = [
+    "flow_lanes",
+    "flow_messages",
+    "flow_work",
+    "flow_instances",
+    "flow_executions",
+    "flow_work_bodies",
+];
+
+struct Store(Measured);
 
 impl Store {
     async fn open() -> Self {
-        let schema = TestSchema::new();
-        schema.store().await.close().await;
-        let client = client().await;
-        let sql = format!(
-            "SET search_path = \"{0}\", public; SET synchronous_commit = off;
-             ALTER TABLE flow_lanes SET UNLOGGED; ALTER TABLE flow_messages SET UNLOGGED;
-             ALTER TABLE flow_work SET UNLOGGED; ALTER TABLE flow_instances SET UNLOGGED;
-             ALTER TABLE flow_executions SET UNLOGGED; ALTER TABLE flow_work_bodies SET UNLOGGED;
-             INSERT INTO flow_capabilities (name) VALUES ('main'), ('other');",
-            schema.name
-        );
-        client.batch_execute(&sql).await.expect("prepared");
-        Self { schema, client }
+        let prepare = "INSERT INTO flow_capabilities (name) VALUES ('main'), ('other');";
+        Self(Measured::open(&FILLED, prepare).await)
     }
 
     /// Adds instances that sleep on a timer, every tenth with an activity that is leased; and, the
@@ -60,26 +49,9 @@ impl Store {
                 AND NOT EXISTS (SELECT FROM flow_work w WHERE w.lane_id = l.lane_id);
              INSERT INTO flow_work_bodies (work_id, payload)
              SELECT work_id, 'x' FROM flow_work w
-             WHERE NOT EXISTS (SELECT FROM flow_work_bodies b WHERE b.work_id = w.work_id);
-             ANALYZE"
+             WHERE NOT EXISTS (SELECT FROM flow_work_bodies b WHERE b.work_id = w.work_id)"
         );
-        self.client.batch_execute(&sql).await.expect("grown");
-    }
-
-    /// Buffers that a statement touches, once its plans and the catalog's caches are warm. It is
-    /// undone each time.
-    async fn buffers(&self, (before, statement): (&str, &str)) -> i64 {
-        let mut least = i64::MAX;
-        for _ in 0..4 {
-            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
-            self.client.batch_execute(&format!("BEGIN; {before}")).await.expect("begun");
-            let row = self.client.query_one(&explain, &[]).await.expect("explained");
-            self.client.batch_execute("ROLLBACK").await.expect("undone");
-            let plan: serde_json::Value = row.get(0);
-            let count = |kind: &str| plan[0]["Plan"][kind].as_i64().expect("counted");
-            least = least.min(count("Shared Hit Blocks") + count("Shared Read Blocks"));
-        }
-        least
+        self.0.fill(&sql).await;
     }
 }
 
@@ -155,16 +127,15 @@ async fn costs_do_not_grow_with_sleeping_instances() {
     store.grow(1, 100).await;
     let mut small = Vec::new();
     for (_, before, statement) in &statements() {
-        small.push(store.buffers((before, statement)).await);
+        small.push(store.0.buffers(before, statement).await);
     }
     store.grow(101, 100_000).await;
     let mut grown = Vec::new();
     for ((name, before, statement), small) in statements().iter().zip(small) {
-        grown.push((*name, small, store.buffers((before, statement)).await));
+        grown.push((*name, small, store.0.buffers(before, statement).await));
     }
     for (name, before, after) in &grown {
         assert!(after - before <= GROWTH_MAX, "{name} grew: {grown:?}");
         assert!(*before < 400, "{name} is costly: {grown:?}");
     }
-    drop(store.schema);
 }

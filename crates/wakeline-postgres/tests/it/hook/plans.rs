@@ -1,12 +1,6 @@
 //! What emits, claims and settlements touch does not grow with endpoints, backlog or the past.
-//!
-//! Buffers are counted, not times. The connection that plans on the small store is the one that is
-//! measured on the large one.
 
-use tokio_postgres::Client;
-use wakeline_store::StoreAdmin as _;
-
-use crate::support::{TestSchema, client};
+use crate::measured::Measured;
 
 /// A few more buffers per index descent: the indexes are a level or two higher.
 const GROWTH_MAX: i64 = 60;
@@ -16,26 +10,23 @@ const ENDPOINT: &str = "('00000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::
 
 const KEY: &str = "00000000-0000-0000-0000-00000000000a";
 
-struct Store {
-    schema: TestSchema,
-    client: Client,
-}
+const FILLED: [&str; 6] = [
+    "hook_endpoints",
+    "hook_states",
+    "hook_filters",
+    "hook_messages",
+    "hook_deliveries",
+    "hook_attempts",
+];
+
+struct Store(Measured);
 
 impl Store {
     async fn open() -> Self {
-        let schema = TestSchema::new();
-        schema.store().await.close().await;
-        let client = client().await;
-        let sql = format!(
-            "SET search_path = \"{}\", public; SET synchronous_commit = off;
-             ALTER TABLE hook_endpoints SET UNLOGGED; ALTER TABLE hook_states SET UNLOGGED;
-             ALTER TABLE hook_filters SET UNLOGGED; ALTER TABLE hook_messages SET UNLOGGED;
-             ALTER TABLE hook_deliveries SET UNLOGGED; ALTER TABLE hook_attempts SET UNLOGGED;
-             SELECT hook_application_create('{KEY}', 'main', 'main', NULL, '', NULL, NULL);",
-            schema.name
+        let prepare = format!(
+            "SELECT hook_application_create('{KEY}', 'main', 'main', NULL, '', NULL, NULL);"
         );
-        client.batch_execute(&sql).await.expect("prepared");
-        Self { schema, client }
+        Self(Measured::open(&FILLED, &prepare).await)
     }
 
     /// Adds endpoints with a message each that was delivered, and is due again in a day.
@@ -54,10 +45,9 @@ impl Store {
                  created_at, updated_at)
              SELECT {ENDPOINT}, {ENDPOINT}, 0, 1, false, now() + interval '1 day', now(), now()
              FROM generate_series({from}, {to}) n;
-             UPDATE hook_states SET due_at = now() + interval '1 day' WHERE due_at IS NULL;
-             ANALYZE"
+             UPDATE hook_states SET due_at = now() + interval '1 day' WHERE due_at IS NULL"
         );
-        self.client.batch_execute(&sql).await.expect("grown");
+        self.0.fill(&sql).await;
     }
 
     /// Adds deliveries to the first endpoint: of a state, due now.
@@ -73,32 +63,15 @@ impl Store {
                  ('10000000-0000-0000-0000-' || lpad(n::text, 12, '0'))::uuid, {state}, 0, false,
                  now(), now(), now() FROM generate_series({from}, {to}) n;
              UPDATE hook_states SET due_at = now(), fresh = true
-             WHERE endpoint_id = '00000000-0000-0000-0000-000000000001';
-             ANALYZE"
+             WHERE endpoint_id = '00000000-0000-0000-0000-000000000001'"
         );
-        self.client.batch_execute(&sql).await.expect("grown");
-    }
-
-    /// Buffers that a statement touches, once its plans and the catalog's caches are warm. It is
-    /// undone each time.
-    async fn buffers(&self, (before, statement): (&str, &str)) -> i64 {
-        let mut least = i64::MAX;
-        for _ in 0..4 {
-            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
-            self.client.batch_execute(&format!("BEGIN; {before}")).await.expect("begun");
-            let row = self.client.query_one(&explain, &[]).await.expect("explained");
-            self.client.batch_execute("ROLLBACK").await.expect("undone");
-            let plan: serde_json::Value = row.get(0);
-            let count = |kind: &str| plan[0]["Plan"][kind].as_i64().expect("counted");
-            least = least.min(count("Shared Hit Blocks") + count("Shared Read Blocks"));
-        }
-        least
+        self.0.fill(&sql).await;
     }
 
     async fn all(&self) -> Vec<(&'static str, i64)> {
         let mut counted = Vec::new();
         for (name, before, statement) in &statements() {
-            counted.push((*name, self.buffers((before, statement)).await));
+            counted.push((*name, self.0.buffers(before, statement).await));
         }
         counted
     }
@@ -158,5 +131,4 @@ async fn costs_do_not_grow_with_endpoints_backlog_or_the_past() {
             assert!(*before < 400, "{name} is costly: {small:?}");
         }
     }
-    drop(store.schema);
 }

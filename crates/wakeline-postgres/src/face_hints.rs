@@ -1,8 +1,8 @@
-//! Tells other nodes what orchestrations may go on, off the write path.
+//! Tells other nodes what orchestrations may go on and what webhooks may be sent, off the write path.
 //!
 //! # Where it sits
-//! Everything that writes calls [`FlowHints::tell`] after its commit. What is sent goes out over
-//! the notifier's connection, as a notification of its own kind.
+//! Each of these faces has one. Everything that writes calls [`FaceHints::tell`] after its commit.
+//! What is sent goes out over the notifier's connection, as a notification of the face's own kind.
 //!
 //! # Invariants
 //! * Nobody waits for a hint to be sent, and no write fails because one could not be.
@@ -12,13 +12,14 @@
 //!   everything (see [`crate::notifier`]).
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use wakeline_core::{FlowChange, FlowWhat};
+use wakeline_core::{FlowChange, FlowWhat, HookChange, HookWhat, NodeId};
 
 use crate::Shared;
 use crate::options::NotifyMode;
@@ -27,24 +28,72 @@ use crate::payload::Payload;
 /// More waiting changes than this are told as "everything".
 const PENDING_MAX: usize = 2000;
 
-/// More remembered lease hints than this are forgotten, which only costs hints.
+/// More remembered lease ends than this are forgotten, which only costs hints.
 const LEASES_MAX: usize = 10_000;
 
+/// A face's hint: what it speaks of, and how long until that is due.
+pub(crate) trait Hint: Send + Sized + 'static {
+    /// What it speaks of.
+    type What: Clone + Eq + Hash + Send + Sync;
+
+    /// Puts one together.
+    fn of(what: Self::What, due_in: Duration) -> Self;
+
+    /// Takes it apart.
+    fn parts(self) -> (Self::What, Duration);
+
+    /// The text of a notification; of everything, if it would be too long.
+    fn payload(node: NodeId, hints: Vec<Self>) -> String;
+}
+
+macro_rules! hint {
+    ($change:ident, $what:ident, $payload:ident) => {
+        impl Hint for $change {
+            type What = $what;
+
+            fn of(what: $what, due_in: Duration) -> Self {
+                Self { what, due_in }
+            }
+
+            fn parts(self) -> ($what, Duration) {
+                (self.what, self.due_in)
+            }
+
+            fn payload(node: NodeId, hints: Vec<Self>) -> String {
+                Payload::$payload(node, hints)
+            }
+        }
+    };
+}
+
+hint!(FlowChange, FlowWhat, of_flow_changes);
+hint!(HookChange, HookWhat, of_hook_changes);
+
 /// Tells other nodes what this one committed.
-#[derive(Default)]
-pub(super) struct FlowHints {
-    state: Arc<Mutex<State>>,
+pub(crate) struct FaceHints<H: Hint> {
+    state: Arc<Mutex<State<H>>>,
     tasks: TaskTracker,
 }
 
-#[derive(Default)]
-struct State {
+impl<H: Hint> Default for FaceHints<H> {
+    fn default() -> Self {
+        Self { state: Arc::default(), tasks: TaskTracker::default() }
+    }
+}
+
+struct State<H: Hint> {
     /// What is to be told, and when it is due.
-    pending: HashMap<FlowWhat, Instant>,
+    pending: HashMap<H::What, Instant>,
     everything: bool,
     /// Whether a task sends.
     sending: bool,
-    leases: HashMap<FlowWhat, Told>,
+    leases: HashMap<H::What, Told>,
+}
+
+impl<H: Hint> Default for State<H> {
+    fn default() -> Self {
+        Self { pending: HashMap::new(), everything: false, sending: false, leases: HashMap::new() }
+    }
 }
 
 /// A lease end that the others know of.
@@ -53,22 +102,22 @@ struct Told {
     due: Instant,
 }
 
-impl FlowHints {
+impl<H: Hint> FaceHints<H> {
     /// These may have become available. Never blocks. Call it after the commit.
-    pub(super) fn tell(&self, shared: &Arc<Shared>, changes: impl IntoIterator<Item = FlowChange>) {
+    pub(crate) fn tell(&self, shared: &Arc<Shared>, hints: impl IntoIterator<Item = H>) {
         if shared.options.notify == NotifyMode::Off {
             return;
         }
-        let mut changes = changes.into_iter().peekable();
-        if changes.peek().is_none() || !shared.notifier.is_heard() {
+        let mut hints = hints.into_iter().peekable();
+        if hints.peek().is_none() || !shared.notifier.is_heard() {
             return;
         }
         let mut state = self.state.lock();
         let now = Instant::now();
-        for change in changes {
+        for (what, due_in) in hints.map(H::parts) {
             // A due time too far away to be reckoned with needs no hint.
-            let Some(due) = now.checked_add(change.due_in) else { continue };
-            state.add(change.what, due);
+            let Some(due) = now.checked_add(due_in) else { continue };
+            state.add(what, due);
         }
         if !std::mem::replace(&mut state.sending, true) {
             self.tasks.spawn(send(shared.clone(), self.state.clone()));
@@ -77,20 +126,20 @@ impl FlowHints {
 
     /// Leases were granted; `due_in` is their end. Without it the death of this node would be
     /// noticed by the others' sweeps only. At most one hint per kind and half lease.
-    pub(super) fn tell_leases(&self, shared: &Arc<Shared>, leases: Vec<FlowChange>) {
+    pub(crate) fn tell_leases(&self, shared: &Arc<Shared>, leases: Vec<H>) {
         let news = self.state.lock().news(leases);
         self.tell(shared, news);
     }
 
     /// Sends what waits, and ends.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
-impl State {
-    fn add(&mut self, what: FlowWhat, due: Instant) {
+impl<H: Hint> State<H> {
+    fn add(&mut self, what: H::What, due: Instant) {
         self.pending.entry(what).and_modify(|at| *at = due.min(*at)).or_insert(due);
         if self.pending.len() > PENDING_MAX {
             self.pending.clear();
@@ -99,20 +148,20 @@ impl State {
     }
 
     /// What the others do not know yet: an earlier end, or any end once half a lease has passed.
-    fn news(&mut self, leases: Vec<FlowChange>) -> Vec<FlowChange> {
+    fn news(&mut self, leases: Vec<H>) -> Vec<H> {
         let now = Instant::now();
         if self.leases.len() > LEASES_MAX {
             self.leases.clear();
         }
         let mut news = Vec::new();
-        for lease in leases {
-            let Some(due) = now.checked_add(lease.due_in) else { continue };
-            let known = self.leases.get(&lease.what).is_some_and(|told| {
-                told.due > now && told.due <= due && told.at + lease.due_in / 2 > now
+        for (what, due_in) in leases.into_iter().map(H::parts) {
+            let Some(due) = now.checked_add(due_in) else { continue };
+            let known = self.leases.get(&what).is_some_and(|told| {
+                told.due > now && told.due <= due && told.at + due_in / 2 > now
             });
             if !known {
-                self.leases.insert(lease.what.clone(), Told { at: now, due });
-                news.push(lease);
+                self.leases.insert(what.clone(), Told { at: now, due });
+                news.push(H::of(what, due_in));
             }
         }
         news
@@ -120,7 +169,7 @@ impl State {
 }
 
 /// Sends until nothing is left.
-async fn send(shared: Arc<Shared>, state: Arc<Mutex<State>>) {
+async fn send<H: Hint>(shared: Arc<Shared>, state: Arc<Mutex<State<H>>>) {
     let timings = &shared.options.timings;
     let mut backoff = timings.reconnect_min;
     loop {
@@ -132,7 +181,7 @@ async fn send(shared: Arc<Shared>, state: Arc<Mutex<State>>) {
             }
             (std::mem::take(&mut state.pending), std::mem::take(&mut state.everything))
         };
-        let text = text(&shared, &pending, everything);
+        let text = text::<H>(&shared, &pending, everything);
         let pause = match shared.notifier.send(&text).await {
             Ok(()) => {
                 backoff = timings.reconnect_min;
@@ -162,36 +211,28 @@ async fn send(shared: Arc<Shared>, state: Arc<Mutex<State>>) {
     }
 }
 
-fn text(shared: &Shared, pending: &HashMap<FlowWhat, Instant>, everything: bool) -> String {
+fn text<H: Hint>(shared: &Shared, pending: &HashMap<H::What, Instant>, everything: bool) -> String {
     if everything {
         return Payload::Everything { n: Some(shared.node.0) }.encode();
     }
     let now = Instant::now();
-    let change = |(what, due): (&FlowWhat, &Instant)| FlowChange {
-        what: what.clone(),
-        due_in: due.saturating_duration_since(now),
-    };
-    Payload::of_flow_changes(shared.node, pending.iter().map(change).collect())
-}
-
-/// Leases as what they will be when they end.
-pub(super) fn lease_end(what: FlowWhat, lease_for: Duration) -> FlowChange {
-    FlowChange { what, due_in: lease_for }
+    let hint =
+        |(what, due): (&H::What, &Instant)| H::of(what.clone(), due.saturating_duration_since(now));
+    H::payload(shared.node, pending.iter().map(hint).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wakeline_core::Capability;
+    use wakeline_core::{Capability, EndpointId};
 
-    fn lease(secs: u64) -> FlowChange {
-        let what = FlowWhat::Turn(Capability::new("c").expect("valid"));
-        lease_end(what, Duration::from_secs(secs))
+    fn turn(name: String) -> FlowWhat {
+        FlowWhat::Turn(Capability::new(name).expect("valid"))
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn lease_ends_are_told_once_per_half_lease_unless_they_are_earlier() {
-        let mut state = State::default();
+    async fn ends_are_told<H: Hint>(what: H::What) {
+        let lease = |secs| H::of(what.clone(), Duration::from_secs(secs));
+        let mut state = State::<H>::default();
         assert_eq!(state.news(vec![lease(10)]).len(), 1);
         assert_eq!(state.news(vec![lease(10), lease(12)]).len(), 0);
         assert_eq!(state.news(vec![lease(5)]).len(), 1);
@@ -199,13 +240,23 @@ mod tests {
         assert_eq!(state.news(vec![lease(10)]).len(), 1);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn too_many_waiting_hints_are_told_as_everything() {
-        let mut state = State::default();
+    fn too_many_are_everything<H: Hint>(what: impl Fn(usize) -> H::What) {
+        let mut state = State::<H>::default();
         for n in 0..=PENDING_MAX {
-            let capability = Capability::new(format!("c{n}")).expect("valid");
-            state.add(FlowWhat::Turn(capability), Instant::now());
+            state.add(what(n), Instant::now());
         }
         assert!(state.everything && state.pending.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_ends_are_told_once_per_half_lease_unless_they_are_earlier() {
+        ends_are_told::<FlowChange>(turn("c".to_owned())).await;
+        ends_are_told::<HookChange>(HookWhat::Push).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn too_many_waiting_hints_are_told_as_everything() {
+        too_many_are_everything::<FlowChange>(|n| turn(format!("c{n}")));
+        too_many_are_everything::<HookChange>(|_| HookWhat::Pull(EndpointId::generate()));
     }
 }

@@ -1,0 +1,59 @@
+//! A schema to be filled by hand, and what its functions touch in it.
+//!
+//! Buffers are counted, not times. The functions force generic plans themselves, so a plan that was
+//! made on tiny tables must do as well on large ones: the connection that plans on the small store
+//! is the one that is measured on the large one.
+
+use tokio_postgres::Client;
+use wakeline_store::StoreAdmin as _;
+
+use crate::support::{TestSchema, client};
+
+/// A migrated schema, and the connection that fills and measures it.
+pub(crate) struct Measured {
+    _schema: TestSchema,
+    pub(crate) client: Client,
+}
+
+impl Measured {
+    /// A new schema without the cost of durability in the tables that are filled.
+    pub(crate) async fn open(filled: &[&str], prepare: &str) -> Self {
+        let schema = TestSchema::new();
+        schema.store().await.close().await;
+        let client = client().await;
+        let mut sql =
+            format!("SET search_path = \"{}\", public; SET synchronous_commit = off;", schema.name);
+        for table in filled {
+            sql.push_str(&format!("ALTER TABLE {table} SET UNLOGGED;"));
+        }
+        client.batch_execute(&(sql + prepare)).await.expect("prepared");
+        Self { _schema: schema, client }
+    }
+
+    /// Fills tables, and tells the planner. Only of this schema: an `ANALYZE` of everything holds
+    /// locks on the tables of other tests, which they drop.
+    pub(crate) async fn fill(&self, sql: &str) {
+        self.client.batch_execute(sql).await.expect("filled");
+        let analyze = "DO $$ DECLARE name text; BEGIN
+             FOR name IN SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+                WHERE schemaname = current_schema()
+             LOOP EXECUTE 'ANALYZE ' || name; END LOOP; END $$";
+        self.client.batch_execute(analyze).await.expect("analyzed");
+    }
+
+    /// Buffers that a statement touches after another one, once its plans and the catalog's caches
+    /// are warm. Both are undone each time.
+    pub(crate) async fn buffers(&self, before: &str, statement: &str) -> i64 {
+        let mut least = i64::MAX;
+        for _ in 0..4 {
+            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}");
+            self.client.batch_execute(&format!("BEGIN; {before}")).await.expect("begun");
+            let row = self.client.query_one(&explain, &[]).await.expect("explained");
+            self.client.batch_execute("ROLLBACK").await.expect("undone");
+            let plan: serde_json::Value = row.get(0);
+            let count = |kind: &str| plan[0]["Plan"][kind].as_i64().expect("counted");
+            least = least.min(count("Shared Hit Blocks") + count("Shared Read Blocks"));
+        }
+        least
+    }
+}

@@ -1,4 +1,5 @@
-//! Tells other nodes what orchestrations may go on and what webhooks may be sent, off the write path.
+//! Tells other nodes what orchestrations may go on and what webhooks may be sent, off the write
+//! path.
 //!
 //! # Where it sits
 //! Each of these faces has one. Everything that writes calls [`FaceHints::tell`] after its commit.

@@ -2,7 +2,7 @@
 //!
 //! # Where it sits
 //! Around any store, in tests of what calls it. A sweep over the k-th call shows that a caller
-//! survives a failure anywhere.
+//! survives a failure anywhere. Calls of all faces are counted together.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use wakeline_core::{
 use wakeline_store::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
     LineClaim, LineOutcome, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
-    QueueStore, SettleItem, SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply,
+    QueueStore, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply, WholeStore,
 };
 
 /// How a call fails.
@@ -49,14 +49,14 @@ struct Planned {
 
 /// Passes calls on to a store, and fails those that it was told to.
 pub struct FaultingStore {
-    inner: Arc<dyn Store>,
+    inner: Arc<dyn WholeStore>,
     plan: Mutex<Vec<Planned>>,
     calls: Mutex<Vec<&'static str>>,
 }
 
 impl FaultingStore {
     /// A store that fails nothing yet.
-    pub fn new(inner: Arc<dyn Store>) -> Self {
+    pub fn new(inner: Arc<dyn WholeStore>) -> Self {
         Self { inner, plan: Mutex::default(), calls: Mutex::default() }
     }
 
@@ -197,7 +197,8 @@ impl QueueAdmin for FaultingStore {
         partition: PartitionId,
         transaction_id: &TransactionId,
     ) -> Result<Option<MessageDetail>, StoreError> {
-        self.call("message", self.inner.message(partition, transaction_id)).await
+        let found = QueueAdmin::message(&*self.inner, partition, transaction_id);
+        self.call("message", found).await
     }
 }
 

@@ -1,98 +1,16 @@
 //! Webhooks of several stores on one file, as several processes have them.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
-use wakeline_core::{Change, EndpointOptions, EventTypeName, HookChange, HookWhat};
+use wakeline_core::{EndpointOptions, EventTypeName, HookChange, HookWhat};
 use wakeline_sqlite::SqliteStore;
 use wakeline_store::hook::{
     DeliveryVerdict, HookEndpoints as _, HookEventTypes as _, HookStore as _,
 };
-use wakeline_store::{HintFeed as _, HintOrigin, HintSink, LinkState, QueueStore as _};
-use wakeline_testkit::conformance::item;
 
-use crate::fixture::{Fixture, queue};
+use crate::fixture::Fixture;
 use crate::hook::{application, ask, claim, emit, end, endpoint, items, message};
-
-#[derive(Debug, PartialEq, Eq)]
-enum Heard {
-    Queue,
-    Hook(HookChange),
-    Everything,
-    Link(LinkState),
-}
-
-struct Ear(mpsc::UnboundedSender<Heard>);
-
-impl HintSink for Ear {
-    fn changed(&self, _: &[Change], _: HintOrigin) {
-        let _ = self.0.send(Heard::Queue);
-    }
-    fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
-        assert_eq!(origin, HintOrigin::Notify);
-        for change in changes {
-            let _ = self.0.send(Heard::Hook(change.clone()));
-        }
-    }
-    fn everything(&self) {
-        let _ = self.0.send(Heard::Everything);
-    }
-    fn link(&self, state: LinkState) {
-        let _ = self.0.send(Heard::Link(state));
-    }
-}
-
-struct Listening {
-    heard: mpsc::UnboundedReceiver<Heard>,
-    shutdown: CancellationToken,
-}
-
-impl Listening {
-    async fn to(store: &SqliteStore) -> Self {
-        let (sender, heard) = mpsc::unbounded_channel();
-        let (store, shutdown) = (store.clone(), CancellationToken::new());
-        let end = shutdown.clone();
-        tokio::spawn(async move { store.feed(Arc::new(Ear(sender)), end).await });
-        let mut listening = Self { heard, shutdown };
-        assert_eq!(listening.next().await, Heard::Link(LinkState::Up));
-        assert_eq!(listening.next().await, Heard::Everything);
-        listening
-    }
-
-    /// What is heard next. The bound is far from both sides: hints take a millisecond.
-    async fn next(&mut self) -> Heard {
-        tokio::time::timeout(Duration::from_secs(30), self.heard.recv())
-            .await
-            .expect("something is heard")
-            .expect("the feed runs")
-    }
-
-    /// What is heard of webhooks until a queue is heard of, which comes last.
-    async fn hook_until_queue(&mut self) -> Vec<HookChange> {
-        let mut changes = Vec::new();
-        loop {
-            match self.next().await {
-                Heard::Queue => return changes,
-                Heard::Hook(change) => changes.push(change),
-                Heard::Everything | Heard::Link(_) => {}
-            }
-        }
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-    }
-}
-
-/// A push, so that whoever listens knows that all before it was heard.
-async fn mark(store: &SqliteStore, name: &str) {
-    store.push(vec![item(&queue("q"), "p", name)]).await.expect("pushed");
-}
+use crate::listening::{Listening, mark, taken_once};
 
 fn push_in(due_in: Duration) -> HookChange {
     HookChange { what: HookWhat::Push, due_in }
@@ -165,24 +83,9 @@ async fn two_processes_never_hold_the_same_delivery() {
     for _ in 0..200 {
         emit(&here.store, &shop).await;
     }
-    let mut tasks = Vec::new();
-    for store in [here.store.clone(), there.clone(), here.store.clone(), there] {
-        tasks.push(tokio::spawn(async move {
-            let mut held = Vec::new();
-            loop {
-                let taken = items(claim(&store, 3).await);
-                if taken.is_empty() {
-                    return held;
-                }
-                held.extend(taken.into_iter().map(|item| item.token.delivery));
-            }
-        }));
-    }
-    let mut seen = HashSet::new();
-    for task in tasks {
-        for delivery in task.await.expect("no panic") {
-            assert!(seen.insert(delivery), "{delivery} was leased twice");
-        }
-    }
-    assert_eq!(seen.len(), 200);
+    let take = async |store: SqliteStore| -> Vec<i64> {
+        let taken = items(claim(&store, 3).await);
+        taken.into_iter().map(|item| item.token.delivery).collect()
+    };
+    assert_eq!(taken_once([here.store.clone(), there], take).await, 200);
 }

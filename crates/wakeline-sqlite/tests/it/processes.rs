@@ -1,69 +1,18 @@
 //! Several stores on one file, as several processes have them.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 use wakeline_core::{Change, GroupName, PartitionName, QueueOptions};
 use wakeline_sqlite::{SqliteOptions, SqliteStore};
 use wakeline_store::{
-    ConfigureQueue, HintFeed as _, HintOrigin, HintSink, LinkState, QueueAdmin as _,
-    QueueStore as _, StoreAdmin as _,
+    ConfigureQueue, HintOrigin, LinkState, QueueAdmin as _, QueueStore as _, StoreAdmin as _,
 };
 use wakeline_testkit::conformance::item;
 
 use crate::fixture::{Fixture, completions, options, queue, take};
-
-#[derive(Debug, PartialEq, Eq)]
-enum Heard {
-    Changed(Vec<Change>, HintOrigin),
-    Everything,
-    Link(LinkState),
-}
-
-struct Ear(mpsc::UnboundedSender<Heard>);
-
-impl HintSink for Ear {
-    fn changed(&self, changes: &[Change], origin: HintOrigin) {
-        let _ = self.0.send(Heard::Changed(changes.to_vec(), origin));
-    }
-    fn everything(&self) {
-        let _ = self.0.send(Heard::Everything);
-    }
-    fn link(&self, state: LinkState) {
-        let _ = self.0.send(Heard::Link(state));
-    }
-}
-
-struct Listening {
-    heard: mpsc::UnboundedReceiver<Heard>,
-    shutdown: CancellationToken,
-}
+use crate::listening::{Heard, Listening, taken_once};
 
 impl Listening {
-    fn to(store: &SqliteStore) -> Self {
-        let (sender, heard) = mpsc::unbounded_channel();
-        let (store, shutdown) = (store.clone(), CancellationToken::new());
-        let end = shutdown.clone();
-        tokio::spawn(async move { store.feed(Arc::new(Ear(sender)), end).await });
-        Self { heard, shutdown }
-    }
-
-    /// What is heard next. The bound is far from both sides: hints take a millisecond.
-    async fn next(&mut self) -> Heard {
-        tokio::time::timeout(Duration::from_secs(30), self.heard.recv())
-            .await
-            .expect("something is heard")
-            .expect("the feed runs")
-    }
-
-    async fn connected(&mut self) {
-        assert_eq!(self.next().await, Heard::Link(LinkState::Up));
-        assert_eq!(self.next().await, Heard::Everything);
-    }
-
     /// Skips until a change of a partition is heard.
     async fn hears(&mut self, partition: &str) -> Change {
         loop {
@@ -83,8 +32,7 @@ impl Listening {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_in_one_process_is_heard_in_the_other_precisely() {
     let here = Fixture::open().await;
-    let mut ears = Listening::to(&here.store);
-    ears.connected().await;
+    let mut ears = Listening::to(&here.store).await;
     let there = here.second().await;
     assert_eq!(ears.next().await, Heard::Everything, "a process joined");
     let reply = there.push(vec![item(&queue("n.t"), "p", "a")]).await.expect("pushed");
@@ -97,8 +45,7 @@ async fn the_end_of_a_lease_in_one_process_is_known_in_the_other() {
     let here = Fixture::open().await;
     let there = here.second().await;
     there.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
-    let mut ears = Listening::to(&here.store);
-    ears.connected().await;
+    let mut ears = Listening::to(&here.store).await;
     let grant = take(&there, "q", 1).await.expect("one message");
     loop {
         if let Heard::Changed(changes, _) = ears.next().await
@@ -116,8 +63,7 @@ async fn the_end_of_a_lease_in_one_process_is_known_in_the_other() {
 async fn a_listener_hears_nothing_of_its_own() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::to(&here.store);
-    ears.connected().await;
+    let mut ears = Listening::to(&here.store).await;
     here.store.push(vec![item(&queue("q"), "mine", "a")]).await.expect("pushed");
     there.push(vec![item(&queue("q"), "theirs", "b")]).await.expect("pushed");
     loop {
@@ -137,8 +83,7 @@ async fn a_listener_hears_nothing_of_its_own() {
 async fn what_was_missed_is_heard_as_everything() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::to(&here.store);
-    ears.connected().await;
+    let mut ears = Listening::to(&here.store).await;
     let many = (0..200).map(|n| item(&queue("q"), &n.to_string(), "a")).collect();
     there.push(many).await.expect("pushed");
     while ears.next().await != Heard::Everything {}
@@ -148,8 +93,7 @@ async fn what_was_missed_is_heard_as_everything() {
 async fn a_garbled_page_is_heard_as_everything() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::to(&here.store);
-    ears.connected().await;
+    let mut ears = Listening::to(&here.store).await;
     there.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
     ears.hears("p").await;
     for file in hint_files(&here) {
@@ -163,8 +107,7 @@ async fn a_garbled_page_is_heard_as_everything() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_feed_ends_at_its_shutdown() {
     let here = Fixture::open().await;
-    let mut ears = Listening::to(&here.store);
-    ears.connected().await;
+    let mut ears = Listening::to(&here.store).await;
     ears.shutdown.cancel();
     let ended = tokio::time::timeout(Duration::from_secs(30), ears.heard.recv()).await;
     assert_eq!(ended.expect("it ends"), None);
@@ -176,7 +119,7 @@ async fn without_hints_the_link_is_off_and_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = SqliteOptions { hints: false, ..options(&folder, &fixture.clock) };
     let store = SqliteStore::open(options).await.expect("opens");
-    let mut ears = Listening::to(&store);
+    let mut ears = Listening::begin(&store);
     let Heard::Link(LinkState::Off { reason }) = ears.next().await else {
         panic!("the link is not off");
     };
@@ -208,24 +151,11 @@ async fn two_processes_never_hold_the_same_message() {
     let there = here.second().await;
     let items = (0..200).map(|n| item(&queue("q"), &n.to_string(), &n.to_string())).collect();
     here.store.push(items).await.expect("pushed");
-    let claimers = [here.store.clone(), there.clone(), here.store.clone(), there];
-    let mut tasks = Vec::new();
-    for store in claimers {
-        tasks.push(tokio::spawn(async move {
-            let mut ids = Vec::new();
-            while let Some(grant) = take(&store, "q", 1).await {
-                ids.push(grant.partitions[0].messages[0].id);
-            }
-            ids
-        }));
-    }
-    let mut seen = HashSet::new();
-    for task in tasks {
-        for id in task.await.expect("no panic") {
-            assert!(seen.insert(id), "{id} was delivered twice");
-        }
-    }
-    assert_eq!(seen.len(), 200);
+    let take = async |store: SqliteStore| -> Vec<_> {
+        let grant = take(&store, "q", 1).await;
+        grant.into_iter().map(|grant| grant.partitions[0].messages[0].id).collect()
+    };
+    assert_eq!(taken_once([here.store.clone(), there], take).await, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,159 @@
+//! What several stores on one file hear of each other, and that they share their work.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{Change, FlowChange, HookChange};
+use wakeline_sqlite::SqliteStore;
+use wakeline_store::{HintFeed as _, HintOrigin, HintSink, LinkState, QueueStore as _};
+use wakeline_testkit::conformance::item;
+
+use crate::fixture::queue;
+
+/// A thing that was heard.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Changed(Vec<Change>, HintOrigin),
+    Flow(FlowChange),
+    Hook(HookChange),
+    Everything,
+    Link(LinkState),
+}
+
+struct Ear(mpsc::UnboundedSender<Heard>);
+
+impl HintSink for Ear {
+    fn changed(&self, changes: &[Change], origin: HintOrigin) {
+        assert!(!changes.is_empty());
+        let _ = self.0.send(Heard::Changed(changes.to_vec(), origin));
+    }
+    fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
+        assert_eq!(origin, HintOrigin::Notify);
+        for change in changes {
+            let _ = self.0.send(Heard::Flow(change.clone()));
+        }
+    }
+    fn hook_changed(&self, changes: &[HookChange], origin: HintOrigin) {
+        assert_eq!(origin, HintOrigin::Notify);
+        for change in changes {
+            let _ = self.0.send(Heard::Hook(change.clone()));
+        }
+    }
+    fn everything(&self) {
+        let _ = self.0.send(Heard::Everything);
+    }
+    fn link(&self, state: LinkState) {
+        let _ = self.0.send(Heard::Link(state));
+    }
+}
+
+/// A store's feed, listened to.
+pub(crate) struct Listening {
+    pub(crate) heard: mpsc::UnboundedReceiver<Heard>,
+    pub(crate) shutdown: CancellationToken,
+}
+
+impl Listening {
+    pub(crate) fn begin(store: &SqliteStore) -> Self {
+        let (sender, heard) = mpsc::unbounded_channel();
+        let (store, shutdown) = (store.clone(), CancellationToken::new());
+        let end = shutdown.clone();
+        tokio::spawn(async move { store.feed(Arc::new(Ear(sender)), end).await });
+        Self { heard, shutdown }
+    }
+
+    /// Listens, from when the link is up.
+    pub(crate) async fn to(store: &SqliteStore) -> Self {
+        let mut listening = Self::begin(store);
+        assert_eq!(listening.next().await, Heard::Link(LinkState::Up));
+        assert_eq!(listening.next().await, Heard::Everything);
+        listening
+    }
+
+    /// What is heard next. The bound is far from both sides: hints take a millisecond.
+    pub(crate) async fn next(&mut self) -> Heard {
+        tokio::time::timeout(Duration::from_secs(30), self.heard.recv())
+            .await
+            .expect("something is heard")
+            .expect("the feed runs")
+    }
+
+    /// What is heard until a queue is heard of, which comes last.
+    async fn until_queue(&mut self) -> Vec<Heard> {
+        let mut all = Vec::new();
+        loop {
+            match self.next().await {
+                Heard::Changed(..) => return all,
+                heard => all.push(heard),
+            }
+        }
+    }
+
+    /// The same, of orchestrations.
+    pub(crate) async fn flow_until_queue(&mut self) -> Vec<FlowChange> {
+        let flow = |heard| match heard {
+            Heard::Flow(change) => Some(change),
+            _ => None,
+        };
+        self.until_queue().await.into_iter().filter_map(flow).collect()
+    }
+
+    /// The same, of webhooks.
+    pub(crate) async fn hook_until_queue(&mut self) -> Vec<HookChange> {
+        let hook = |heard| match heard {
+            Heard::Hook(change) => Some(change),
+            _ => None,
+        };
+        self.until_queue().await.into_iter().filter_map(hook).collect()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+    }
+}
+
+/// A push, so that whoever listens knows that all before it was heard.
+pub(crate) async fn mark(store: &SqliteStore, name: &str) {
+    store.push(vec![item(&queue("q"), "p", name)]).await.expect("pushed");
+}
+
+/// Takes all that there is through two stores at once, each twice. Nothing may come twice; tells
+/// how much there was.
+pub(crate) async fn taken_once<T, Taking>(
+    stores: [SqliteStore; 2],
+    take: impl Fn(SqliteStore) -> Taking + Clone + Send + 'static,
+) -> usize
+where
+    T: Debug + Eq + Hash + Send + 'static,
+    Taking: Future<Output = Vec<T>> + Send,
+{
+    let mut tasks = Vec::new();
+    for store in stores.iter().chain(&stores).cloned() {
+        let take = take.clone();
+        tasks.push(tokio::spawn(async move {
+            let mut all = Vec::new();
+            loop {
+                let taken = take(store.clone()).await;
+                if taken.is_empty() {
+                    return all;
+                }
+                all.extend(taken);
+            }
+        }));
+    }
+    let mut seen = HashSet::new();
+    for task in tasks {
+        for one in task.await.expect("no panic") {
+            assert!(!seen.contains(&one), "{one:?} was leased twice");
+            seen.insert(one);
+        }
+    }
+    seen.len()
+}

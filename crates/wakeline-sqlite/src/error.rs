@@ -41,6 +41,14 @@ impl Fault {
         }
     }
 
+    /// Whether a row is the reason: others can be read.
+    pub(crate) fn is_of_a_row(&self) -> bool {
+        match self {
+            Self::Db(error) => undecodable(error).is_some(),
+            other => matches!(other, Self::Corrupt { .. }),
+        }
+    }
+
     /// The error of an operation that nothing came of.
     pub(crate) fn named(self, operation: &'static str) -> StoreError {
         match self {

@@ -10,6 +10,7 @@ mod delivery;
 mod emit;
 mod endpoint;
 mod event_type;
+mod held;
 mod job;
 mod key;
 mod known;

@@ -7,11 +7,11 @@ use wakeline_store::hook::{
     Application, Created, Idempotency, NewApplication, Page, PageRequest, UpdateOutcome,
 };
 
+use super::chore;
 use super::key::{self, Earlier, SHARED, Scope};
 use super::known::{self, uuid};
 use super::page::Walk;
 use super::sql;
-use super::{chore, endpoint};
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
@@ -117,13 +117,10 @@ pub(super) fn update(
 /// Removes an application, with its endpoints, for everybody who asks.
 pub(super) fn delete(s: &mut Session<'_>, which: &ApplicationRef) -> Res<(bool, Vec<HookChange>)> {
     let Some((no, _)) = known::application(s, which)? else { return Ok((false, Vec::new())) };
-    let mut statement = s.conn.prepare_cached(sql!("application_endpoints"))?;
-    let endpoints: Vec<i64> =
-        statement.query_map([no], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    drop(statement);
-    for endpoint in endpoints {
-        endpoint::remove(s, endpoint)?;
-    }
+    // What waits for its endpoints stays as it is until chores remove it: there may be much.
+    s.conn.prepare_cached(sql!("application_endpoints_delete"))?.execute((no, s.now.0))?;
+    s.conn.prepare_cached(sql!("application_lanes_stop"))?.execute([no])?;
+    s.conn.prepare_cached(sql!("filter_forget"))?.execute([no])?;
     s.conn.prepare_cached(sql!("application_delete"))?.execute((no, s.now.0))?;
     for scope in [Scope::Endpoint, Scope::Message] {
         key::forget(s, (scope, no))?;

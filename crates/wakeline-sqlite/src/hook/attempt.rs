@@ -8,7 +8,7 @@ use wakeline_core::{AttemptId, EndpointId, HookMessageId, Timestamp};
 use wakeline_store::hook::{Attempt, AttemptOutcome, AttemptRecord, DeliveryVerdict, Trigger};
 
 use super::delivery::{Delivery, Lease};
-use super::known::{Config, uuid};
+use super::known::{Config, number, uuid};
 use super::sql;
 use crate::error::{Res, corrupt};
 use crate::session::Session;
@@ -64,6 +64,11 @@ pub(super) fn log_unknown(
         config.url(),
     ))?;
     Ok(())
+}
+
+/// Whether an id names an attempt of an application already: one that has ended, or is under way.
+pub(super) fn is_used(s: &Session<'_>, application: i64, id: AttemptId) -> Res<bool> {
+    Ok(number(s, sql!("attempt_used"), (application, id.0.into_bytes()))?.is_some())
 }
 
 fn micros(span: Duration) -> i64 {

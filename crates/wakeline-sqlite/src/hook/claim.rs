@@ -7,14 +7,14 @@
 //! * What cannot be read is left alone for a while, as it is, so that it holds up no other. It is
 //!   an error for whoever's claim found nothing else (trap 46).
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
 use wakeline_core::{HookLine, Timestamp};
 use wakeline_store::hook::{DeliveryClaim, DeliveryClaimed, DeliveryGroup};
 
 use super::delivery::{Class, Delivery, State};
+use super::held::{again, drop_used, drop_used_of, end_expired};
 use super::known::{self, Config, number};
 use super::lane::{Lane, Lanes};
 use super::lease::{self, Messages};
@@ -24,16 +24,14 @@ use crate::error::{Fault, Res};
 use crate::session::Session;
 
 /// How long claims keep away from what cannot be read.
-const SET_ASIDE: Duration = Duration::from_secs(300);
-/// Expired leases that one claim ends at most; the next one goes on.
-const EXPIRED_LEN_MAX: i64 = 1_000;
+pub(super) const SET_ASIDE: Duration = Duration::from_secs(300);
 
 /// What a call deals with.
 #[derive(Default)]
 pub(super) struct Books {
     pub(super) lanes: Lanes,
     pub(super) messages: Messages,
-    spoilt: Option<Fault>,
+    pub(super) spoilt: Option<Fault>,
 }
 
 /// What claims found, or what kept them from finding anything.
@@ -47,21 +45,37 @@ pub(super) struct Found {
 pub(super) fn claim(s: &mut Session<'_>, lines: &[DeliveryClaim]) -> Res<Found> {
     let mut spoilt = None;
     let mut outcomes = Vec::with_capacity(lines.len());
-    for DeliveryClaim { line, asks } in lines {
+    for claim in lines {
         let mut books = Books::default();
-        let mut slots = Slots::new(asks);
-        end_expired(s, &mut books, line)?;
-        again(s, &mut slots, &mut books.messages)?;
-        // Written before claims look at them: what expired may be due again.
-        std::mem::take(&mut books.lanes).finish(s)?;
-        serve(s, &mut books, line, &mut slots)?;
-        std::mem::take(&mut books.lanes).finish(s)?;
-        let next_due = next_due(s, line, &slots)?;
-        outcomes.push(DeliveryClaimed { groups: slots.groups(), next_due });
+        outcomes.push(match claim_line(s, &mut books, claim) {
+            // Of the line itself: the others of the call are served.
+            Err(fault) if fault.is_of_a_row() => {
+                books.spoilt.get_or_insert(fault);
+                let groups = claim.asks.iter().map(|_| Vec::new()).collect();
+                DeliveryClaimed { groups, next_due: Some(SET_ASIDE) }
+            }
+            claimed => claimed?,
+        });
         spoilt = spoilt.or(books.spoilt);
     }
     let any = outcomes.iter().flat_map(|outcome| &outcome.groups).any(|got| !got.is_empty());
     Ok(Found { outcomes, spoilt: spoilt.filter(|_| !any) })
+}
+
+fn claim_line(
+    s: &mut Session<'_>,
+    books: &mut Books,
+    DeliveryClaim { line, asks }: &DeliveryClaim,
+) -> Res<DeliveryClaimed> {
+    let mut slots = Slots::new(asks);
+    end_expired(s, books, line)?;
+    // Written before claims look at them: what expired may be due again.
+    std::mem::take(&mut books.lanes).finish(s)?;
+    again(s, &mut slots, &mut books.messages)?;
+    serve(s, books, line, &mut slots)?;
+    std::mem::take(&mut books.lanes).finish(s)?;
+    let next_due = next_due(s, line, &slots)?;
+    Ok(DeliveryClaimed { groups: slots.groups(), next_due })
 }
 
 /// Answers a claim from a snapshot, if there is nothing in it to lease or to end.
@@ -125,62 +139,9 @@ fn lease_end(s: &mut Session<'_>, line: &HookLine) -> Res<Option<i64>> {
 }
 
 /// An endpoint whose owner fetches.
-fn pulled(s: &mut Session<'_>, id: wakeline_core::EndpointId) -> Res<Option<i64>> {
+pub(super) fn pulled(s: &mut Session<'_>, id: wakeline_core::EndpointId) -> Res<Option<i64>> {
     let Some((no, _)) = endpoint::any(s, id)? else { return Ok(None) };
     Ok(known::endpoint(s, no)?.options().pull.then_some(no))
-}
-
-/// Ends the leases of a line that have expired.
-fn end_expired(s: &mut Session<'_>, books: &mut Books, line: &HookLine) -> Res<()> {
-    let over = match line {
-        HookLine::Push => {
-            Delivery::several(s, sql!("delivery_sent_expired"), (s.now.0, EXPIRED_LEN_MAX))?
-        }
-        HookLine::Pull(id) => match pulled(s, *id)? {
-            Some(no) => {
-                let params = (no, s.now.0, EXPIRED_LEN_MAX);
-                Delivery::several(s, sql!("delivery_expired"), params)?
-            }
-            None => Vec::new(),
-        },
-        HookLine::Chores => Vec::new(),
-    };
-    for delivery in over {
-        lease::expire(s, &mut books.lanes, delivery)?;
-    }
-    Ok(())
-}
-
-/// Gives asks what their ids hold already.
-fn again(s: &mut Session<'_>, slots: &mut Slots, messages: &mut Messages) -> Res<()> {
-    for slot in slots.each() {
-        let mut held: BTreeMap<i64, Vec<Delivery>> = BTreeMap::new();
-        for id in slot.ids() {
-            let params = (id.0.into_bytes(), s.now.0);
-            let found = Delivery::several(s, sql!("delivery_by_lease"), params)?;
-            if let Some(delivery) = found.into_iter().next() {
-                slot.remove(id);
-                held.entry(delivery.endpoint).or_default().push(delivery);
-            }
-        }
-        for (endpoint, mut deliveries) in held {
-            deliveries.sort_by_key(|delivery| delivery.no);
-            let config = known::endpoint(s, endpoint)?;
-            let target = config.target(s.now);
-            let mut items = Vec::with_capacity(deliveries.len());
-            for delivery in &deliveries {
-                let lease = delivery.lease.expect("it was found by its lease");
-                items.push(lease::held(s, delivery, lease, messages)?);
-            }
-            let whole = config.options().fifo.is_some();
-            let len = if whole { items.len() } else { 1 };
-            while !items.is_empty() {
-                let group = items.drain(..len).collect();
-                slot.groups.push(DeliveryGroup { target: Arc::clone(&target), items: group });
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Gives asks what endpoints have for them.
@@ -195,7 +156,7 @@ fn serve(s: &mut Session<'_>, books: &mut Books, line: &HookLine, slots: &mut Sl
             seen.insert(endpoint);
             let share = slots.left().div_ceil(due.len() + 1);
             match give_share(s, books, (endpoint, share), slots) {
-                Err(fault @ Fault::Corrupt { .. }) => set_aside(s, books, endpoint, fault)?,
+                Err(fault) if fault.is_of_a_row() => set_aside(s, books, endpoint, fault)?,
                 served => served?,
             }
         }
@@ -249,6 +210,7 @@ fn give_share(
         if lane.is_held_back(&config, s.now) {
             break;
         }
+        drop_used(s, slots, &config)?;
         let Some(next) = waiting.next(s, &config, slots, share)? else { break };
         give(s, books, (&config, next), slots)?;
     }
@@ -266,11 +228,14 @@ fn give(
     let Some(slot) = slots.first(fresh) else { return Ok(()) };
     let mut items = Vec::with_capacity(group.len());
     for mut delivery in group {
+        if !items.is_empty() {
+            drop_used_of(s, slot, config)?;
+        }
         let Some(key) = slot.take(delivery.class.is_fresh()) else { break };
         let what = (&mut delivery, config);
         match lease::take(s, what, (key, slot.lease), &mut books.messages) {
-            Err(fault @ Fault::Corrupt { .. }) => {
-                tell(&fault, config.no);
+            Err(fault) if fault.is_of_a_row() => {
+                tell(&fault, "endpoint", config.no);
                 delivery.due_at = Some(s.now.plus(SET_ASIDE).0);
                 delivery.restore(s, config)?;
                 books.spoilt.get_or_insert(fault);
@@ -354,7 +319,7 @@ fn head(s: &Session<'_>, config: &Config, batch: u32) -> Res<Vec<Delivery>> {
 
 /// Keeps claims away from an endpoint with something that cannot be read.
 fn set_aside(s: &mut Session<'_>, books: &mut Books, endpoint: i64, fault: Fault) -> Res<()> {
-    tell(&fault, endpoint);
+    tell(&fault, "endpoint", endpoint);
     books.lanes.forget(endpoint);
     let until = s.now.plus(SET_ASIDE).0;
     s.conn.prepare_cached(sql!("lane_set_aside"))?.execute((endpoint, until))?;
@@ -362,12 +327,10 @@ fn set_aside(s: &mut Session<'_>, books: &mut Books, endpoint: i64, fault: Fault
     Ok(())
 }
 
-fn tell(fault: &Fault, endpoint: i64) {
-    tracing::error!(
-        error = fault as &dyn std::error::Error,
-        endpoint,
-        "a claim met what it cannot read"
-    );
+/// Tells the operator where a claim met what it cannot read.
+pub(super) fn tell(fault: &Fault, place: &'static str, no: i64) {
+    let error = fault as &dyn std::error::Error;
+    tracing::error!(error, place, no, "a claim met what it cannot read");
 }
 
 /// Adds a delivery, leased to an ask that came along if nothing else waits for its endpoint.
@@ -377,6 +340,7 @@ pub(super) fn give_new(
     (mut delivery, config): (Delivery, &Config),
     slots: &mut Slots,
 ) -> Res<()> {
+    drop_used(s, slots, config)?;
     let (lane, _) = books.lanes.get(s, config.no)?;
     let born = slots.left() > 0
         && !config.options().pull

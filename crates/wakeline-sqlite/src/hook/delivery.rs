@@ -165,11 +165,20 @@ impl Delivery {
         sql: &'static str,
         params: impl rusqlite::Params,
     ) -> Res<Vec<Self>> {
+        Self::each(s, sql, params)?.into_iter().map(|(_, decoded)| decoded).collect()
+    }
+
+    /// The same, with their numbers: one that cannot be read is not an error for the others.
+    pub(super) fn each(
+        s: &Session<'_>,
+        sql: &'static str,
+        params: impl rusqlite::Params,
+    ) -> Res<Vec<(i64, Res<Self>)>> {
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            found.push(decode(row)?);
+            found.push((row.get(0)?, decode(row)));
         }
         Ok(found)
     }

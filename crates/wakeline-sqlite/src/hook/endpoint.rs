@@ -11,7 +11,6 @@ use wakeline_store::hook::{
     Page, PageRequest, RotateOutcome, Rotation, UpdateOutcome,
 };
 
-use super::delivery::{Delivery, State};
 use super::key::{self, Earlier, Scope};
 use super::known::{self, json, number, reason, reason_text, to_json, uuid};
 use super::lane::Lanes;
@@ -164,13 +163,12 @@ pub(super) fn update(
     write(s, no, &new)?;
     write_filters(s, (owner, no), &patterns(&old.event_types), &patterns(&new.event_types))?;
     s.cache.hook.forget_endpoint(no);
-    let same_line = old.options.pull == new.options.pull
-        && old.options.fifo.is_some() == new.options.fifo.is_some();
-    if !same_line {
-        let config = known::endpoint(s, no)?;
-        for delivery in Delivery::several(s, sql!("delivery_open"), [no])? {
-            delivery.restore(s, &config)?;
-        }
+    let (fifo, pull) = (new.options.fifo.is_some(), new.options.pull);
+    if old.options.fifo.is_some() != fifo {
+        s.conn.prepare_cached(sql!("delivery_reorder"))?.execute((no, fifo.then_some(1)))?;
+    }
+    if old.options.pull != pull {
+        s.conn.prepare_cached(sql!("delivery_reline"))?.execute((no, pull))?;
     }
     lanes.get(s, no)?;
     let changes = lanes.finish(s)?;
@@ -230,15 +228,11 @@ pub(super) fn delete(
 }
 
 /// Makes an endpoint gone, and cancels what waits for it or is under way.
-pub(super) fn remove(s: &mut Session<'_>, no: i64) -> Res<()> {
+fn remove(s: &mut Session<'_>, no: i64) -> Res<()> {
     let config = known::endpoint(s, no)?;
-    for mut delivery in Delivery::several(s, sql!("delivery_open"), [no])? {
-        match delivery.state {
-            State::Leased => delivery.cancelled = true,
-            _ => delivery.end(State::Cancelled),
-        }
-        delivery.write(s, &config)?;
-    }
+    // Many may wait: they are not read for it.
+    s.conn.prepare_cached(sql!("delivery_cancel_waiting"))?.execute((no, s.now.0))?;
+    s.conn.prepare_cached(sql!("delivery_cancel_leased"))?.execute((no, s.now.0))?;
     let patterns = patterns(&config.event_types);
     write_filters(s, (config.application, no), &patterns, &[])?;
     s.conn.prepare_cached(sql!("endpoint_delete"))?.execute((no, s.now.0))?;

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Row;
+use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{BreakerOptions, HookChange, HookWhat, Timestamp};
 use wakeline_store::hook::BreakerSample;
 
-use super::delivery::{Class, Delivery, State};
+use super::delivery::Class;
 use super::known::{self, Config, number};
 use super::sql;
 use crate::error::{Res, corrupt};
@@ -229,10 +229,9 @@ pub(super) fn has_others(s: &Session<'_>, config: &Config) -> Res<bool> {
 /// When the first delivery that waits is due, and when the first one that is fresh.
 fn first_waiting(s: &Session<'_>, config: &Config) -> Res<(Option<i64>, Option<i64>)> {
     if config.options().fifo.is_some() {
-        let head = Delivery::several(s, sql!("delivery_in_order"), (config.no, 1))?.pop();
-        let head = head.filter(|head| head.state == State::Waiting);
-        let fresh = head.as_ref().filter(|head| head.class.is_fresh());
-        return Ok((head.as_ref().and_then(|h| h.due_at), fresh.and_then(|h| h.due_at)));
+        let mut statement = s.conn.prepare_cached(sql!("delivery_head"))?;
+        let head = statement.query_row([config.no], |row| Ok((row.get(0)?, row.get(1)?)));
+        return Ok(head.optional()?.unwrap_or_default());
     }
     let mut statement = s.conn.prepare_cached(sql!("delivery_firsts"))?;
     let firsts: [Option<i64>; 4] = statement

@@ -142,7 +142,7 @@ pub(super) fn expire(
     delivery.count();
     let attempts_max = config.options().schedule().len() + 1;
     match back {
-        _ if delivery.cancelled => delivery.end(State::Cancelled),
+        _ if delivery.cancelled || config.gone => delivery.end(State::Cancelled),
         Some(back) => delivery.go_back(back),
         None if delivery.scheduled as usize >= attempts_max => delivery.end(State::Failed),
         None => delivery.wait(lease.until, false),

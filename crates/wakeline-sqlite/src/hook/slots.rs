@@ -61,6 +61,11 @@ impl Slot {
         self.ids.iter().copied().collect()
     }
 
+    /// The id that it uses next.
+    pub(super) fn next(&self) -> Option<AttemptId> {
+        self.ids.front().copied()
+    }
+
     fn fits(&self, fresh: bool) -> bool {
         self.ids.len() > self.fresh_only || (fresh && self.fresh_only > 0)
     }
@@ -76,7 +81,7 @@ impl Slot {
         self.ids.pop_front()
     }
 
-    /// An id holds a delivery already.
+    /// An id holds a delivery already, or did.
     pub(super) fn remove(&mut self, id: AttemptId) {
         self.ids.retain(|other| *other != id);
         self.fresh_only = self.fresh_only.min(self.ids.len());

@@ -12,7 +12,7 @@ use wakeline_store::hook::{
     AttemptRecord, BreakerSample, Created, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
     DeliveryItem, DeliveryVerdict, EmitOutcome, EmitReply, HookAdmin as _, HookApplications as _,
     HookEndpoints as _, HookReader as _, HookStore as _, NewApplication, NewEndpoint, NewMessage,
-    SettleDelivery, SettledState,
+    SettleDelivery,
 };
 
 use crate::fixture::Fixture;
@@ -133,31 +133,6 @@ async fn an_empty_claim_of_deliveries_neither_writes_nor_waits_for_a_writer() {
     let after = store.counters();
     assert_eq!((after.commits, after.peeked), (before.commits, before.peeked + 2));
     lock.execute_batch("ROLLBACK").expect("the lock is held");
-}
-
-#[tokio::test]
-async fn a_message_that_cannot_be_read_holds_up_no_other() {
-    let fixture = Fixture::open().await;
-    let store = &fixture.store;
-    let shop = application(store).await;
-    endpoint(store, &shop, EndpointOptions::default()).await;
-    emit(store, &shop).await;
-    emit(store, &shop).await;
-    let spoil = "UPDATE hook_messages SET event_type = 'a b' WHERE message_no = 1";
-    fixture.raw().execute(spoil, []).expect("written");
-    let taken = items(claim(store, 2).await);
-    assert_eq!(taken.len(), 1, "the other one goes");
-    let settled = store.settle_deliveries(vec![end(&taken[0], DeliveryVerdict::Delivered)]).await;
-    assert_eq!(settled.expect("answered")[0].state, SettledState::Delivered);
-    assert!(items(claim(store, 2).await).is_empty(), "it is left alone for a while");
-    fixture.clock.advance(Duration::from_secs(301));
-    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
-    let refused = store.claim_deliveries(vec![line]).await;
-    assert!(matches!(refused, Err(wakeline_store::StoreError::Corrupt { what: "message", .. })));
-    let mend = "UPDATE hook_messages SET event_type = 'a' WHERE message_no = 1";
-    fixture.raw().execute(mend, []).expect("written");
-    fixture.clock.advance(Duration::from_secs(301));
-    assert_eq!(items(claim(store, 1).await).len(), 1);
 }
 
 #[tokio::test]

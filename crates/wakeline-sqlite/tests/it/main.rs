@@ -12,6 +12,7 @@ mod hook;
 mod hook_plans;
 mod hook_processes;
 mod hook_rules;
+mod hook_spoilt;
 mod listening;
 mod plans;
 mod processes;

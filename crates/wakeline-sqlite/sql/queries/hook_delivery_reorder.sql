@@ -1,0 +1,9 @@
+-- Puts what has not ended of an endpoint into strict order, or out of it.
+-- Called by: endpoint::update. Walks the indexes over what waits and what is under way.
+UPDATE hook_deliveries SET in_order = ?2
+WHERE delivery_no IN (
+    SELECT delivery_no FROM hook_deliveries INDEXED BY hook_deliveries_waiting
+    WHERE state = 'waiting' AND endpoint_no = ?1
+    UNION ALL
+    SELECT delivery_no FROM hook_deliveries INDEXED BY hook_deliveries_leased
+    WHERE state = 'leased' AND endpoint_no = ?1)

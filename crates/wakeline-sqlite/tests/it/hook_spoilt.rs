@@ -1,0 +1,206 @@
+//! Rows of webhooks that cannot be understood: an error with their id, which holds up no other.
+
+use std::time::Duration;
+
+use wakeline_core::{
+    ApplicationRef, EndpointId, EndpointOptions, EndpointRef, FifoOptions, HookLine,
+};
+use wakeline_store::StoreError;
+use wakeline_store::hook::{
+    DeliveryClaim, DeliveryVerdict, EndpointUpdate, HookAdmin as _, HookApplications as _,
+    HookEndpoints as _, HookStore as _, SettledState, UpdateOutcome,
+};
+
+use crate::fixture::Fixture;
+use crate::hook::{application, ask, claim, emit, end, endpoint, items};
+
+/// Just longer than claims keep away from what they cannot read.
+const SET_ASIDE: Duration = Duration::from_secs(301);
+
+/// Changes something behind the store's back.
+fn write(fixture: &Fixture, sql: &str) {
+    assert!(fixture.raw().execute(sql, []).expect("written") > 0, "{sql}");
+}
+
+fn count(fixture: &Fixture, what: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM hook_deliveries WHERE {what}");
+    fixture.raw().query_row(&sql, [], |row| row.get(0)).expect("counted")
+}
+
+/// An application with an endpoint.
+async fn shop(fixture: &Fixture, options: EndpointOptions) -> (ApplicationRef, EndpointId) {
+    let shop = application(&fixture.store).await;
+    let id = endpoint(&fixture.store, &shop, options).await;
+    (shop, id)
+}
+
+fn in_order() -> EndpointOptions {
+    EndpointOptions { fifo: Some(FifoOptions { batch: 3 }), ..EndpointOptions::default() }
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_read_holds_up_no_other() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let shop = application(store).await;
+    endpoint(store, &shop, EndpointOptions::default()).await;
+    emit(store, &shop).await;
+    emit(store, &shop).await;
+    let spoil = "UPDATE hook_messages SET event_type = 'a b' WHERE message_no = 1";
+    fixture.raw().execute(spoil, []).expect("written");
+    let taken = items(claim(store, 2).await);
+    assert_eq!(taken.len(), 1, "the other one goes");
+    let settled = store.settle_deliveries(vec![end(&taken[0], DeliveryVerdict::Delivered)]).await;
+    assert_eq!(settled.expect("answered")[0].state, SettledState::Delivered);
+    assert!(items(claim(store, 2).await).is_empty(), "it is left alone for a while");
+    fixture.clock.advance(SET_ASIDE);
+    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    let refused = store.claim_deliveries(vec![line]).await;
+    assert!(matches!(refused, Err(StoreError::Corrupt { what: "message", .. })));
+    let mend = "UPDATE hook_messages SET event_type = 'a' WHERE message_no = 1";
+    fixture.raw().execute(mend, []).expect("written");
+    fixture.clock.advance(SET_ASIDE);
+    assert_eq!(items(claim(store, 1).await).len(), 1);
+}
+
+/// An expired lease of which something is spoilt, and a delivery of another endpoint.
+async fn an_expired_lease_holds_up_no_other(options: EndpointOptions, spoil: &str, mend: &str) {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (bad, _) = shop(&fixture, options).await;
+    emit(store, &bad).await;
+    let lost = items(claim(store, 1).await);
+    write(&fixture, spoil);
+    fixture.clock.advance(lost[0].lease_for);
+    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    let refused = store.claim_deliveries(vec![line.clone()]).await;
+    assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "{spoil}: {refused:?}");
+    let (good, _) = shop(&fixture, EndpointOptions::default()).await;
+    for _ in 0..2 {
+        emit(store, &good).await;
+        let sent = items(claim(store, 2).await);
+        assert_eq!(sent.len(), 1, "{spoil}");
+        let settled = store.settle_deliveries(vec![end(&sent[0], DeliveryVerdict::Delivered)]);
+        assert_eq!(settled.await.expect("answered")[0].state, SettledState::Delivered);
+        fixture.clock.advance(SET_ASIDE);
+    }
+    write(&fixture, mend);
+    fixture.clock.advance(SET_ASIDE);
+    let again = items(claim(store, 1).await);
+    assert_eq!(again[0].attempt_no, 2, "{mend}: nothing was lost");
+}
+
+#[tokio::test]
+async fn an_expired_lease_that_cannot_be_read_holds_up_no_other() {
+    for (options, spoil, mend) in [
+        (EndpointOptions::default(), "lease_key = x'00'", "lease_key = zeroblob(16)"),
+        (EndpointOptions::default(), "class = 9", "class = 0"),
+        (EndpointOptions::default(), "attempts = -1", "attempts = 0"),
+        (in_order(), "class = 9", "class = 0"),
+    ] {
+        let sql = |set| format!("UPDATE hook_deliveries SET {set} WHERE delivery_no = 1");
+        an_expired_lease_holds_up_no_other(options, &sql(spoil), &sql(mend)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_expired_lease_of_an_endpoint_that_cannot_be_read_holds_up_no_other() {
+    let spoil = "UPDATE hook_endpoints SET options = '{\"timeout\":' || options";
+    let mend = "UPDATE hook_endpoints SET options = substr(options, 12) WHERE endpoint_no = 1";
+    an_expired_lease_holds_up_no_other(EndpointOptions::default(), spoil, mend).await;
+}
+
+#[tokio::test]
+async fn a_spoilt_lease_of_a_group_lets_the_rest_of_it_expire() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (shop, _) = shop(&fixture, in_order()).await;
+    for _ in 0..3 {
+        emit(store, &shop).await;
+    }
+    let group = items(claim(store, 3).await);
+    assert_eq!(group.len(), 3);
+    write(&fixture, "UPDATE hook_deliveries SET class = 9 WHERE delivery_no = 1");
+    fixture.clock.advance(group[0].lease_for);
+    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    assert!(store.claim_deliveries(vec![line]).await.is_err(), "it is an error once");
+    assert_eq!(count(&fixture, "state = 'waiting'"), 2, "and nothing is undone for it");
+    assert!(items(claim(store, 3).await).is_empty(), "but its order holds");
+    emit(store, &shop).await;
+    write(&fixture, "UPDATE hook_deliveries SET class = 0 WHERE delivery_no = 1");
+    fixture.clock.advance(SET_ASIDE);
+    let again = items(claim(store, 4).await);
+    assert_eq!(again[0].token.delivery, 1);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_pulled_and_cannot_be_read_holds_up_no_other_line() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let pull = EndpointOptions { pull: true, ..EndpointOptions::default() };
+    let (bad, id) = shop(&fixture, pull).await;
+    emit(store, &bad).await;
+    write(&fixture, "UPDATE hook_endpoints SET options = '{'");
+    let (good, _) = shop(&fixture, EndpointOptions::default()).await;
+    emit(store, &good).await;
+    let line = |line| DeliveryClaim { line, asks: vec![ask(1)] };
+    let lines = || vec![line(HookLine::Pull(id)), line(HookLine::Push)];
+    let mut claimed = store.claim_deliveries(lines()).await.expect("one of them has something");
+    assert_eq!(items(claimed.remove(1)).len(), 1);
+    assert!(items(claimed.remove(0)).is_empty());
+    let refused = store.claim_deliveries(lines()).await;
+    assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn what_waits_for_a_deleted_endpoint_is_cancelled_unread() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (shop, id) = shop(&fixture, in_order()).await;
+    for _ in 0..5 {
+        emit(store, &shop).await;
+    }
+    let taken = items(claim(store, 1).await);
+    write(&fixture, "UPDATE hook_deliveries SET class = 9 WHERE delivery_no > 3");
+    assert!(store.delete_endpoint(&shop, &EndpointRef::Id(id)).await.expect("deleted").0);
+    assert_eq!(count(&fixture, "state = 'cancelled' AND due_at IS NULL AND in_order IS NULL"), 4);
+    assert_eq!(count(&fixture, "state = 'leased' AND cancelled = 1"), 1);
+    let ended = store.settle_deliveries(vec![end(&taken[0], DeliveryVerdict::Failed)]).await;
+    assert_eq!(ended.expect("answered")[0].state, SettledState::Cancelled);
+}
+
+#[tokio::test]
+async fn what_waits_for_an_endpoint_changes_its_order_unread() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (shop, id) = shop(&fixture, EndpointOptions::default()).await;
+    for _ in 0..3 {
+        emit(store, &shop).await;
+    }
+    claim(store, 1).await;
+    write(&fixture, "UPDATE hook_deliveries SET class = 9 WHERE delivery_no = 3");
+    let pull = EndpointOptions { pull: true, ..in_order() };
+    for (options, ordered, pulled) in [(pull, 3, 1), (EndpointOptions::default(), 0, 0)] {
+        let update = EndpointUpdate { options: Some(options), ..EndpointUpdate::default() };
+        let updated = store.update_endpoint(&shop, &EndpointRef::Id(id), update).await;
+        assert!(matches!(updated.expect("answered").0, UpdateOutcome::Updated(_)));
+        assert_eq!(count(&fixture, "in_order = 1"), ordered);
+        assert_eq!(count(&fixture, "state = 'leased' AND pulled = 1"), pulled);
+    }
+}
+
+#[tokio::test]
+async fn what_waits_for_a_deleted_application_is_left_to_the_chores() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (shop, _) = shop(&fixture, EndpointOptions::default()).await;
+    for _ in 0..3 {
+        emit(store, &shop).await;
+    }
+    claim(store, 1).await;
+    assert!(store.delete_application(&shop).await.expect("deleted").0);
+    assert_eq!(count(&fixture, "state = 'waiting'"), 2);
+    assert!(items(claim(store, 9).await).is_empty());
+    while store.do_chores(2).await.expect("answered").next_due.is_some() {}
+    assert_eq!(count(&fixture, "true"), 0);
+}

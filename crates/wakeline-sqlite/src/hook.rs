@@ -280,7 +280,7 @@ fn sweep(s: &mut Session<'_>, lines: &[HookLine]) -> Res<Vec<Option<Duration>>> 
     let mut answers = Vec::with_capacity(lines.len());
     for line in lines {
         let due = match line {
-            HookLine::Push | HookLine::Pull(_) => claim::line_due(s, line)?,
+            HookLine::Push | HookLine::PushFresh | HookLine::Pull(_) => claim::line_due(s, line)?,
             HookLine::Chores => chore::due(s)?,
         };
         answers.push(due.map(|due| s.now.until(Timestamp(due))));

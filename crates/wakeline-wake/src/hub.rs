@@ -11,6 +11,7 @@
 //! * Dropping the last handle ends the driver; a claim under way is finished and released.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,6 +94,18 @@ impl<F: Face> Hub<F> {
         ask: F::Ask,
         patience: Patience,
     ) -> Result<Taken<F::Grant>, TakeError<F::Error>> {
+        self.take_until(line, ask, patience, std::future::pending()).await
+    }
+
+    /// As [`Hub::take`]. When `enough` comes, it waits no longer: a parked poll is answered with
+    /// [`Taken::Empty`], one that is being claimed for with what that claim finds.
+    pub async fn take_until(
+        &self,
+        line: F::Line,
+        ask: F::Ask,
+        patience: Patience,
+        enough: impl Future<Output = ()>,
+    ) -> Result<Taken<F::Grant>, TakeError<F::Error>> {
         let label = F::label(&line);
         let (door, answer) = oneshot::channel();
         let parked = self.inner.step(|state| {
@@ -112,7 +125,14 @@ impl<F: Face> Hub<F> {
             gauge.increment(1.0);
         }
         let mut seat = Seat { inner: &self.inner, id, line, answer, answered: false, gauge };
-        let end = (&mut seat.answer).await;
+        let end = tokio::select! {
+            biased;
+            end = &mut seat.answer => end,
+            () = enough => {
+                self.inner.step(|state| state.core.hurry(id));
+                (&mut seat.answer).await
+            }
+        };
         seat.answered = true;
         match end {
             Ok(End::Granted(grant)) => Ok(Taken::Granted(grant)),

@@ -94,7 +94,7 @@ impl Lines {
         for (place, form) in lines.iter().enumerate().filter(|(_, form)| !form.is_empty()) {
             arrays.pulls.push(match &form.line {
                 HookLine::Pull(endpoint) => Some(endpoint.0),
-                HookLine::Push | HookLine::Chores => None,
+                HookLine::Push | HookLine::PushFresh | HookLine::Chores => None,
             });
             arrays.places.push(place);
             arrays.firsts.push(length(arrays.fresh.len() + 1));
@@ -228,7 +228,7 @@ impl Core {
         self.remember(groups().flat_map(|group| group.items.iter().map(|i| i.token.attempt)));
         let what = match line {
             HookLine::Pull(EndpointId(id)) => HookWhat::Pull(EndpointId(*id)),
-            HookLine::Push | HookLine::Chores => HookWhat::Push,
+            HookLine::Push | HookLine::PushFresh | HookLine::Chores => HookWhat::Push,
         };
         if let Some(due_in) = items::first_end(groups()) {
             self.hints.tell_leases(&self.shared, vec![HookChange { what, due_in }]);

@@ -75,6 +75,7 @@ impl Core {
                 HookLine::Push => (0, None),
                 HookLine::Pull(endpoint) => (1, Some(endpoint.0)),
                 HookLine::Chores => (2, None),
+                HookLine::PushFresh => (3, None),
             };
             let (kinds, pulls): (Vec<i16>, Vec<Option<Uuid>>) = chunk.iter().map(form).unzip();
             for row in &self.general(SWEEP, &self.sql.sweep, &[&kinds, &pulls]).await? {

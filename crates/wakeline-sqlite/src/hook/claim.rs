@@ -97,6 +97,9 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[DeliveryClaim]) -> Res<Option<F
 
 /// When a line has something; it may have passed.
 pub(super) fn line_due(s: &mut Session<'_>, line: &HookLine) -> Res<Option<i64>> {
+    if *line == HookLine::PushFresh {
+        return lane_due(s, line, true);
+    }
     let end = lease_end(s, line)?;
     Ok(end.into_iter().chain(lane_due(s, line, false)?).min())
 }
@@ -115,8 +118,10 @@ fn next_due(s: &mut Session<'_>, line: &HookLine, slots: &Slots) -> Res<Option<D
 /// When the first endpoint of a line can be served.
 fn lane_due(s: &mut Session<'_>, line: &HookLine, fresh_only: bool) -> Res<Option<i64>> {
     match line {
-        HookLine::Push if fresh_only => number(s, sql!("lane_next_fresh"), []),
-        HookLine::Push => number(s, sql!("lane_next_due"), []),
+        HookLine::Push | HookLine::PushFresh if fresh_only => {
+            number(s, sql!("lane_next_fresh"), [])
+        }
+        HookLine::Push | HookLine::PushFresh => number(s, sql!("lane_next_due"), []),
         HookLine::Pull(id) => {
             let Some(no) = pulled(s, *id)? else { return Ok(None) };
             let lane = Lane::read(s, no)?;
@@ -129,7 +134,7 @@ fn lane_due(s: &mut Session<'_>, line: &HookLine, fresh_only: bool) -> Res<Optio
 /// When the first lease of a line ends.
 fn lease_end(s: &mut Session<'_>, line: &HookLine) -> Res<Option<i64>> {
     match line {
-        HookLine::Push => number(s, sql!("delivery_sent_end"), []),
+        HookLine::Push | HookLine::PushFresh => number(s, sql!("delivery_sent_end"), []),
         HookLine::Pull(id) => match pulled(s, *id)? {
             Some(no) => number(s, sql!("delivery_pulled_end"), [no]),
             None => Ok(None),
@@ -173,8 +178,8 @@ fn offered(
 ) -> Res<VecDeque<i64>> {
     let fresh_only = slots.fresh_only();
     let sql = match line {
-        HookLine::Push if fresh_only => sql!("lane_fresh"),
-        HookLine::Push => sql!("lane_due"),
+        HookLine::Push | HookLine::PushFresh if fresh_only => sql!("lane_fresh"),
+        HookLine::Push | HookLine::PushFresh => sql!("lane_due"),
         HookLine::Pull(_) | HookLine::Chores => {
             let due = lane_due(s, line, fresh_only)?.is_some_and(|due| due <= s.now.0);
             let HookLine::Pull(id) = line else { return Ok(VecDeque::new()) };

@@ -27,7 +27,8 @@ pub struct DeliveryAsk {
     pub lease: Option<Duration>,
 }
 
-/// The waiters of one line: [`HookLine::Push`] or [`HookLine::Pull`].
+/// The waiters of one line: [`HookLine::Push`], [`HookLine::Pull`], or [`HookLine::PushFresh`],
+/// whose asks are for first attempts only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryClaim {
     /// What they wait for.

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use wakeline_core::{EndpointOptions, HookLine};
-use wakeline_store::hook::{BreakerSample, DeliveryVerdict, NewMessage, SettleDelivery};
+use wakeline_store::hook::{
+    BreakerSample, DeliveryClaim, DeliveryVerdict, NewMessage, SettleDelivery,
+};
 
 use super::{
-    HookBench, LEASE, ask, breaking, end, failure, plain, pull, pulled, push, rated, secs, success,
+    HookBench, LEASE, ask, ask_fresh, breaking, end, failure, items, messages_of, plain, pull,
+    pulled, push, rated, secs, success,
 };
 
 /// Claims and sweeps agree, and at the end of the wait there is something.
@@ -153,6 +156,30 @@ pub async fn a_full_endpoint_is_not_due(bench: &HookBench) {
     assert_eq!(bench.sweep(HookLine::Push).await, Some(LEASE));
     bench.settle(success(item.token)).await;
     assert_eq!(bench.sweep(HookLine::Push).await, Some(Duration::ZERO));
+}
+
+/// First attempts alone are a line: retries are neither given there nor in sight.
+pub async fn first_attempts_are_a_line_with_times_of_its_own(bench: &HookBench) {
+    let fresh = || DeliveryClaim { line: HookLine::PushFresh, asks: vec![ask_fresh(1, 1)] };
+    let lines = || vec![HookLine::Push, HookLine::PushFresh];
+    let due = async || bench.hook.sweep_hook(lines()).await.expect("swept");
+    bench.with(plain()).await;
+    let late = bench.emit().await;
+    let item = bench.one().await;
+    bench.retry(&item, 7).await;
+    assert_eq!(due().await, [Some(secs(7)), None]);
+    bench.advance_ms(7_000).await;
+    assert_eq!(due().await, [Some(Duration::ZERO), None]);
+    let answer = bench.claim(fresh()).await;
+    assert!(answer.groups[0].is_empty(), "got {:?}", answer.groups);
+    assert_eq!(answer.next_due, None);
+    let new = bench.emit().await;
+    assert_eq!(due().await, [Some(Duration::ZERO); 2]);
+    // Both in one call: each gets what it can take.
+    let both = vec![fresh(), push(vec![ask(1)])];
+    let answers = bench.hook.claim_deliveries(both).await.expect("claimed");
+    let got = answers.iter().map(|answer| messages_of(&items(&answer.groups[0])));
+    assert_eq!(got.collect::<Vec<_>>(), [[new], [late]]);
 }
 
 /// A claim that is partly filled tells when there is more.

@@ -162,6 +162,7 @@ macro_rules! hook_conformance_suite {
             an_expired_delivery_is_due_with_its_attempt_counted,
             an_expired_delivery_is_due_since_its_lease_ended,
             an_expired_last_attempt_fails_the_delivery,
+            first_attempts_are_a_line_with_times_of_its_own,
             an_empty_schedule_is_one_attempt,
             an_expired_lease_is_no_failure,
             an_expired_lease_cannot_settle,

@@ -114,6 +114,16 @@ impl<F: Face> Core<F> {
         }
     }
 
+    /// The caller has better things to do than to wait on: it is answered now if it is parked, by
+    /// its claim's end if one is under way. Nothing that was claimed for it is wasted.
+    pub(crate) fn hurry(&mut self, id: IntentionId) {
+        let Some(intention) = self.intentions.get_mut(&id) else { return };
+        if intention.deadline.is_some_and(|at| at > self.now) {
+            intention.deadline = Some(self.now);
+            self.deadline_came(id);
+        }
+    }
+
     /// Nobody waits any longer: parked waiters are answered now, those in a claim by its end.
     pub(crate) fn drain(&mut self) {
         self.draining = true;

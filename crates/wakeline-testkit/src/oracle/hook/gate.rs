@@ -26,7 +26,7 @@ impl Spot {
     /// Whether a line takes from it.
     pub(super) fn is_of(&self, line: &HookLine) -> bool {
         match line {
-            HookLine::Push => !self.endpoint.options.pull,
+            HookLine::Push | HookLine::PushFresh => !self.endpoint.options.pull,
             HookLine::Pull(id) => self.endpoint.options.pull && self.endpoint.id == *id,
             HookLine::Chores => false,
         }

@@ -57,8 +57,9 @@ impl Hook {
     fn sweep(&self, line: &HookLine, now: Timestamp) -> Option<Duration> {
         match line {
             HookLine::Chores => self.chores_due(now),
-            HookLine::Push | HookLine::Pull(_) => {
-                self.line_due(line, Sight { fresh_only: false, leases: true }, now)
+            HookLine::Push | HookLine::PushFresh | HookLine::Pull(_) => {
+                let fresh_only = *line == HookLine::PushFresh;
+                self.line_due(line, Sight { fresh_only, leases: true }, now)
             }
         }
     }

@@ -36,6 +36,28 @@ fn wait_ends_even_if_the_claim_hangs_and_its_grant_is_released() {
 }
 
 #[test]
+fn waiter_in_a_hurry_leaves_at_once_if_parked_and_with_its_claim_otherwise() {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        let (mut rig, parked) = Rig::with_parked(mode);
+        rig.core.hurry(parked);
+        rig.pump();
+        assert_eq!(rig.ended[&parked], Ended::Empty, "{mode}");
+        for found in [0, 1] {
+            let id = rig.arrive((1, 0), LONG);
+            rig.hint(hint(1));
+            rig.core.hurry(id);
+            rig.pump();
+            assert!(!rig.ended.contains_key(&id), "{mode}: its claim is under way");
+            rig.found(found);
+            let end = if found > 0 { Ended::Granted(1) } else { Ended::Empty };
+            assert_eq!(rig.ended[&id], end, "{mode}");
+            rig.settle();
+        }
+        assert!(rig.released.is_empty(), "{mode}: {:?}", rig.released);
+    }
+}
+
+#[test]
 fn grant_for_a_vanished_waiter_is_released_and_offered_to_the_next() {
     for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
         let mut rig = Rig::new(mode);

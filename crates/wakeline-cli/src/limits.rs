@@ -5,8 +5,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors kept for the store, the listener and the rest.
 const RESERVE: u64 = 256;
 
-/// Raises the soft limit to the hard one; returns how many connections fit under it, beside those
-/// to so many endpoints of webhooks (which get a quarter of it at most).
+/// Raises the soft limit to the hard one; returns how many connections fit under it, beside
+/// so many to endpoints of webhooks (which get a quarter of it at most).
 pub(crate) fn connections_max(outgoing: u32) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

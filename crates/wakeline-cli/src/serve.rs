@@ -42,7 +42,7 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     tokio::spawn(listen(store.clone(), faces.clone(), listening.clone()));
 
     let mut server = settings.server.clone();
-    server.connections_max = limits::connections_max(settings.hook.slots);
+    server.connections_max = limits::connections_max(settings.hook.connections_max());
     let state = AppState::new(faces.clone(), settings.http.clone(), metrics);
     let shutdown = CancellationToken::new();
     tokio::spawn(stop_on_signal(shutdown.clone()));
@@ -94,21 +94,21 @@ fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<Fac
 fn hook(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<HookService> {
     let keys = keys::ring(settings)?;
     if keys.is_none() {
-        say("keys    none: webhook endpoints need WAKELINE_ENCRYPTION_KEYS");
+        say("keys    none: webhooks are left to nodes that have WAKELINE_ENCRYPTION_KEYS");
     }
-    let HookSettings { guard, mode, poll_workers, slots } = settings.hook.clone();
+    let HookSettings { guard, mode, poll_workers, slots, payload_bytes_max } =
+        settings.hook.clone();
     let options = HookServiceOptions {
         mode,
         long_poll: settings.long_poll.clone(),
         dispatch: DispatchOptions {
-            slots,
-            fresh_slots: slots / 4,
             poll_senders: poll_workers,
             grace: settings.server.drain_timeout,
-            ..DispatchOptions::default()
+            ..DispatchOptions::with_slots(slots)
         },
         send: SendOptions { guard, ..SendOptions::default() },
         keys: keys.map(Arc::new),
+        payload_bytes_max,
     };
     Ok(HookService::start(store.clone(), options))
 }

@@ -6,12 +6,14 @@
 //!
 //! # Invariants
 //! * A loop holds the slots that it asks deliveries for: what it is granted can begin at once.
-//! * Some slots are kept for first attempts, so that retries never fill the node.
+//! * Some slots are kept for first attempts, so that retries never fill the node. A loop that holds
+//!   none but these waits in a line of its own, and no longer than until another slot is free.
 //! * No loop waits for a call's end, and no call waits for another.
 
 mod chores;
 mod deliver;
 mod slots;
+mod unopened;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakeline_core::{AttemptId, HookLine};
+use wakeline_store::StoreError;
 use wakeline_store::hook::{DeliveryAsk, DeliveryGroup};
 use wakeline_wake::{HintSource, Patience, TakeError, Taken, WakeMode};
 
@@ -27,6 +30,7 @@ use crate::face::{Ask, Grant};
 use crate::service::Inner;
 use deliver::Job;
 use slots::{Held, Slots};
+pub(crate) use unopened::Unopened;
 
 /// How long a loop waits before it makes new ids for its attempts, which sort by their age: less
 /// than the shortest usual wait between two attempts, so that these sort in their order.
@@ -35,6 +39,9 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const IDLE_SLEEP: Duration = Duration::from_millis(100);
 /// A loop's pause after a claim that failed for good.
 const FAILED_SLEEP: Duration = Duration::from_secs(1);
+
+/// Why a loop was given nothing.
+type HubError = TakeError<Arc<StoreError>>;
 
 /// How many deliveries are sent at a time, and how they are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,10 +132,9 @@ impl Dispatcher {
                 held = Slots::take(&self.slots, most) => held,
             };
             let began = Instant::now();
-            let ask = Ask::Deliveries(ask_for(&held));
             let taken = tokio::select! {
                 () = shutdown.cancelled() => return,
-                taken = self.inner.hub.take(HookLine::Push, ask, Patience::Wait(patience)) => taken,
+                taken = self.take(&held, patience) => taken,
             };
             let pause = match taken {
                 Ok(Taken::Granted(Grant::Deliveries(groups))) => {
@@ -137,9 +143,9 @@ impl Dispatcher {
                     // Polling keeps its pace, unless there is more to expect.
                     poll.filter(|poll| found < poll.batch as usize).map(|poll| poll.interval)
                 }
-                Ok(Taken::Granted(Grant::Chores(_)) | Taken::Empty) => {
+                Ok(Taken::Granted(Grant::Chores) | Taken::Empty) => {
                     let early = began.elapsed() < patience.min(self.inner.max_wait) / 2;
-                    early.then_some(IDLE_SLEEP)
+                    (early && !held.has_better()).then_some(IDLE_SLEEP)
                 }
                 Ok(Taken::Drained) => return,
                 Err(TakeError::TooMany { retry_after }) => Some(retry_after),
@@ -157,16 +163,19 @@ impl Dispatcher {
         }
     }
 
+    /// Waits for deliveries for which these slots are good.
+    async fn take(&self, held: &Held, patience: Duration) -> Result<Taken<Grant>, HubError> {
+        let line = if held.is_fresh_only() { HookLine::PushFresh } else { HookLine::Push };
+        let ask = Ask::Deliveries(ask_for(held));
+        self.inner.hub.take_until(line, ask, Patience::Wait(patience), held.better()).await
+    }
+
     /// Begins calls, each in a slot of its own. Slots that are left over are free again.
     fn begin(&self, groups: Vec<DeliveryGroup>, mut held: Held) {
         let granted = Instant::now();
         for group in groups {
-            let slot = held.one();
             let job = Job { inner: Arc::clone(&self.inner), group, granted };
-            self.calls.spawn(async move {
-                job.run().await;
-                drop(slot);
-            });
+            self.calls.spawn(job.run(held.one()));
         }
     }
 }

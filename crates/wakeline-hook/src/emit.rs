@@ -100,7 +100,12 @@ impl Emit {
         }
     }
 
-    fn check(&self) -> Result<(), HookError> {
+    fn check(&self, payload_bytes_max: usize) -> Result<(), HookError> {
+        let bytes = self.payload.len();
+        if bytes > payload_bytes_max {
+            let reason = format!("has {bytes} bytes, more than the limit of {payload_bytes_max}");
+            return Err(HookError::invalid("payload", reason));
+        }
         if let Err(error) = serde_json::from_slice::<&RawValue>(&self.payload) {
             return Err(HookError::invalid("payload", format!("is not JSON: {error}")));
         }
@@ -148,7 +153,7 @@ impl<'a> Print<'a> {
 impl HookService {
     /// Stores a message durably, with a delivery for every endpoint that wants it.
     pub async fn emit(&self, emit: Emit) -> Result<EmitOutcome, HookError> {
-        emit.check()?;
+        emit.check(self.inner.payload_bytes_max)?;
         self.event_types().check(self.store().as_ref(), &emit.event_type, &emit.payload).await?;
         self.store_message(emit.into_message()).await
     }
@@ -167,7 +172,7 @@ impl HookService {
         let schema = known.as_ref().map(newest_schema).transpose()?.flatten();
         let payload = example.payload(schema.as_ref())?;
         let emit = Emit::new(application.clone(), example.event_type, payload);
-        emit.check()?;
+        emit.check(self.inner.payload_bytes_max)?;
         let message = NewMessage { only: Some(found.id), ..emit.into_message() };
         self.store_message(message).await.map(Some)
     }

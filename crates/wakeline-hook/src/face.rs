@@ -1,7 +1,8 @@
 //! What webhooks tell the wake hub about themselves: lines, hints, how to claim.
 //!
 //! # Invariants
-//! * Chores are claimed by doing a piece of them: who waits for them hears what it came to.
+//! * A grant of chores says that there are some: who gets it does them. Deliveries that are claimed in
+//!   the same call neither wait for chores nor fail with them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +10,21 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wakeline_core::{HookChange, HookLine, HookTopic};
 use wakeline_store::StoreError;
-use wakeline_store::hook::{ChoreReport, DeliveryAsk, DeliveryClaim, DeliveryGroup, HookBackend};
+use wakeline_store::hook::{DeliveryAsk, DeliveryClaim, DeliveryGroup, HookBackend};
 use wakeline_wake::{Claim, Claimed, Face};
 
 use crate::meters::Meters;
+
+/// When to look for chores again after that failed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What one waiter can take.
 #[derive(Debug, Clone)]
 pub(crate) enum Ask {
     /// Deliveries.
     Deliveries(DeliveryAsk),
-    /// A piece of background work, on so many rows.
-    Chores(u32),
+    /// To hear of background work.
+    Chores,
 }
 
 /// What one waiter got.
@@ -28,8 +32,8 @@ pub(crate) enum Ask {
 pub(crate) enum Grant {
     /// Leased deliveries.
     Deliveries(Vec<DeliveryGroup>),
-    /// Background work that was done.
-    Chores(ChoreReport),
+    /// There is background work.
+    Chores,
 }
 
 /// Webhooks as a face of the wake hub.
@@ -62,22 +66,24 @@ impl HookFace {
         Ok(each.collect())
     }
 
-    /// The first waiter hears of the work that was done; the others go on waiting.
-    async fn do_chores(
-        &self,
-        rows: Option<u32>,
-        waiters: usize,
-    ) -> Result<Option<Claimed<Grant>>, Arc<StoreError>> {
-        let Some(rows) = rows else { return Ok(None) };
-        let report = self.store.do_chores(rows).await?;
-        let next_due = report.next_due;
-        let idle = report.rows == 0 && report.changes.is_empty();
+    /// Looks whether there are chores. The first waiter hears of them; the others go on waiting.
+    async fn look_for_chores(&self, waiters: usize) -> Claimed<Grant> {
         let mut grants: Vec<Option<Grant>> = Vec::new();
         grants.resize_with(waiters, || None);
-        if let Some(first) = grants.first_mut().filter(|_| !idle) {
-            *first = Some(Grant::Chores(report));
+        if waiters == 0 {
+            return Claimed { grants, next_due: None };
         }
-        Ok(Some(Claimed { grants, next_due }))
+        let due = match self.store.sweep_hook(vec![HookLine::Chores]).await {
+            Ok(due) => due.into_iter().next().flatten(),
+            Err(error) => {
+                tracing::warn!(%error, "cannot look for background work");
+                Some(LOOK_AGAIN)
+            }
+        };
+        if due == Some(Duration::ZERO) {
+            grants[0] = Some(Grant::Chores);
+        }
+        Claimed { grants, next_due: due }
     }
 }
 
@@ -91,7 +97,7 @@ impl Face for HookFace {
     type Error = Arc<StoreError>;
 
     fn topic(line: &HookLine) -> HookTopic {
-        line.clone()
+        line.topic()
     }
 
     fn topics(hint: &HookChange) -> Vec<HookTopic> {
@@ -99,7 +105,7 @@ impl Face for HookFace {
     }
 
     fn concerns(hint: &HookChange, line: &HookLine) -> bool {
-        hint.line().as_ref() == Some(line)
+        hint.line() == Some(line.topic())
     }
 
     fn due_in(hint: &HookChange) -> Duration {
@@ -109,14 +115,14 @@ impl Face for HookFace {
     fn capacity(ask: &Ask) -> usize {
         match ask {
             Ask::Deliveries(ask) => ask.attempts.len(),
-            Ask::Chores(_) => 1,
+            Ask::Chores => 1,
         }
     }
 
     fn items(grant: &Grant) -> usize {
         match grant {
             Grant::Deliveries(groups) => groups.iter().map(|group| group.items.len()).sum(),
-            Grant::Chores(_) => 1,
+            Grant::Chores => 1,
         }
     }
 
@@ -125,7 +131,7 @@ impl Face for HookFace {
         claims: Vec<Claim<HookLine, Ask>>,
     ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
         let mut deliveries = Vec::new();
-        let (mut rows, mut waiters) = (None, 0);
+        let mut waiters = 0;
         let mut is_chores = Vec::with_capacity(claims.len());
         for claim in claims {
             let chores = claim.line == HookLine::Chores;
@@ -134,10 +140,7 @@ impl Face for HookFace {
             for ask in claim.asks {
                 match ask {
                     Ask::Deliveries(ask) => asks.push(ask),
-                    Ask::Chores(most) => {
-                        rows = Some(most);
-                        waiters += 1;
-                    }
+                    Ask::Chores => waiters += 1,
                 }
             }
             if !chores {
@@ -145,16 +148,8 @@ impl Face for HookFace {
             }
         }
         let (found, done) =
-            tokio::join!(self.claim_deliveries(deliveries), self.do_chores(rows, waiters));
-        let mut found = found?.into_iter();
-        // Deliveries that were claimed beside chores that failed must not be lost with them.
-        let mut done = match done {
-            Err(error) if found.len() > 0 => {
-                tracing::warn!(%error, "background work failed");
-                None
-            }
-            done => done?,
-        };
+            tokio::join!(self.claim_deliveries(deliveries), self.look_for_chores(waiters));
+        let (mut found, mut done) = (found?.into_iter(), Some(done));
         let nothing = || Claimed { grants: Vec::new(), next_due: None };
         let each = is_chores
             .into_iter()
@@ -167,7 +162,6 @@ impl Face for HookFace {
     }
 
     async fn release(&self, grants: Vec<Grant>) -> Vec<HookChange> {
-        let mut changes = Vec::new();
         let mut tokens = Vec::new();
         for grant in grants {
             match grant {
@@ -175,15 +169,45 @@ impl Face for HookFace {
                     let items = groups.iter().flat_map(|group| &group.items);
                     tokens.extend(items.map(|item| item.token));
                 }
-                Grant::Chores(report) => changes.extend(report.changes),
+                Grant::Chores => {}
             }
         }
-        if !tokens.is_empty() {
-            match self.store.release_deliveries(tokens).await {
-                Ok(released) => changes.extend(released),
-                Err(error) => tracing::warn!(%error, "could not give back unsent deliveries"),
-            }
+        if tokens.is_empty() {
+            return Vec::new();
         }
-        changes
+        self.store.release_deliveries(tokens).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "could not give back unsent deliveries");
+            Vec::new()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeline_store::hook::{HookAdmin as _, HookApplications as _, HookStore as _, NewMessage};
+    use wakeline_testkit::hook_conformance::{application, ask, message};
+    use wakeline_testkit::oracle::MemoryStore;
+
+    #[tokio::test]
+    async fn chores_are_told_of_beside_deliveries_and_not_done() {
+        let store = Arc::new(MemoryStore::with_real_clock());
+        let face = HookFace::new(store.clone(), Arc::new(Meters::new()));
+        let claim = || {
+            let push = Claim { line: HookLine::Push, asks: vec![Ask::Deliveries(ask(1))] };
+            vec![push, Claim { line: HookLine::Chores, asks: vec![Ask::Chores, Ask::Chores] }]
+        };
+        let chores = async || face.claim(claim()).await.expect("claimed").remove(1);
+        let idle = chores().await;
+        assert!(idle.grants.iter().all(Option::is_none) && idle.next_due.is_none());
+        let app = application(None);
+        let expired = NewMessage { retention: Duration::ZERO, ..message(app.id) };
+        store.create_application(app, None).await.expect("stored");
+        store.emit(expired, Vec::new()).await.expect("stored");
+        let busy = chores().await;
+        assert!(matches!(busy.grants[..], [Some(Grant::Chores), None]), "{:?}", busy.grants);
+        assert_eq!(store.hook_calls().get("do_chores"), None);
+        store.do_chores(1_000).await.expect("done");
+        assert!(chores().await.grants.iter().all(Option::is_none));
     }
 }

@@ -17,6 +17,7 @@ mod dispatch;
 mod emit;
 mod error;
 mod event_types;
+mod expired;
 mod face;
 mod guard;
 mod headers;

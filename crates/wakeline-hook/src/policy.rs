@@ -108,12 +108,13 @@ fn sample(status: Option<u16>) -> BreakerSample {
     }
 }
 
-/// How long an answer asks to be left alone: seconds, with or without fractions, or a date, which
-/// is read by the sender's own clock if the answer tells it.
+/// How long an answer asks to be left alone: seconds, with or without fractions, up to the limit,
+/// or a date, which is read by the sender's own clock if the answer tells it.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).ok();
+        let most = RETRY_AFTER_MAX.as_secs_f64();
+        return seconds.is_finite().then(|| Duration::from_secs_f64(seconds.clamp(0.0, most)));
     }
     let until = httpdate::parse_http_date(text).ok()?;
     let date = headers.get(DATE).and_then(|date| date.to_str().ok());

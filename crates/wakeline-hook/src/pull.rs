@@ -147,7 +147,7 @@ impl HookService {
                     let items = groups.into_iter().flat_map(|group| group.items);
                     return Ok(Popped::Granted(items.map(with_token).collect()));
                 }
-                Ok(Taken::Granted(Grant::Chores(_)) | Taken::Empty) => {
+                Ok(Taken::Granted(Grant::Chores) | Taken::Empty) => {
                     // A wait that ended early has its reasons, and is not repeated.
                     let early = began.elapsed() < stretch;
                     if early || Instant::now() >= deadline {

@@ -46,6 +46,11 @@ impl Vault {
         Self { keys }
     }
 
+    /// Whether there is a key ring.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
     pub(crate) fn seal_secret(
         &self,
         endpoint: EndpointId,

@@ -2,33 +2,39 @@
 //!
 //! # Invariants
 //! * Connecting, TLS, the answer's head and its body share one deadline.
+//! * Sockets in use and idle are bounded in sum: above the bound none is kept after its call.
 //! * Redirects are answers like any other: they are not followed.
 //! * A connection that died while it was idle is replaced only if hyper knows that none of the
 //!   request was sent; everything else is a failed attempt.
 
 mod connect;
+mod lookup;
 mod options;
 pub(crate) mod request;
 
 use std::error::Error as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, HeaderMap};
+use hyper::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{Connected, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
 
 use crate::guard::{Guard, GuardError, Place};
 use crate::policy::retry_after;
 use connect::{ConnectError, Connector};
-pub use connect::{NameLookup, SystemLookup};
+pub use lookup::{NameLookup, SystemLookup};
 pub use options::SendOptions;
 
+/// The longest timeout that an endpoint may have.
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(120);
 /// How long a connection may stay idle before it is closed.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Most idle connections that are kept for one host.
@@ -92,18 +98,22 @@ pub(crate) struct Sender {
     client: Client<Connector, Full<Bytes>>,
     guard: Arc<Guard>,
     response_len_max: usize,
+    open: Arc<AtomicUsize>,
+    open_max: usize,
 }
 
 impl Sender {
-    pub(crate) fn new(options: &SendOptions) -> Self {
+    /// Keeps no connection beyond so many, in use and idle.
+    pub(crate) fn new(options: &SendOptions, open_max: usize) -> Self {
         let guard = Arc::new(options.guard.clone());
         let connector = Connector::new(Arc::clone(&guard), options);
+        let open = connector.open();
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_MAX)
             .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
             .build(connector);
-        Self { client, guard, response_len_max: options.response_len_max }
+        Self { client, guard, response_len_max: options.response_len_max, open, open_max }
     }
 
     pub(crate) fn guard(&self) -> &Guard {
@@ -132,8 +142,19 @@ impl Sender {
         if let Some(basic) = place.authorization {
             request.headers_mut().entry(AUTHORIZATION).or_insert(basic);
         }
+        let crowded = self.open.load(Ordering::Relaxed) >= self.open_max;
+        if crowded {
+            request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let connection = crowded.then(|| capture_connection(&mut request));
         match self.client.request(request).await {
-            Ok(response) => self.read(response).await,
+            Ok(response) => {
+                // Whatever the other side makes of the header, the pool does not take it back.
+                if let Some(connection) = connection {
+                    connection.connection_metadata().iter().for_each(Connected::poison);
+                }
+                self.read(response).await
+            }
             Err(error) => failure(&error),
         }
     }

@@ -15,7 +15,7 @@ use wakeline_store::hook::{DeliveryFilter, HookBackend, Job, JobKind, JobSpec, R
 use wakeline_store::{Carried, HintOrigin, HintSink, LinkState, StoreError};
 use wakeline_wake::{HintSource, Hub, HubOptions, Link, LongPollConfig, Snapshot, WakeMode};
 
-use crate::dispatch::{DispatchOptions, Dispatcher};
+use crate::dispatch::{DispatchOptions, Dispatcher, Unopened};
 use crate::error::HookError;
 use crate::event_types::EventTypes;
 use crate::face::HookFace;
@@ -25,8 +25,13 @@ use crate::secrets::Vault;
 use crate::send::request::{Envelope, headers};
 use crate::send::{Call, PingReport, SendOptions, Sender};
 
+/// Most bytes of a payload, unless set otherwise.
+const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+/// Connections that are kept for each slot, in use and idle.
+const CONNECTIONS_PER_SLOT: usize = 2;
+
 /// How the hook face runs on this node.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct HookServiceOptions {
     /// How senders and pulling clients learn of work.
     pub mode: WakeMode,
@@ -36,8 +41,24 @@ pub struct HookServiceOptions {
     pub dispatch: DispatchOptions,
     /// How endpoints are called.
     pub send: SendOptions,
-    /// Keys for secrets and headers. Without them no endpoint can be made or sent to.
+    /// Keys for secrets and headers. Without them no endpoint can be made, and this node sends
+    /// nothing.
     pub keys: Option<Arc<KeyRing>>,
+    /// Most bytes of a message's payload. 1 MiB.
+    pub payload_bytes_max: usize,
+}
+
+impl Default for HookServiceOptions {
+    fn default() -> Self {
+        Self {
+            mode: WakeMode::default(),
+            long_poll: LongPollConfig::default(),
+            dispatch: DispatchOptions::default(),
+            send: SendOptions::default(),
+            keys: None,
+            payload_bytes_max: PAYLOAD_BYTES_MAX,
+        }
+    }
 }
 
 /// The hook face's operations. Cheap to clone.
@@ -55,6 +76,8 @@ pub(crate) struct Inner {
     pub(crate) dispatch: DispatchOptions,
     pub(crate) user_agent: String,
     pub(crate) max_wait: Duration,
+    pub(crate) payload_bytes_max: usize,
+    pub(crate) unopened: Unopened,
     event_types: Arc<EventTypes>,
 }
 
@@ -64,6 +87,8 @@ impl HookService {
         let meters = Arc::new(Meters::new());
         let face = Arc::new(HookFace::new(Arc::clone(&store), Arc::clone(&meters)));
         let max_wait = options.long_poll.max_wait_time;
+        let slots = usize::try_from(options.dispatch.slots).unwrap_or(usize::MAX);
+        let connections_max = slots.max(1).saturating_mul(CONNECTIONS_PER_SLOT);
         let hub = Hub::start(
             face,
             HubOptions { label: "hook", mode: options.mode, long_poll: options.long_poll },
@@ -71,21 +96,28 @@ impl HookService {
         let inner = Inner {
             store,
             hub,
-            sender: Sender::new(&options.send),
+            sender: Sender::new(&options.send, connections_max),
             vault: Vault::new(options.keys),
             meters,
             dispatch: options.dispatch,
             user_agent: options.send.user_agent,
             max_wait,
+            payload_bytes_max: options.payload_bytes_max,
+            unopened: Unopened::default(),
             event_types: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
     }
 
     /// Sends deliveries and does background work until `shutdown`; then calls under way finish
-    /// within the grace, and what was not sent is given back. A node without slots does neither.
+    /// within the grace, and what was not sent is given back. A node without slots or without a
+    /// key ring does neither.
     pub async fn run(&self, shutdown: CancellationToken) {
         if self.inner.dispatch.slots == 0 {
+            return shutdown.cancelled().await;
+        }
+        if !self.inner.vault.has_keys() {
+            tracing::warn!("no key ring: this node leaves sending webhooks to others");
             return shutdown.cancelled().await;
         }
         Dispatcher::new(Arc::clone(&self.inner)).run(shutdown).await;

@@ -69,6 +69,14 @@ pub(super) struct HookArgs {
         value_name = "COUNT"
     )]
     pub(super) slots: Option<u32>,
+    /// Most bytes of a message's payload [default: 1048576]
+    #[arg(
+        id = "hook_payload_bytes_max",
+        long = "hook-payload-bytes-max",
+        env = "WAKELINE_HOOK_PAYLOAD_BYTES_MAX",
+        value_name = "BYTES"
+    )]
+    pub(super) payload_bytes_max: Option<usize>,
 }
 
 /// Settings of webhooks, complete.
@@ -78,6 +86,7 @@ pub(crate) struct HookSettings {
     pub(crate) mode: WakeMode,
     pub(crate) poll_workers: u32,
     pub(crate) slots: u32,
+    pub(crate) payload_bytes_max: usize,
 }
 
 impl HookArgs {
@@ -100,11 +109,20 @@ impl HookArgs {
             poll_workers: self.poll_workers.or(under.poll_workers).unwrap_or(10),
             slots: self.slots.or(under.slots).unwrap_or(1000),
         }
+            payload_bytes_max: self
+                .payload_bytes_max
+                .or(under.payload_bytes_max)
+                .unwrap_or(1024 * 1024),
     }
 }
 
 impl HookSettings {
     pub(super) fn check(&self) -> Result<(), ConfigMistake> {
+    /// Most connections to endpoints, in use and idle.
+    pub(crate) fn connections_max(&self) -> u32 {
+        self.slots.saturating_mul(2)
+    }
+
         self.mode.validate().map_err(|error| ConfigMistake(format!("hook: {error}")))?;
         if self.poll_workers == 0 {
             return Err(ConfigMistake("hook: poll_workers must be at least 1".to_owned()));

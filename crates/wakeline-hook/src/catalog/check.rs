@@ -9,6 +9,7 @@ use crate::announce::RESERVED_UID;
 use crate::error::HookError;
 use crate::guard::Guard;
 
+use crate::send::TIMEOUT_MAX;
 const CHANNELS_MAX: usize = 10;
 const PATTERNS_MAX: usize = 500;
 const SCHEDULE_LEN_MAX: usize = 50;
@@ -87,7 +88,7 @@ fn options(options: &EndpointOptions) -> Result<(), HookError> {
     }
     let second = Duration::from_secs(1);
     let spans = [
-        ("options.timeout", options.timeout, second / 10, 120 * second),
+        ("options.timeout", options.timeout, second / 10, TIMEOUT_MAX),
         ("options.breaker.openFor", breaker.open_for, second / 10, DAY),
         ("options.disableAfter", options.disable_after.unwrap_or(DAY), second, 365 * DAY),
     ];

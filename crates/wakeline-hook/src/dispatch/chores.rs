@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::HookLine;
+use wakeline_store::Carried;
 use wakeline_wake::{Patience, TakeError, Taken};
 
 use super::{FAILED_SLEEP, IDLE_SLEEP};
@@ -31,17 +32,13 @@ pub(super) async fn run(inner: Arc<Inner>, shutdown: CancellationToken) {
     }
 }
 
-/// Waits in the line of chores like everybody else.
-async fn wait(inner: &Inner) {
+/// Waits in the line of chores like everybody else, and does them when it hears of some.
+async fn wait(inner: &Arc<Inner>) {
     loop {
         let began = Instant::now();
-        let ask = Ask::Chores(inner.dispatch.chore_rows);
         let patience = Patience::Wait(inner.max_wait);
-        let pause = match inner.hub.take(HookLine::Chores, ask, patience).await {
-            Ok(Taken::Granted(Grant::Chores(report))) => {
-                inner.hint(&report.changes);
-                None
-            }
+        let pause = match inner.hub.take(HookLine::Chores, Ask::Chores, patience).await {
+            Ok(Taken::Granted(Grant::Chores)) => do_a_piece(inner).await,
             Ok(Taken::Granted(Grant::Deliveries(_)) | Taken::Empty) => {
                 (began.elapsed() < inner.max_wait / 2).then_some(IDLE_SLEEP)
             }
@@ -56,6 +53,25 @@ async fn wait(inner: &Inner) {
             tokio::time::sleep(pause).await;
         }
     }
+}
+
+/// Does a piece, and tells of it, to the end: the hints of a commit must not be lost with a node
+/// that stops. How long to rest after it: not at all, unless it came to nothing.
+async fn do_a_piece(inner: &Arc<Inner>) -> Option<Duration> {
+    let inner = Arc::clone(inner);
+    Carried::new(async move {
+        match inner.store.do_chores(inner.dispatch.chore_rows).await {
+            Ok(report) => {
+                inner.hint(&report.changes);
+                (report.rows == 0 && report.changes.is_empty()).then_some(LOOK_AGAIN)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "background work failed");
+                Some(FAILED_SLEEP)
+            }
+        }
+    })
+    .await
 }
 
 /// Looks now and then, at its own slow pace: polling is for deliveries.

@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! * The store is called when the call has ended, never during it.
+//! * What this node has no keys for is left to others: nobody's attempt is used up by it.
 //! * One request is one sample for the breaker, however many messages it carries.
 
 use std::sync::Arc;
@@ -11,12 +12,15 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use wakeline_core::DeliveryToken;
 use wakeline_store::hook::{
-    AttemptRecord, BreakerSample, DeliveryGroup, DeliveryItem, SettleDelivery, SettledDelivery,
-    SettledState, Target,
+    AttemptRecord, DeliveryGroup, DeliveryItem, SettleDelivery, SettledDelivery, SettledState,
+    Target,
 };
 
+use super::slots::Held;
+use super::unopened;
 use crate::announce;
 use crate::error::HookError;
+use crate::expired::expired_end;
 use crate::guard::shown_url;
 use crate::policy::{Decision, decide, next};
 use crate::send::request::{Envelope, headers, list, list_id};
@@ -28,6 +32,9 @@ const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 /// The longest such pause.
 const SETTLE_AGAIN_MAX: Duration = Duration::from_secs(5);
 
+/// Most bytes of payloads in one request, unless a message alone has more.
+const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Deliveries that go out in one request.
 pub(super) struct Job {
     pub(super) inner: Arc<Inner>,
@@ -38,27 +45,64 @@ pub(super) struct Job {
 
 impl Job {
     /// Makes the attempt, and writes how it ended.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self, slot: Held) {
         let items = std::mem::take(&mut self.group.items);
         let (items, expired): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|item| item.payload.is_some());
-        let mut ends: Vec<_> = expired.iter().map(|item| self.expired(item)).collect();
+        let target = &self.group.target;
+        let mut ends: Vec<_> = expired.iter().map(|item| expired_end(target, item)).collect();
+        let items = self.put_off_rest(items).await;
+        let mut shut = None;
         if !items.is_empty() {
-            let began = Instant::now();
-            self.inner.meters.in_flight.increment(1.0);
-            let (sent, ours) = self.attempt(&items).await;
-            self.inner.meters.in_flight.decrement(1.0);
-            self.inner.meters.attempted(&sent.ended, sent.took);
-            self.note(&items, &sent);
-            let place = |(place, item)| self.end(item, &sent, (place == 0, ours, began));
-            ends.extend(items.iter().enumerate().map(place));
+            match self.call(&items) {
+                Err(error @ (HookError::Sealed { .. } | HookError::NoKeyRing)) => {
+                    shut = Some((tokens(&items), error));
+                }
+                call => ends.extend(self.attempt(&items, call).await),
+            }
         }
-        self.settle(ends).await;
+        let settled = self.settle(&mut ends).await;
+        // Free before anybody hears of what may go now: who looks for it can use the slot.
+        drop(slot);
+        self.settled(&ends, settled);
+        if let Some((tokens, error)) = shut {
+            drop(items);
+            unopened::leave(&self.inner, &self.group.target, (tokens, error)).await;
+        }
     }
 
-    /// Makes the attempt. True beside it if its failure is ours.
-    async fn attempt(&self, items: &[DeliveryItem]) -> (Sent, bool) {
-        match self.call(items) {
+    /// Gives back what is too much for one request; it goes next, because nothing else of an
+    /// endpoint in order goes before it.
+    async fn put_off_rest(&self, mut items: Vec<DeliveryItem>) -> Vec<DeliveryItem> {
+        let rest = items.split_off(fitting(&items));
+        if !rest.is_empty() {
+            match self.inner.store.release_deliveries(tokens(&rest)).await {
+                Ok(changes) => self.inner.hint(&changes),
+                Err(error) => tracing::warn!(%error, "could not give back unsent deliveries"),
+            }
+        }
+        items
+    }
+
+    /// Makes the attempt; returns its end for each of its messages.
+    async fn attempt(
+        &self,
+        items: &[DeliveryItem],
+        call: Result<Call, HookError>,
+    ) -> Vec<SettleDelivery> {
+        let began = Instant::now();
+        self.inner.meters.in_flight.increment(1.0);
+        let (sent, ours) = self.send(call).await;
+        self.inner.meters.in_flight.decrement(1.0);
+        self.inner.meters.attempted(&sent.ended, sent.took);
+        self.note(items, &sent);
+        let place = |(place, item)| self.end(item, &sent, (place == 0, ours, began));
+        items.iter().enumerate().map(place).collect()
+    }
+
+    /// Makes the call. True beside it if its failure is ours.
+    async fn send(&self, call: Result<Call, HookError>) -> (Sent, bool) {
+        match call {
             Ok(call) => (self.inner.sender.send(call).await, false),
             Err(error) => {
                 let endpoint = self.group.target.endpoint;
@@ -131,42 +175,24 @@ impl Job {
         }
     }
 
-    /// There is nothing left to send.
-    fn expired(&self, item: &DeliveryItem) -> SettleDelivery {
-        SettleDelivery {
-            token: item.token,
-            record: AttemptRecord {
-                began_ago: Duration::ZERO,
-                took: Duration::ZERO,
-                status: None,
-                response: Bytes::new(),
-                error: Some("not sent: the payload has expired".to_owned()),
-                url: shown_url(&self.group.target.url),
-            },
-            verdict: Decision::GIVEN_UP.verdict,
-            sample: BreakerSample::None,
-            throttle: None,
-            gone: false,
-            announce: Vec::new(),
-            announce_disabled: None,
+    /// Writes outcomes; tries again while the leases last. Returns what became of them.
+    async fn settle(&self, ends: &mut [SettleDelivery]) -> Vec<SettledDelivery> {
+        if ends.is_empty() {
+            return Vec::new();
         }
-    }
-
-    /// Writes outcomes; tries again while the leases last.
-    async fn settle(&self, mut ends: Vec<SettleDelivery>) {
         let lease = self.group.target.options.lease();
         let mut pause = SETTLE_AGAIN;
         loop {
             let asked = Instant::now();
-            let error = match self.inner.store.settle_deliveries(ends.clone()).await {
-                Ok(settled) => return self.settled(&ends, settled),
+            let error = match self.inner.store.settle_deliveries(ends.to_vec()).await {
+                Ok(settled) => return settled,
                 Err(error) => error,
             };
             let over = self.granted.elapsed() + pause >= lease;
             if over || !error.is_transient() {
                 let endpoint = self.group.target.endpoint;
                 tracing::error!(%endpoint, %error, "an attempt's end could not be written");
-                return;
+                return Vec::new();
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(SETTLE_AGAIN_MAX);
@@ -212,6 +238,21 @@ impl Job {
             }
         }
     }
+}
+
+/// How many of the first items go into one request.
+fn fitting(items: &[DeliveryItem]) -> usize {
+    let mut bytes = 0;
+    let fits = items.iter().take_while(|item| {
+        bytes += item.payload.as_ref().map_or(0, Bytes::len);
+        bytes <= BATCH_BYTES_MAX
+    });
+    // What is too much by itself goes by itself.
+    fits.count().max(1).min(items.len())
+}
+
+fn tokens(items: &[DeliveryItem]) -> Vec<DeliveryToken> {
+    items.iter().map(|item| item.token).collect()
 }
 
 fn stale(target: &Target, token: DeliveryToken) {

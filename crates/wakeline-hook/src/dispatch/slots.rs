@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 pub(super) struct Slots {
     state: Mutex<State>,
     freed: Notify,
+    /// For those who hold slots for first attempts only.
+    general_freed: Notify,
 }
 
 struct State {
@@ -34,7 +36,8 @@ impl Slots {
         let all = all.max(1);
         // At least one slot is for anything: retries must not wait for ever.
         let fresh = kept.min(all - 1);
-        Self { state: Mutex::new(State { general: all - fresh, fresh }), freed: Notify::new() }
+        let state = Mutex::new(State { general: all - fresh, fresh });
+        Self { state, freed: Notify::new(), general_freed: Notify::new() }
     }
 
     /// Takes up to `most` slots, at least one, as soon as there is one.
@@ -46,7 +49,19 @@ impl Slots {
             if general + fresh > 0 {
                 // One is woken for many that are freed at once: it wakes the next.
                 slots.freed.notify_one();
+                slots.general_freed.notify_one();
                 return Held { slots: Arc::clone(slots), general, fresh };
+            }
+            freed.await;
+        }
+    }
+
+    /// Waits until a slot for anything is free.
+    async fn general(&self) {
+        loop {
+            let freed = self.general_freed.notified();
+            if self.state.lock().general > 0 {
+                return;
             }
             freed.await;
         }
@@ -58,6 +73,9 @@ impl Slots {
         state.fresh += fresh;
         drop(state);
         self.freed.notify_one();
+        if general > 0 {
+            self.general_freed.notify_one();
+        }
     }
 }
 
@@ -79,6 +97,25 @@ impl Held {
     /// How many of them are for first attempts only.
     pub(super) fn fresh_only(&self) -> u32 {
         self.fresh
+    }
+
+    /// Whether all of them are.
+    pub(super) fn is_fresh_only(&self) -> bool {
+        self.general == 0
+    }
+
+    /// Waits until these could be changed for better ones: until a slot for anything is free,
+    /// and none of these is for anything.
+    pub(super) async fn better(&self) {
+        match self.is_fresh_only() {
+            true => self.slots.general().await,
+            false => std::future::pending().await,
+        }
+    }
+
+    /// Whether [`Held::better`] would return at once.
+    pub(super) fn has_better(&self) -> bool {
+        self.is_fresh_only() && self.slots.state.lock().general > 0
     }
 
     /// Takes one out of these. Those for anything go first, also for first attempts: that is how
@@ -147,6 +184,23 @@ mod tests {
         drop(held);
         let one = one.now_or_never().expect("woken");
         assert_eq!(one.len() + two.now_or_never().expect("woken by the first").len(), 2);
+    }
+
+    #[test]
+    fn who_holds_slots_for_first_attempts_hears_of_a_better_one() {
+        let slots = Arc::new(Slots::new(3, 2));
+        let mut held = take(&slots, 3).expect("free");
+        let retry = held.one();
+        let other = held.one();
+        assert!(held.better().now_or_never().is_none() && !held.has_better());
+        drop(other);
+        assert!(held.better().now_or_never().is_none(), "that was for first attempts");
+        drop(retry);
+        held.better().now_or_never().expect("one is free");
+        assert!(held.has_better());
+        let general = take(&slots, 1).expect("free");
+        assert!(general.better().now_or_never().is_none(), "it is for anything");
+        assert!(held.better().now_or_never().is_none(), "somebody else was first");
     }
 
     #[test]

@@ -3,16 +3,18 @@
 //! # Invariants
 //! * Every address is judged right before it is dialled, whether it was spelt in the URL or came
 //!   from a name: there is no time between check and use in which a name could change its mind.
+//! * Connecting ends by itself: the client goes on with it after the call that it was for has ended.
+//! * A socket is counted from its dialling to its end, whoever holds it.
 
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use hyper::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
@@ -24,29 +26,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
+use super::TIMEOUT_MAX;
+use super::lookup::SharedLookup;
 use super::options::SendOptions;
 use crate::guard::{Guard, GuardError, host, is_https, literal, port};
 
 /// Most time for one address while there are others to try.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Turns names into addresses.
-#[async_trait]
-pub trait NameLookup: Send + Sync {
-    /// The addresses of a name, in the order in which they are tried.
-    async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>>;
-}
-
-/// Asks the system.
-#[derive(Debug, Clone, Copy)]
-pub struct SystemLookup;
-
-#[async_trait]
-impl NameLookup for SystemLookup {
-    async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
-    }
-}
 
 /// Why no connection came about.
 #[derive(Debug, thiserror::Error)]
@@ -74,14 +60,18 @@ pub(super) enum ConnectError {
     /// The host cannot stand in a certificate.
     #[error("the host name is not one that TLS knows")]
     ServerName,
+    /// It took longer than any call may.
+    #[error("connecting took too long")]
+    Late,
 }
 
 /// Connects for the client's pool.
 #[derive(Clone)]
 pub(super) struct Connector {
     guard: Arc<Guard>,
-    lookup: Arc<dyn NameLookup>,
+    lookup: SharedLookup,
     tls: TlsConnector,
+    open: Arc<AtomicUsize>,
 }
 
 impl Connector {
@@ -94,22 +84,28 @@ impl Connector {
             .expect("the provider knows the default versions")
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let lookup = Arc::clone(&options.lookup);
-        Self { guard, lookup, tls: TlsConnector::from(Arc::new(config)) }
+        let lookup = SharedLookup::new(Arc::clone(&options.lookup));
+        Self { guard, lookup, tls: TlsConnector::from(Arc::new(config)), open: Arc::default() }
+    }
+
+    /// How many sockets there are, in use and idle. It goes on counting.
+    pub(super) fn open(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.open)
     }
 
     async fn connect(self, uri: Uri) -> Result<TokioIo<Stream>, ConnectError> {
         let host = host(&uri);
         let addresses = self.addresses(host).await?;
+        let open = Open::new(&self.open);
         let socket = dial(&addresses, port(&uri)).await?;
         // Requests are written whole; waiting for more of them gains nothing.
         socket.set_nodelay(true).ok();
         if !is_https(&uri) {
-            return Ok(TokioIo::new(Stream::Plain(socket)));
+            return Ok(TokioIo::new(Stream { socket: Socket::Plain(socket), _open: open }));
         }
         let name = ServerName::try_from(host.to_owned()).map_err(|_| ConnectError::ServerName)?;
         let secured = self.tls.connect(name, socket).await.map_err(ConnectError::Tls)?;
-        Ok(TokioIo::new(Stream::Tls(Box::new(secured))))
+        Ok(TokioIo::new(Stream { socket: Socket::Tls(Box::new(secured)), _open: open }))
     }
 
     /// The addresses of a host that may be dialled; at least one.
@@ -168,14 +164,40 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        Box::pin(self.clone().connect(uri))
+        let connect = self.clone().connect(uri);
+        let late = |_| Err(ConnectError::Late);
+        Box::pin(
+            async move { tokio::time::timeout(TIMEOUT_MAX, connect).await.unwrap_or_else(late) },
+        )
     }
 }
 
-/// A connection, with TLS or without.
-pub(super) enum Stream {
+/// A connection that is counted.
+pub(super) struct Stream {
+    socket: Socket,
+    _open: Open,
+}
+
+/// A socket, with TLS or without.
+enum Socket {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// One of the sockets that there are.
+struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Connection for Stream {
@@ -190,9 +212,9 @@ impl AsyncRead for Stream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
-            Self::Tls(socket) => Pin::new(socket).poll_read(context, buffer),
+        match &mut self.get_mut().socket {
+            Socket::Plain(socket) => Pin::new(socket).poll_read(context, buffer),
+            Socket::Tls(socket) => Pin::new(socket).poll_read(context, buffer),
         }
     }
 }
@@ -203,23 +225,23 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
-            Self::Tls(socket) => Pin::new(socket).poll_write(context, bytes),
+        match &mut self.get_mut().socket {
+            Socket::Plain(socket) => Pin::new(socket).poll_write(context, bytes),
+            Socket::Tls(socket) => Pin::new(socket).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_flush(context),
-            Self::Tls(socket) => Pin::new(socket).poll_flush(context),
+        match &mut self.get_mut().socket {
+            Socket::Plain(socket) => Pin::new(socket).poll_flush(context),
+            Socket::Tls(socket) => Pin::new(socket).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
-            Self::Tls(socket) => Pin::new(socket).poll_shutdown(context),
+        match &mut self.get_mut().socket {
+            Socket::Plain(socket) => Pin::new(socket).poll_shutdown(context),
+            Socket::Tls(socket) => Pin::new(socket).poll_shutdown(context),
         }
     }
 }

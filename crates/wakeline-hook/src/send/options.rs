@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 
-use super::connect::{NameLookup, SystemLookup};
+use super::lookup::{NameLookup, SystemLookup};
 use crate::guard::Guard;
 
 /// Most bytes of an answer that are kept, unless set otherwise.

@@ -1,7 +1,7 @@
 //! What operators hear of.
 
 use serde_json::Value;
-use wakeline_core::{ApplicationRef, EndpointOptions};
+use wakeline_core::{ApplicationRef, EndpointOptions, MessageRef};
 use wakeline_hook::{EndpointIn, OPERATIONAL_UID};
 use wakeline_store::hook::Created;
 
@@ -70,6 +70,24 @@ async fn operators_hear_of_a_message_that_failed_and_of_a_disabled_endpoint() {
     kinds.sort();
     let exhausted = "message.attempt.exhausted";
     assert_eq!(kinds, ["endpoint.disabled", exhausted, exhausted]);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn operators_hear_of_a_message_that_failed_because_its_payload_has_expired() {
+    let bench = Bench::start().await;
+    let mut operators = operators(&bench).await;
+    let receiver = Receiver::always(Answer::Status(500)).await;
+    let endpoint = bench.endpoint(&receiver.url(), schedule(&[300, 300])).await;
+    let message = bench.emit("{}").await;
+    bench.attempted(1).await;
+    let gone = bench.service.expunge_payload(&bench.app(), &MessageRef::Id(message)).await;
+    assert!(gone.expect("expunged"));
+    let (kind, data) = told(&operators.next().await);
+    assert_eq!(kind, "message.attempt.exhausted");
+    assert_eq!(data["msgId"], message.to_string());
+    assert_eq!(data["endpointId"], endpoint.to_string());
+    assert_eq!(data["lastAttempt"]["number"], 2);
     bench.stop().await;
 }
 

@@ -7,10 +7,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use standardwebhooks::Webhook;
 use wakeline_core::{EndpointOptions, EndpointRef, HeaderStyle};
-use wakeline_hook::{EndpointIn, Example, Rotate};
+use wakeline_hook::{
+    DispatchOptions, Emit, EndpointIn, Example, HookError, HookServiceOptions, Rotate,
+};
 use wakeline_store::hook::{AttemptOutcome, DeliveryState, RotateOutcome};
 
-use crate::support::{Answer, Bench, Receiver, eventually};
+use crate::support::{Answer, Bench, Receiver, event_type, eventually, options};
 
 #[tokio::test]
 async fn a_message_arrives_signed_and_byte_by_byte() {
@@ -131,6 +133,46 @@ async fn connections_are_used_again_until_one_side_closes_them() {
     }
     let connections = receiver.connections.load(std::sync::atomic::Ordering::SeqCst);
     assert_eq!(connections, 2);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn idle_connections_are_bounded_in_sum() {
+    let dispatch = DispatchOptions::with_slots(1);
+    let bench = Bench::with(HookServiceOptions { dispatch, ..options() }).await;
+    let mut receivers = Vec::new();
+    for _ in 0..3 {
+        let receiver = Receiver::always(Answer::Status(200)).await;
+        bench.endpoint(&receiver.url(), EndpointOptions::default()).await;
+        receivers.push(receiver);
+    }
+    // One call at a time, and two connections for it: the third one is not kept.
+    bench.emit("{}").await;
+    let mut closing = Vec::new();
+    for receiver in &mut receivers {
+        closing.push(receiver.next().await.header("connection") == "close");
+    }
+    assert_eq!(closing.iter().filter(|closing| **closing).count(), 1);
+    bench.attempted(3).await;
+    bench.emit("{}").await;
+    for (receiver, closing) in receivers.iter_mut().zip(closing) {
+        receiver.next().await;
+        let connections = receiver.connections.load(std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(connections, if closing { 2 } else { 1 });
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_payload_beyond_the_limit_is_refused() {
+    let bench = Bench::with(HookServiceOptions { payload_bytes_max: 10, ..options() }).await;
+    let emit = async |payload: &str| {
+        let payload = bytes::Bytes::copy_from_slice(payload.as_bytes());
+        bench.service.emit(Emit::new(bench.app(), event_type("a.b"), payload)).await
+    };
+    emit("12345678.0").await.expect("ten bytes are stored");
+    let refused = emit("12345678.00").await;
+    assert!(matches!(refused, Err(HookError::Invalid { field: "payload", .. })), "{refused:?}");
     bench.stop().await;
 }
 

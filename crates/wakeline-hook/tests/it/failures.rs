@@ -6,6 +6,8 @@ use std::time::Duration;
 use wakeline_core::{EndpointOptions, EndpointRef, StatusRange};
 use wakeline_hook::{EndpointPatch, HookServiceOptions};
 use wakeline_store::hook::{AttemptOutcome, DeliveryState, DisableReason};
+use wakeline_testkit::oracle::MemoryStore;
+use wakeline_wake::{PollMode, WakeMode};
 
 use crate::support::{Answer, Bench, Receiver, eventually, options, other_keys, schedule};
 
@@ -167,20 +169,41 @@ async fn answers_that_the_owner_gave_up_on_are_not_tried_again() {
 }
 
 #[tokio::test]
-async fn an_endpoint_whose_keys_cannot_be_opened_is_not_called() {
-    let bench = Bench::start().await;
-    let mut receiver = Receiver::always(Answer::Status(200)).await;
-    bench.endpoint(&receiver.url(), schedule(&[])).await;
-    let (store, application) = (bench.store.clone(), bench.application);
-    bench.stop().await;
-    // The same store, with another key ring.
-    let keys = Some(Arc::new(other_keys()));
-    let mut other = Bench::over(store, HookServiceOptions { keys, ..options() }).await;
-    other.application = application;
-    other.emit("{}").await;
-    eventually(async || other.attempts().await.len() == 1).await;
-    let attempt = other.attempts().await.remove(0);
-    assert!(attempt.error.expect("an error").starts_with("not sent:"));
-    assert_eq!(receiver.left(), 0);
-    other.stop().await;
+async fn what_a_node_has_no_keys_for_is_left_to_others_and_uses_up_no_attempt() {
+    for keys in [None, Some(Arc::new(other_keys()))] {
+        let has_some = keys.is_some();
+        // Nodes over the oracle do not hear of each other.
+        let poll = PollMode { interval: Duration::from_millis(5), ..PollMode::default() };
+        let with_keys = HookServiceOptions { mode: WakeMode::Poll(poll), ..options() };
+        let store = Arc::new(MemoryStore::with_real_clock());
+        let bench = Bench::over(store.clone(), with_keys.clone()).await;
+        let mut receiver = Receiver::always(Answer::Status(200)).await;
+        bench.endpoint(&receiver.url(), schedule(&[])).await;
+        let application = bench.application;
+        bench.stop().await;
+        let without = HookServiceOptions { keys, ..with_keys.clone() };
+        let other = Bench { application, ..Bench::over(store.clone(), without).await };
+        for _ in 0..4 {
+            other.emit("{}").await;
+        }
+        let released = || store.hook_calls().get("release_deliveries").copied().unwrap_or(0);
+        if has_some {
+            eventually(async || released() >= 4).await;
+        }
+        assert_eq!(receiver.left(), 0);
+        let bench = Bench { application, ..Bench::over(store.clone(), with_keys).await };
+        for _ in 0..4 {
+            other.emit("{}").await;
+        }
+        for _ in 0..8 {
+            receiver.next().await;
+        }
+        let attempts = bench.attempted(8).await;
+        assert_eq!(attempts.len(), 8);
+        for attempt in attempts {
+            assert_eq!((attempt.outcome, attempt.attempt_no), (AttemptOutcome::Succeeded, 1));
+        }
+        other.stop().await;
+        bench.stop().await;
+    }
 }

@@ -1,10 +1,46 @@
 //! Endpoints in strict order.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use standardwebhooks::Webhook;
+use tokio::sync::Semaphore;
 use wakeline_core::{EndpointOptions, EndpointRef, FifoOptions};
 
 use crate::support::{Answer, Bench, Receiver, schedule};
+
+/// The ids in a list.
+fn listed(body: &[u8]) -> Vec<String> {
+    let list: Vec<Value> = serde_json::from_slice(body).expect("a list");
+    list.iter().map(|item| item["id"].as_str().expect("text").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_batch_with_too_many_bytes_goes_in_several_requests_in_order() {
+    let bench = Bench::start().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let mut receiver = Receiver::start(move |request| match request {
+        0 => Answer::Gate(Arc::clone(&held)),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let options = EndpointOptions { fifo: Some(FifoOptions { batch: 10 }), ..schedule(&[]) };
+    bench.endpoint(&receiver.url(), options).await;
+    let mut sent = vec![bench.emit("{}").await.to_string()];
+    receiver.next().await;
+    let payload = format!("\"{}\"", "x".repeat(1_000_000));
+    for _ in 0..6 {
+        sent.push(bench.emit(&payload).await.to_string());
+    }
+    gate.add_permits(1);
+    let requests = [receiver.next().await, receiver.next().await];
+    let got = requests.map(|request| listed(&request.body));
+    assert_eq!(got, [sent[1..5].to_vec(), sent[5..].to_vec()]);
+    let attempts = bench.attempted(7).await;
+    assert!(attempts.iter().all(|attempt| attempt.attempt_no == 1), "{attempts:?}");
+    bench.stop().await;
+}
 
 #[tokio::test]
 async fn order_holds_over_a_failure() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use wakeline_core::EndpointOptions;
 use wakeline_hook::{DispatchOptions, HookServiceOptions};
+use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
 
 use crate::support::{Answer, Bench, Receiver, options, schedule};
 
@@ -59,4 +60,71 @@ async fn slots_kept_for_first_attempts_are_free_while_retries_hang() {
     assert!(under_way <= 1, "{under_way} more than the first attempt of the new message");
     gate.add_permits(100);
     bench.stop().await;
+}
+
+/// A node with two slots of which one is kept, on which hints and timers alone wake.
+fn narrow(mode: WakeMode) -> HookServiceOptions {
+    let dispatch = DispatchOptions { slots: 2, fresh_slots: 1, ..DispatchOptions::default() };
+    let hour = Duration::from_secs(3_600);
+    let long_poll = LongPollConfig { fallback_poll_interval: hour, ..LongPollConfig::default() };
+    HookServiceOptions { mode, dispatch, long_poll, ..options() }
+}
+
+#[tokio::test]
+async fn retries_that_come_due_while_all_slots_for_them_are_full_are_not_forgotten() {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        let bench = Bench::with(narrow(mode)).await;
+        let gate = Arc::new(Semaphore::new(0));
+        let mut receivers = Vec::new();
+        for _ in 0..4 {
+            let held = Arc::clone(&gate);
+            let receiver = Receiver::start(move |request| match request {
+                0 => Answer::Status(500),
+                _ => Answer::Gate(Arc::clone(&held)),
+            })
+            .await;
+            bench.endpoint(&receiver.url(), schedule(&[50])).await;
+            receivers.push(receiver);
+        }
+        bench.emit("{}").await;
+        bench.attempted(4).await;
+        // All retries are due, one of them is under way, and those who look are told of nothing.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        gate.add_permits(100);
+        for receiver in &mut receivers {
+            receiver.next().await;
+            receiver.next().await;
+        }
+        bench.attempted(8).await;
+        bench.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_freed_slot_for_retries_is_used_at_once() {
+    let poll = PollMode { interval: Duration::from_millis(20), ..PollMode::default() };
+    for mode in [WakeMode::Fused, WakeMode::Poll(poll)] {
+        let bench = Bench::with(narrow(mode)).await;
+        let gate = Arc::new(Semaphore::new(0));
+        let held = Arc::clone(&gate);
+        let mut receiver = Receiver::start(move |request| match request {
+            0..10 => Answer::Status(500),
+            _ => Answer::Gate(Arc::clone(&held)),
+        })
+        .await;
+        let options = EndpointOptions { breaker: None, ..schedule(&[50]) };
+        bench.endpoint(&receiver.url(), options).await;
+        for _ in 0..10 {
+            bench.emit("{}").await;
+        }
+        for _ in 0..11 {
+            receiver.next().await;
+        }
+        // Everybody else looks for first attempts by now, of which there are none.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        gate.add_permits(100);
+        // A loop that is not told waits for seconds each time, in all longer than this waits.
+        bench.attempted(20).await;
+        bench.stop().await;
+    }
 }

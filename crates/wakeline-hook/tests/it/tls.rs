@@ -3,15 +3,18 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use wakeline_core::EndpointOptions;
 use wakeline_hook::{HookServiceOptions, SendOptions};
 
-use crate::support::{Answer, Bench, Receiver, loopback, options, schedule};
+use crate::support::{Answer, Bench, Receiver, eventually, loopback, options, schedule};
 
 fn openssl(folder: &Path, arguments: &str) {
     let mut command = Command::new("openssl");
@@ -72,6 +75,32 @@ async fn a_certificate_of_nobody_known_is_refused() {
     let (status, error) = attempt("localhost", false).await;
     assert_eq!(status, None);
     assert!(error.expect("an error").contains("UnknownIssuer"));
+}
+
+#[tokio::test]
+async fn a_connection_that_no_call_waits_for_any_more_is_not_kept_in_its_handshake() {
+    let (root, acceptor) = certified();
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let answer = Arc::new(move |_| Answer::Gate(Arc::clone(&held)));
+    let mut receiver = Receiver::stalling(Some(acceptor), answer, 1).await;
+    let send = SendOptions { guard: loopback(), roots: vec![root], ..SendOptions::default() };
+    let bench = Bench::with(HookServiceOptions { send, ..options() }).await;
+    let url = format!("https://localhost:{}/", receiver.address.port());
+    bench.endpoint(&url, EndpointOptions::default()).await;
+    bench.emit("{}").await;
+    receiver.next().await;
+    // The second call dials, and then gets the first one's connection.
+    bench.emit("{}").await;
+    eventually(async || receiver.connections.load(Ordering::SeqCst) == 2).await;
+    gate.add_permits(2);
+    receiver.next().await;
+    bench.attempted(2).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(121)).await;
+    tokio::time::resume();
+    receiver.closed().await;
+    bench.stop().await;
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::header::{HeaderMap, HeaderName};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 
@@ -52,6 +52,7 @@ pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     requests: mpsc::UnboundedReceiver<Request>,
     pub(crate) connections: Arc<AtomicUsize>,
+    closed: mpsc::UnboundedReceiver<()>,
 }
 
 type Behaviour = Arc<dyn Fn(usize) -> Answer + Send + Sync>;
@@ -68,14 +69,23 @@ impl Receiver {
     }
 
     pub(crate) async fn with(tls: Option<TlsAcceptor>, answer: Behaviour) -> Self {
+        Self::stalling(tls, answer, usize::MAX).await
+    }
+
+    /// Says nothing more to connections after so many, not even in their handshake.
+    pub(crate) async fn stalling(tls: Option<TlsAcceptor>, answer: Behaviour, most: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
         let (heard, requests) = mpsc::unbounded_channel();
+        let (ended, closed) = mpsc::unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let (count, served) = (Arc::clone(&connections), Arc::new(AtomicUsize::new(0)));
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
-                count.fetch_add(1, Ordering::SeqCst);
+                if count.fetch_add(1, Ordering::SeqCst) >= most {
+                    tokio::spawn(stall(socket, ended.clone()));
+                    continue;
+                }
                 let (heard, answer) = (heard.clone(), Arc::clone(&answer));
                 let (served, tls) = (Arc::clone(&served), tls.clone());
                 tokio::spawn(async move {
@@ -90,7 +100,7 @@ impl Receiver {
                 });
             }
         });
-        Self { address, requests, connections }
+        Self { address, requests, connections, closed }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -102,10 +112,27 @@ impl Receiver {
         next.expect("a request comes").expect("the receiver runs")
     }
 
+    /// What has come next, if anything has.
+    pub(crate) fn came(&mut self) -> Option<Request> {
+        self.requests.try_recv().ok()
+    }
+
+    /// Waits until the other side has closed a connection that got nothing more.
+    pub(crate) async fn closed(&mut self) {
+        let closed = tokio::time::timeout(LONG, self.closed.recv()).await;
+        closed.expect("it is closed").expect("the receiver runs");
+    }
+
     /// What came and was not looked at.
     pub(crate) fn left(&mut self) -> usize {
-        std::iter::from_fn(|| self.requests.try_recv().ok()).count()
+        std::iter::from_fn(|| self.came()).count()
     }
+}
+
+async fn stall(mut socket: TcpStream, ended: mpsc::UnboundedSender<()>) {
+    let mut heard = [0; 1024];
+    while socket.read(&mut heard).await.is_ok_and(|len| len > 0) {}
+    ended.send(()).ok();
 }
 
 async fn serve(

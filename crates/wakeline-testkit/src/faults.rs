@@ -4,6 +4,24 @@
 //! Around any store, in tests of what calls it. A sweep over the k-th call shows that a caller
 //! survives a failure anywhere. Calls of all faces are counted together.
 
+/// Implements a trait of the store: every call is passed on, unless it is to fail.
+macro_rules! passes {
+    ($face:ident: $(fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl $face for FaultingStore {
+            $(
+                async fn $name(&self, $($arg: $kind),*) -> Result<$answer, StoreError> {
+                    let call = <dyn WholeStore as $face>::$name(&*self.inner, $($arg),*);
+                    self.call(stringify!($name), call).await
+                }
+            )*
+        }
+    };
+}
+
+mod flow;
+
+use std::collections::HashMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +67,7 @@ struct Planned {
 
 /// Passes calls on to a store, and fails those that it was told to.
 pub struct FaultingStore {
+    delays: Mutex<HashMap<&'static str, Duration>>,
     inner: Arc<dyn WholeStore>,
     plan: Mutex<Vec<Planned>>,
     calls: Mutex<Vec<&'static str>>,
@@ -57,7 +76,8 @@ pub struct FaultingStore {
 impl FaultingStore {
     /// A store that fails nothing yet.
     pub fn new(inner: Arc<dyn WholeStore>) -> Self {
-        Self { inner, plan: Mutex::default(), calls: Mutex::default() }
+        let (plan, delays, calls) = Default::default();
+        Self { inner, plan, delays, calls }
     }
 
     /// Fails the k-th call from now on, counted from 1.
@@ -68,6 +88,11 @@ impl FaultingStore {
     /// Fails the k-th call of an operation (`push`, `claim`, ...) from now on, counted from 1.
     pub fn fail_operation(&self, operation: &'static str, nth: u64, fault: Fault) {
         self.plan_fault(Some(operation), nth, fault);
+    }
+
+    /// Lets every call of an operation from now on take so long before it happens.
+    pub fn delay(&self, operation: &'static str, span: Duration) {
+        self.delays.lock().insert(operation, span);
     }
 
     /// The operations that were called, in order.
@@ -102,7 +127,11 @@ impl FaultingStore {
         operation: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match self.next(operation) {
+        let (fault, delay) = (self.next(operation), self.delays.lock().get(operation).copied());
+        if let Some(span) = delay {
+            tokio::time::sleep(span).await;
+        }
+        match fault {
             None => call.await,
             Some(Fault::Before) => {
                 Err(StoreError::Unavailable { operation, source: "a planned fault".into() })

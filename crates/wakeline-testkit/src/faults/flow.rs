@@ -1,0 +1,61 @@
+//! The calls of orchestrations: each can fail like those of queues.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeline_core::{Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId};
+use wakeline_store::flow::{
+    AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
+    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
+    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
+    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
+    TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed,
+};
+use wakeline_store::{StoreError, WholeStore};
+
+use super::FaultingStore;
+
+passes! { FlowStore:
+    fn enqueue(envelopes: Vec<Envelope>, requests: Vec<TurnRequest>) -> EnqueueReply;
+    fn claim_turns(lines: Vec<TurnClaim>) -> Vec<TurnClaimed>;
+    fn commit_turn(commit: TurnCommit) -> TurnReply;
+    fn enqueue_work(work: NewWork) -> Vec<FlowChange>;
+    fn claim_work(lines: Vec<WorkClaim>) -> Vec<WorkClaimed>;
+    fn complete_work(completion: Completion, requests: Vec<TurnRequest>) -> CompletionReply;
+    fn renew(tokens: Vec<FlowToken>, span: Duration) -> Vec<RenewOutcome>;
+    fn abandon(
+        token: FlowToken,
+        delay: Duration,
+        uncounted: bool,
+    ) -> (AbandonOutcome, Vec<FlowChange>);
+    fn keep_sessions(owners: Vec<OwnerId>, span: Duration, idle: Duration) -> u64;
+    fn sweep_flow(lines: Vec<FlowLine>) -> Vec<Option<Duration>>;
+}
+
+passes! { FlowReader:
+    fn instance(instance: &InstanceId) -> Watched;
+    fn watch(instances: Vec<InstanceId>) -> Vec<Watched>;
+    fn history(
+        instance: &InstanceId,
+        execution: Option<u64>,
+        from_event: u64,
+        bytes_max: usize,
+    ) -> HistoryPage;
+    fn executions(instance: &InstanceId) -> Vec<ExecutionDetail>;
+    fn kv(instance: &InstanceId, key: Option<&KvKey>) -> Vec<KvEntry>;
+    fn list_instances(filter: ListInstances) -> ListedInstances;
+    fn tree(instance: &InstanceId) -> Vec<InstanceId>;
+    fn stats(instance: &InstanceId) -> Option<InstanceStats>;
+    fn depths() -> FlowDepths;
+}
+
+passes! { FlowAdmin:
+    fn suspend(instance: &InstanceId, suspension: Suspension) -> bool;
+    fn suspend_turn(token: FlowToken, suspension: Suspension) -> bool;
+    fn resume(instance: &InstanceId) -> (bool, Vec<FlowChange>);
+    fn retry_mismatched(capabilities: Capabilities) -> (u64, Vec<FlowChange>);
+    fn terminate(command: TerminateInstance) -> (bool, Vec<FlowChange>);
+    fn delete_instances(command: DeleteInstances) -> DeleteReport;
+    fn delete_matching(filter: InstanceFilter) -> DeleteReport;
+    fn prune(filter: InstanceFilter, options: PruneOptions) -> PruneReport;
+}

@@ -6,7 +6,8 @@ use wakeline_store::hook::{
 };
 
 use super::{
-    HookBench, ask, ask_fresh, capped, fifo, items, key, plain, pulled, rated, secs, success,
+    HookBench, ask, ask_fresh, capped, fifo, items, key, messages_of, plain, pulled, push, rated,
+    secs, success,
 };
 
 async fn emit_to(bench: &HookBench, asks: Vec<DeliveryAsk>) -> (HookMessageId, EmitReply) {
@@ -162,4 +163,20 @@ pub async fn attempts_that_are_born_count_for_the_rate(bench: &HookBench) {
     }
     bench.advance_ms(500).await;
     assert_eq!(bench.take(5).await.len(), 1);
+}
+
+/// Rule 8 of claiming: an ask that comes along once more holds what it holds, and no more.
+pub async fn an_id_that_holds_a_delivery_is_not_born_with_another(bench: &HookBench) {
+    bench.with(plain()).await;
+    let held = ask(1);
+    let (first, reply) = emit_to(bench, vec![held.clone()]).await;
+    assert_eq!(given(&reply, 0).len(), 1);
+    let (second, reply) = emit_to(bench, vec![held.clone()]).await;
+    assert!(reply.leased.is_empty(), "{:?}", reply.leased);
+    let got = items(&bench.claim(push(vec![held])).await.groups[0]);
+    assert_eq!(messages_of(&got), [first]);
+    bench.deliver(&got[0]).await;
+    let other = bench.one().await;
+    bench.deliver(&other).await;
+    assert_eq!((other.message, bench.attempts(second).await.len()), (second, 1));
 }

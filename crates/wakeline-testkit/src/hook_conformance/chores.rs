@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use wakeline_core::{ApplicationRef, AttemptId, HookLine, HookMessageId, MessageRef};
-use wakeline_store::hook::{JobKind, JobState, NewMessage};
+use wakeline_store::hook::{JobKind, JobState, NewMessage, SettledState};
 
-use super::{HookBench, application, message, plain, secs};
+use super::{HookBench, application, ask, items, message, plain, push, secs, success};
 
 async fn payload(bench: &HookBench, id: HookMessageId) -> bool {
     let found = bench.hook.message(&bench.of_app(), &MessageRef::Id(id), true).await;
@@ -122,6 +122,23 @@ pub async fn what_a_deleted_application_left_goes_in_pieces(bench: &HookBench) {
     }
     assert!(rows >= 6, "at least the messages: {rows}");
     assert_eq!(bench.sweep(HookLine::Chores).await, None);
+}
+
+/// What was under way for a deleted application is gone with it, before and after its rows are.
+pub async fn leases_of_a_deleted_application_end_with_it(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit_many(3).await;
+    let held = push(vec![ask(2)]);
+    let got = items(&bench.claim(held.clone()).await.groups[0]);
+    bench.hook.delete_application(&bench.of_app()).await.expect("deleted");
+    assert!(bench.claim(held.clone()).await.groups[0].is_empty(), "they hold nothing any more");
+    assert_eq!(bench.settle(success(got[0].token)).await.state, SettledState::Stale);
+    bench.advance(30).await;
+    assert!(bench.take(9).await.is_empty());
+    bench.chores(2).await;
+    assert!(bench.claim(held).await.groups[0].is_empty());
+    assert_eq!(bench.settle(success(got[1].token)).await.state, SettledState::Stale);
+    assert_eq!(bench.none().await, None);
 }
 
 /// Jobs come before what expires.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use wakeline_core::{EndpointId, EndpointOptions, HookMessageId};
-use wakeline_store::hook::{DeliveryAsk, DeliveryGroup, DeliveryItem, NewMessage};
+use wakeline_store::hook::{
+    AttemptOutcome, DeliveryAsk, DeliveryGroup, DeliveryItem, EndpointUpdate, NewMessage,
+};
 
 use super::{HookBench, LEASE, ask, capped, items, messages_of, plain, pull, pulled, push, secs};
 
@@ -250,6 +252,62 @@ pub async fn a_claim_repeated_with_more_ids_fills_them(bench: &HookBench) {
     assert_eq!(messages, ids[..3]);
 }
 
+/// Rule 8: an id is the name of one attempt, also for a claim that comes again too late.
+pub async fn a_claim_repeated_after_its_lease_ended_takes_nothing(bench: &HookBench) {
+    bench.with(plain()).await;
+    let message = bench.emit().await;
+    let late = push(vec![ask(1)]);
+    let lost = items(&bench.claim(late.clone()).await.groups[0]).remove(0);
+    bench.advance(30).await;
+    let answer = bench.claim(late.clone()).await;
+    assert!(answer.groups[0].is_empty(), "got {:?}", answer.groups);
+    let item = bench.one().await;
+    assert_eq!((item.message, item.attempt_no), (message, 2));
+    bench.deliver(&item).await;
+    let logged = bench.attempts(message).await;
+    let logged: Vec<_> = logged.iter().map(|one| (one.id, one.attempt_no, one.outcome)).collect();
+    let unknown = (lost.token.attempt, 1, AttemptOutcome::Unknown);
+    assert_eq!(logged, [unknown, (item.token.attempt, 2, AttemptOutcome::Succeeded)]);
+}
+
+/// Rule 8: what is used up of the ids is passed over, what is free is filled.
+pub async fn ids_of_attempts_that_have_ended_are_passed_over(bench: &HookBench) {
+    bench.with(plain()).await;
+    let ids = bench.emit_many(3).await;
+    let mut asked = ask(2);
+    let got = items(&bench.claim(push(vec![asked.clone()])).await.groups[0]);
+    assert_eq!(messages_of(&got), ids[..2]);
+    bench.retry(&got[0], 0).await;
+    bench.deliver(&got[1]).await;
+    let free = ask(1).attempts[0];
+    asked.attempts.push(free);
+    let again = items(&bench.claim(push(vec![asked.clone()])).await.groups[0]);
+    assert_eq!(again.iter().map(|item| item.token.attempt).collect::<Vec<_>>(), [free]);
+    bench.deliver(&again[0]).await;
+    let rest = bench.one().await;
+    bench.deliver(&rest).await;
+    let log = bench.attempts(ids[0]).await.len() + bench.attempts(ids[2]).await.len();
+    assert_eq!(log, 3, "none of them is missing");
+}
+
+/// Rule 1: what waits, and what is under way, goes to the line of its endpoint.
+pub async fn an_endpoint_may_become_pulled_and_sent_to_again(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let ids = bench.emit_many(2).await;
+    assert_eq!(bench.taken(1).await, ids[..1]);
+    let switched = |options| EndpointUpdate { options: Some(options), ..Default::default() };
+    bench.update(id, switched(pulled())).await;
+    assert_eq!(messages_of(&bench.fetch(id, 9).await), ids[1..]);
+    bench.advance(30).await;
+    assert_eq!(bench.taken(9).await, []);
+    assert_eq!(messages_of(&bench.fetch(id, 1).await), ids[..1], "its lease was over");
+    bench.update(id, switched(plain())).await;
+    assert_eq!(bench.taken(9).await, ids[1..]);
+    bench.advance(30).await;
+    assert!(bench.fetch(id, 9).await.is_empty());
+    assert_eq!(bench.taken(9).await, ids);
+}
+
 /// Rule 10: the payload may be gone by then.
 pub async fn an_expired_payload_comes_as_none(bench: &HookBench) {
     bench.with(plain()).await;
@@ -266,7 +324,7 @@ pub async fn a_target_is_the_endpoint_as_it_is(bench: &HookBench) {
     let id = bench.with(plain()).await;
     bench.emit().await;
     let url = Some("https://new.example".to_owned());
-    let update = wakeline_store::hook::EndpointUpdate { url, ..Default::default() };
+    let update = EndpointUpdate { url, ..Default::default() };
     bench.update(id, update).await;
     let answer = bench.claim(push(vec![ask(1)])).await;
     assert_eq!(answer.groups[0][0].target.url, "https://new.example");

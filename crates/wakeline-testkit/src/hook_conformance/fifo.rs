@@ -2,7 +2,8 @@
 
 use wakeline_core::HookMessageId;
 use wakeline_store::hook::{
-    DeliveryGroup, DeliveryItem, DeliveryState, DeliveryVerdict, SettledState, Trigger,
+    DeliveryGroup, DeliveryItem, DeliveryState, DeliveryVerdict, EndpointUpdate, SettledState,
+    Trigger,
 };
 
 use super::{HookBench, LEASE, ask, end, fifo, messages_of, plain, pull, push, scheduled, secs};
@@ -249,4 +250,20 @@ pub async fn endpoints_in_order_do_not_wait_for_each_other(bench: &HookBench) {
     bench.retry(&got[0], 100).await;
     bench.deliver(&got[1]).await;
     assert_eq!(bench.take(9).await.len(), 1);
+}
+
+/// Rule 5: what waits, and what is under way, follows the endpoint into order and out of it.
+pub async fn an_endpoint_may_be_put_in_order_and_out_of_it(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let ids = bench.emit_many(3).await;
+    let first = bench.one().await;
+    let switched = |options| EndpointUpdate { options: Some(options), ..Default::default() };
+    bench.update(id, switched(fifo(1))).await;
+    assert_eq!(bench.none().await, Some(LEASE), "one is under way");
+    bench.retry(&first, 5).await;
+    assert_eq!(bench.none().await, Some(secs(5)));
+    bench.advance(5).await;
+    assert_eq!(bench.taken(9).await, ids[..1]);
+    bench.update(id, switched(plain())).await;
+    assert_eq!(bench.taken(9).await, ids[1..]);
 }

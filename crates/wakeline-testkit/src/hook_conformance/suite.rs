@@ -108,6 +108,7 @@ macro_rules! hook_conformance_suite {
             a_repeated_message_leases_nothing,
             a_lease_that_is_born_expires,
             attempts_that_are_born_count_for_the_rate,
+            an_id_that_holds_a_delivery_is_not_born_with_another,
         );
         $crate::hook_conformance_module!($fixture; claim;
             push_and_pull_do_not_mix,
@@ -127,6 +128,9 @@ macro_rules! hook_conformance_suite {
             leases_have_the_ids_of_the_ask,
             a_claim_repeated_with_its_ids_returns_the_same,
             a_claim_repeated_with_more_ids_fills_them,
+            a_claim_repeated_after_its_lease_ended_takes_nothing,
+            ids_of_attempts_that_have_ended_are_passed_over,
+            an_endpoint_may_become_pulled_and_sent_to_again,
             an_expired_payload_comes_as_none,
             a_target_is_the_endpoint_as_it_is,
             fetching_keeps_the_limits,
@@ -155,6 +159,7 @@ macro_rules! hook_conformance_suite {
             a_sweep_takes_nothing,
             a_disabled_endpoint_is_not_in_sight,
             a_full_endpoint_is_not_due,
+            first_attempts_are_a_line_with_times_of_its_own,
             a_partly_filled_claim_tells_when_there_is_more,
         );
         $crate::hook_conformance_module!($fixture; lease;
@@ -162,7 +167,6 @@ macro_rules! hook_conformance_suite {
             an_expired_delivery_is_due_with_its_attempt_counted,
             an_expired_delivery_is_due_since_its_lease_ended,
             an_expired_last_attempt_fails_the_delivery,
-            first_attempts_are_a_line_with_times_of_its_own,
             an_empty_schedule_is_one_attempt,
             an_expired_lease_is_no_failure,
             an_expired_lease_cannot_settle,
@@ -274,6 +278,7 @@ macro_rules! hook_conformance_suite {
             the_order_is_that_of_the_commits,
             fetching_keeps_the_order,
             endpoints_in_order_do_not_wait_for_each_other,
+            an_endpoint_may_be_put_in_order_and_out_of_it,
         );
         $crate::hook_conformance_module!($fixture; cancel;
             what_waits_is_cancelled,
@@ -313,6 +318,7 @@ macro_rules! hook_conformance_suite {
             a_payload_can_be_expunged,
             an_answer_can_be_expunged,
             what_a_deleted_application_left_goes_in_pieces,
+            leases_of_a_deleted_application_end_with_it,
             jobs_come_before_what_expires,
             finished_jobs_are_kept_for_seven_days,
             expiry_leaves_other_messages_alone,

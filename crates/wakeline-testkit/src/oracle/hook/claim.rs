@@ -89,6 +89,7 @@ impl Hook {
         let mut groups = vec![Vec::new(); claim.asks.len()];
         let mut slots = Slots::new(&claim.asks);
         self.again(&mut slots, &mut groups, now);
+        self.drop_used(&mut slots);
         let mut due = self.due_endpoints(&claim.line, &slots, now);
         while let Some(endpoint) = due.pop_front() {
             let share = slots.left().div_ceil(due.len() + 1);
@@ -164,6 +165,18 @@ impl Hook {
                 match self.spot(endpoint).endpoint.options.fifo {
                     Some(_) => groups.push(self.group(&places, now)),
                     None => groups.extend(places.iter().map(|one| self.group(&[*one], now))),
+                }
+            }
+        }
+    }
+
+    /// Rule 8: ids that hold something, or whose attempt has ended, are used up.
+    pub(super) fn drop_used(&self, slots: &mut Slots<'_>) {
+        for n in 0..slots.asks.len() {
+            for id in &slots.asks[n].ask.attempts {
+                let holds = |row: &Row| row.lease().is_some_and(|lease| lease.attempt == *id);
+                if self.attempts.contains_key(id) || self.rows.values().any(holds) {
+                    slots.remove(n, *id);
                 }
             }
         }

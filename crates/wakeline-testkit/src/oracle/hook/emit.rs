@@ -137,6 +137,7 @@ impl Hook {
         now: Timestamp,
     ) -> Vec<(usize, Vec<wakeline_store::hook::DeliveryGroup>)> {
         let mut slots = Slots::new(asks);
+        self.drop_used(&mut slots);
         let mut leased = vec![Vec::new(); asks.len()];
         for place in places {
             let endpoint = self.rows[place].endpoint;

@@ -66,6 +66,21 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
 }
 
+impl Shared {
+    /// How long a fetch waits for work; `None` if it cannot.
+    fn poll_timeout(&self) -> Option<Duration> {
+        let long_poll = self.options.dispatcher_long_poll_timeout;
+        long_poll.filter(|_| self.provider.supports_long_polling())
+    }
+
+    /// Slots for so much at once. Fetches that cannot wait are made again and again: nobody makes
+    /// them ahead.
+    fn slots(&self, concurrency: usize) -> Arc<Slots> {
+        let waits = self.poll_timeout().is_some();
+        Slots::new(concurrency, if waits { self.options.prefetch } else { Prefetch::Fixed(0) })
+    }
+}
+
 impl Runtime {
     /// Starts a runtime with the default options, on the current tokio runtime.
     pub async fn start(
@@ -145,7 +160,7 @@ fn spawn_turns(shared: &Arc<Shared>, capabilities: &Capabilities, tasks: &mut Jo
     }
     let sticky = Sticky::new(shared.options.sticky_max);
     let runner = Arc::new(TurnRunner::new(Arc::clone(shared), sticky));
-    let slots = Slots::new(shared.options.orchestration_concurrency, shared.options.prefetch);
+    let slots = shared.slots(shared.options.orchestration_concurrency);
     for _ in 0..slots.dispatchers() {
         let turns = Turns { runner: Arc::clone(&runner), capabilities: capabilities.clone() };
         tasks.spawn(dispatch(Arc::clone(shared), Arc::clone(&slots), turns));
@@ -158,7 +173,7 @@ fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     }
     let runner = Arc::new(ActivityRunner::new(Arc::clone(shared)));
     let filter = WorkFilter { tags: shared.options.tags.clone(), session: shared.sessions.claim() };
-    let slots = Slots::new(shared.options.worker_concurrency, shared.options.prefetch);
+    let slots = shared.slots(shared.options.worker_concurrency);
     for _ in 0..slots.dispatchers() {
         let activities = Activities { runner: Arc::clone(&runner), filter: filter.clone() };
         tasks.spawn(dispatch(Arc::clone(shared), Arc::clone(&slots), activities));

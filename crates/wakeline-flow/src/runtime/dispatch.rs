@@ -110,9 +110,7 @@ impl Source for Activities {
 /// Runs a dispatcher until the runtime closes. A fetch under way is dropped then: the provider
 /// gives back what it may have leased.
 pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, source: S) {
-    let options = &shared.options;
-    let long_poll = options.dispatcher_long_poll_timeout;
-    let poll_timeout = long_poll.filter(|_| shared.provider.supports_long_polling());
+    let (options, poll_timeout) = (&shared.options, shared.poll_timeout());
     let mut failures = 0;
     let mut kept = None;
     while !shared.closing.is_cancelled() {
@@ -124,24 +122,23 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, 
                 fetching = slots.fetch() => fetching,
             },
         };
-        let began = Instant::now();
+        let (began, wait) = (Instant::now(), fetching.patience(poll_timeout));
         let fetched = tokio::select! {
             biased;
             () = shared.closing.cancelled() => return,
-            // The right to fetch ends here: others run what there is.
-            () = slots.surplus() => continue,
-            fetched = source.fetch(&shared, poll_timeout) => fetched,
+            fetched = source.fetch(&shared, wait) => fetched,
         };
         let sleep = match fetched {
             Ok(Some(item)) => {
                 failures = 0;
+                let _at_hand = slots.at_hand();
                 run(&shared, &source, item, fetching).await;
                 continue;
             }
             // It waited as long as it was told to; the next wait may begin.
-            Ok(None) if poll_timeout.is_some_and(|wait| began.elapsed() >= wait) => {
+            Ok(None) if wait.is_some_and(|wait| began.elapsed() >= wait) => {
                 failures = 0;
-                kept = Some(fetching);
+                kept = fetching.in_vain();
                 continue;
             }
             Ok(None) => options.dispatcher_idle_sleep,
@@ -156,6 +153,7 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, 
                 backoff(options.dispatcher_idle_sleep, failures)
             }
         };
+        let Some(fetching) = fetching.in_vain() else { continue };
         tokio::select! {
             () = shared.closing.cancelled() => return,
             () = tokio::time::sleep(sleep) => {}

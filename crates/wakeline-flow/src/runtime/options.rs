@@ -7,19 +7,30 @@ use wakeline_wake::{LongPollConfig, WakeMode};
 
 /// What is fetched while all slots are busy: it is at hand when one is free, but other processes
 /// do not get it meanwhile.
+///
+/// A slot is busy with what waits for it, runs in it, or ran in it and is being committed. A fetch
+/// that then finds nothing is not made again until more has come; a provider without long polling
+/// is never asked ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefetch {
     /// As much as would begin within a time by how long the code ran lately, and nothing while that
     /// is not known. What then waits 20 times as long goes back.
     Adaptive {
-        /// The time. 50 ms by default.
+        /// The time, from 1 ms to an hour. 50 ms by default.
         within: Duration,
-        /// Not more than this. 124 by default.
+        /// Not more than this, and not more than 10,000. 124 by default.
         max: usize,
     },
-    /// Always so much; 0 fetches nothing ahead.
+    /// So much, however long the code runs, and not more than 10,000; 0 fetches nothing ahead.
     Fixed(usize),
 }
+
+/// Most turns, or activities, at once: each has a task that waits for it.
+const CONCURRENCY_MAX: usize = 100_000;
+/// Most that is fetched ahead: as many as may wait in a hub by default.
+const PREFETCH_MAX: usize = 10_000;
+/// The longest time that something is fetched ahead for.
+const WITHIN_MAX: Duration = Duration::from_secs(3600);
 
 impl Default for Prefetch {
     fn default() -> Self {
@@ -126,9 +137,39 @@ impl RuntimeOptions {
         if self.attempts_max == 0 {
             return Err(RuntimeOptionsError::new("attempts_max", "must be at least 1"));
         }
+        let concurrencies = [
+            ("orchestration_concurrency", self.orchestration_concurrency),
+            ("worker_concurrency", self.worker_concurrency),
+        ];
+        for (field, concurrency) in concurrencies {
+            if concurrency > CONCURRENCY_MAX {
+                return Err(RuntimeOptionsError::new(field, "must be at most 100000"));
+            }
+        }
+        self.prefetch.validate()?;
         let wake = self.wake_mode.map_or(Ok(()), |mode| mode.validate());
         wake.and_then(|()| self.long_poll.validate())
             .map_err(|error| RuntimeOptionsError::new(error.field, error.reason))
+    }
+}
+
+impl Prefetch {
+    fn validate(self) -> Result<(), RuntimeOptionsError> {
+        let (field, ahead) = match self {
+            Self::Adaptive { max, .. } => ("prefetch.max", max),
+            Self::Fixed(ahead) => ("prefetch", ahead),
+        };
+        if ahead > PREFETCH_MAX {
+            return Err(RuntimeOptionsError::new(field, "must be at most 10000"));
+        }
+        match self {
+            Self::Adaptive { within, .. }
+                if within < Duration::from_millis(1) || within > WITHIN_MAX =>
+            {
+                Err(RuntimeOptionsError::new("prefetch.within", "must be from 1 ms to 1 hour"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -143,5 +184,42 @@ mod tests {
             RuntimeOptions { dispatcher_idle_sleep: Duration::ZERO, ..RuntimeOptions::default() };
         let refused = spinning.validate().expect_err("zero");
         assert_eq!(refused.to_string(), "dispatcher_idle_sleep must be at least 1 ms");
+    }
+
+    #[test]
+    fn what_would_be_fetched_ahead_without_bounds_is_refused() {
+        let refused = |prefetch| {
+            let options = RuntimeOptions { prefetch, ..RuntimeOptions::default() };
+            options.validate().err().map(|error| error.to_string())
+        };
+        let within = Duration::from_millis(50);
+        for (prefetch, reason) in [
+            (Prefetch::Fixed(usize::MAX), "prefetch must be at most 10000"),
+            (Prefetch::Fixed(10_001), "prefetch must be at most 10000"),
+            (Prefetch::Adaptive { within, max: 10_001 }, "prefetch.max must be at most 10000"),
+            (
+                Prefetch::Adaptive { within: Duration::MAX, max: 1 },
+                "prefetch.within must be from 1 ms to 1 hour",
+            ),
+            (
+                Prefetch::Adaptive { within: Duration::ZERO, max: 1 },
+                "prefetch.within must be from 1 ms to 1 hour",
+            ),
+        ] {
+            assert_eq!(refused(prefetch).as_deref(), Some(reason), "{prefetch:?}");
+        }
+        let longest = Prefetch::Adaptive { within: WITHIN_MAX, max: PREFETCH_MAX };
+        for prefetch in [Prefetch::Fixed(0), Prefetch::Fixed(PREFETCH_MAX), longest] {
+            assert_eq!(refused(prefetch), None, "{prefetch:?}");
+        }
+    }
+
+    #[test]
+    fn more_at_once_than_can_be_is_refused() {
+        let many = usize::MAX;
+        let turns = RuntimeOptions { orchestration_concurrency: many, ..RuntimeOptions::default() };
+        let work = RuntimeOptions { worker_concurrency: many, ..RuntimeOptions::default() };
+        let refused = [turns, work].map(|options| options.validate().expect_err("too many").field);
+        assert_eq!(refused, ["orchestration_concurrency", "worker_concurrency"]);
     }
 }

@@ -6,6 +6,9 @@
 //!
 //! # Invariants
 //! * Never more rights to fetch than slots plus what may be fetched ahead.
+//! * Rights beyond one per slot come only with what is at hand while that is as much as there are
+//!   slots. They go as soon as it is less, and with every fetch that was in vain. So an idle
+//!   runtime fetches with one right per slot, whatever it did before.
 //! * Adaptive: nothing is fetched ahead before something has been measured; what waits too long
 //!   goes back, and counts as a measurement. So a process whose code has become slow keeps
 //!   nothing from the others for long.
@@ -14,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::options::Prefetch;
@@ -22,6 +25,12 @@ use super::options::Prefetch;
 /// Turns, and activities, that wait for their commits while others run in their slots. Commits that
 /// wait together share a transaction.
 const COMMITTING_MAX: usize = 28;
+/// Rights to fetch ahead that come with each item at hand. Two: they double with every fetch that
+/// fills them, and what is fetched in vain stays in proportion to what is not.
+const RIGHTS_PER_ITEM: usize = 2;
+/// A fetch waits so long at most while there are rights to fetch ahead: it ends by itself, and
+/// nothing has to be taken back from it.
+const AHEAD_WAIT_MAX: Duration = Duration::from_millis(50);
 /// What was fetched ahead goes back after waiting so many times as long as it should have.
 const LATE_TIMES: u32 = 20;
 /// A new measurement's part of the mean: one in so many.
@@ -34,11 +43,9 @@ pub(super) struct Slots {
     concurrency: usize,
     prefetch: Prefetch,
     pace: Mutex<Pace>,
-    /// Fewer are fetched ahead from now on.
-    shrunk: Notify,
 }
 
-/// What is known of how long the code runs.
+/// What is known of how long the code runs, and what is made of it.
 #[derive(Debug, Default)]
 struct Pace {
     /// Seconds.
@@ -47,7 +54,12 @@ struct Pace {
     target: usize,
     /// How many rights to fetch there are beyond one per slot.
     given: usize,
+    /// How many items wait for a slot, run, or are being committed.
+    at_hand: usize,
 }
+
+/// An item that was fetched and is not done with.
+pub(super) struct AtHand<'a>(&'a Slots);
 
 /// The right to fetch.
 pub(super) struct Fetching<'a> {
@@ -66,16 +78,15 @@ impl Slots {
     /// Slots for so much at once.
     pub(super) fn new(concurrency: usize, prefetch: Prefetch) -> Arc<Self> {
         let fixed = match prefetch {
-            Prefetch::Fixed(ahead) => ahead.min(Semaphore::MAX_PERMITS - concurrency),
+            Prefetch::Fixed(ahead) => ahead,
             Prefetch::Adaptive { .. } => 0,
         };
         Arc::new(Self {
-            fetching: Semaphore::new(concurrency + fixed),
+            fetching: Semaphore::new(concurrency),
             running: Semaphore::new(concurrency),
             concurrency,
             prefetch,
-            pace: Mutex::new(Pace { mean: None, target: fixed, given: fixed }),
-            shrunk: Notify::new(),
+            pace: Mutex::new(Pace { target: fixed, ..Pace::default() }),
         })
     }
 
@@ -98,6 +109,19 @@ impl Slots {
         Fetching { slots: self, permit: Some(permit) }
     }
 
+    /// An item was fetched. More may be fetched ahead if it leaves no slot free; one whose item is
+    /// being committed counts as taken, or short code would never seem to fill them.
+    pub(super) fn at_hand(&self) -> AtHand<'_> {
+        let mut pace = self.pace.lock();
+        pace.at_hand += 1;
+        if pace.at_hand >= self.concurrency {
+            let more = pace.target.saturating_sub(pace.given).min(RIGHTS_PER_ITEM);
+            self.fetching.add_permits(more);
+            pace.given += more;
+        }
+        AtHand(self)
+    }
+
     /// Waits for the right to run.
     pub(super) async fn run(&self) -> SemaphorePermit<'_> {
         self.running.acquire().await.expect("never closed")
@@ -111,32 +135,24 @@ impl Slots {
         }
     }
 
-    /// Waits until more may fetch than should.
-    pub(super) async fn surplus(&self) {
-        loop {
-            let shrunk = self.shrunk.notified();
-            if self.pace.lock().has_surplus() {
-                return;
-            }
-            shrunk.await;
-        }
-    }
-
     /// Notes how long something took, and fetches as much ahead as suits that.
     fn measured(&self, span: Duration, least: bool) {
         let Prefetch::Adaptive { within, max } = self.prefetch else { return };
         let mut pace = self.pace.lock();
         pace.note(span.as_secs_f64(), least);
         pace.target = ahead(self.concurrency, within.as_secs_f64() / pace.mean.unwrap_or(0.0), max);
-        if pace.given < pace.target {
-            self.fetching.add_permits(pace.target - pace.given);
-            pace.given = pace.target;
-        }
-        let surplus = pace.given.saturating_sub(pace.target);
+        self.trim(&mut pace);
+    }
+
+    /// How many rights to fetch there should be beyond one per slot, at most.
+    fn ahead_max(&self, pace: &Pace) -> usize {
+        if pace.at_hand < self.concurrency { 0 } else { pace.target }
+    }
+
+    /// Takes back those beyond that which nobody uses. The others go when they are given back.
+    fn trim(&self, pace: &mut Pace) {
+        let surplus = pace.given.saturating_sub(self.ahead_max(pace));
         pace.given -= self.fetching.forget_permits(surplus);
-        if pace.has_surplus() {
-            self.shrunk.notify_waiters();
-        }
     }
 }
 
@@ -148,10 +164,6 @@ fn ahead(slots: usize, times: f64, max: usize) -> usize {
 }
 
 impl Pace {
-    fn has_surplus(&self) -> bool {
-        self.given > self.target
-    }
-
     /// `least`: it took at least so long, and has not ended.
     fn note(&mut self, seconds: f64, least: bool) {
         self.mean = Some(match self.mean {
@@ -166,6 +178,25 @@ impl<'a> Fetching<'a> {
     /// What it is a right of.
     pub(super) fn slots(&self) -> &'a Slots {
         self.slots
+    }
+
+    /// How long a fetch with it waits, of the time that it may.
+    pub(super) fn patience(&self, poll_timeout: Option<Duration>) -> Option<Duration> {
+        let ahead = self.slots.pace.lock().given > 0;
+        poll_timeout.map(|wait| if ahead { wait.min(AHEAD_WAIT_MAX) } else { wait })
+    }
+
+    /// Nothing came of it: gone if it is beyond one per slot.
+    pub(super) fn in_vain(mut self) -> Option<Self> {
+        let mut pace = self.slots.pace.lock();
+        if pace.given == 0 {
+            drop(pace);
+            return Some(self);
+        }
+        pace.given -= 1;
+        drop(pace);
+        self.permit.take().expect("held until it is dropped").forget();
+        None
     }
 
     /// It became the right to run.
@@ -186,10 +217,18 @@ impl Drop for Fetching<'_> {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
         let mut pace = self.slots.pace.lock();
-        if pace.has_surplus() {
+        if pace.given > self.slots.ahead_max(&pace) {
             pace.given -= 1;
             permit.forget();
         }
+    }
+}
+
+impl Drop for AtHand<'_> {
+    fn drop(&mut self) {
+        let mut pace = self.0.pace.lock();
+        pace.at_hand -= 1;
+        self.0.trim(&mut pace);
     }
 }
 
@@ -207,9 +246,20 @@ mod tests {
 
     /// Runs something for a time.
     async fn one(slots: &Slots, span: Duration) {
-        let slot = slots.fetch().await.running(slots.run().await);
+        let fetching = slots.fetch().await;
+        let _at_hand = slots.at_hand();
+        let slot = fetching.running(slots.run().await);
         tokio::time::sleep(span).await;
         drop(slot);
+    }
+
+    /// Fetches with every right that there is and comes to be, and always finds something.
+    async fn all(slots: &Slots) -> Vec<(Fetching<'_>, AtHand<'_>)> {
+        let mut all = Vec::new();
+        while rights(slots) > 0 {
+            all.push((slots.fetch().await, slots.at_hand()));
+        }
+        all
     }
 
     fn rights(slots: &Slots) -> usize {
@@ -219,48 +269,64 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn so_much_is_fetched_ahead_as_begins_in_time() {
         let slots = Slots::new(4, ADAPTIVE);
-        assert_eq!(rights(&slots), 4, "nothing is known yet");
+        assert_eq!(all(&slots).await.len(), 4, "nothing is known yet");
         one(&slots, Duration::from_millis(10)).await;
-        assert_eq!(rights(&slots), 4 + 16, "4 slots begin 20 in 50 ms; in steps: 16");
+        assert_eq!(all(&slots).await.len(), 4 + 16, "4 slots begin 20 in 50 ms; in steps: 16");
         for _ in 0..60 {
             one(&slots, Duration::from_micros(10)).await;
         }
-        assert_eq!(rights(&slots), 4 + 60, "not more than the most");
+        assert_eq!(all(&slots).await.len(), 4 + 60, "not more than the most");
         one(&slots, Duration::from_secs(10)).await;
-        assert_eq!(rights(&slots), 4, "nothing would begin in time");
+        assert_eq!(all(&slots).await.len(), 4, "nothing would begin in time");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rights_beyond_what_suits_are_given_up_one_by_one() {
-        let slots = Slots::new(2, ADAPTIVE);
-        one(&slots, Duration::from_millis(1)).await;
-        let mut held = Vec::new();
-        for _ in 0..rights(&slots) {
-            held.push(slots.fetch().await);
+    async fn nothing_is_fetched_ahead_while_a_slot_is_free() {
+        for prefetch in [ADAPTIVE, Prefetch::Fixed(60)] {
+            let slots = Slots::new(4, prefetch);
+            one(&slots, Duration::from_micros(10)).await;
+            let mut held = all(&slots).await;
+            assert_eq!(held.len(), 4 + 60, "all are taken");
+            held.truncate(3);
+            assert_eq!(rights(&slots), 1, "one right per slot");
+            held.clear();
+            assert_eq!(rights(&slots), 4);
         }
-        slots.measured(Duration::from_secs(5), false);
-        slots.surplus().await;
-        assert_eq!(rights(&slots), 0);
-        held.truncate(2);
-        assert_eq!(rights(&slots), 0, "those that went were too many");
-        held.clear();
-        assert_eq!(rights(&slots), 2, "one per slot is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_in_vain_gives_up_what_is_beyond_one_right_per_slot() {
+        let slots = Slots::new(2, Prefetch::Fixed(2));
+        let long = Some(Duration::from_secs(30));
+        let (first, _one) = (slots.fetch().await, slots.at_hand());
+        assert_eq!(first.patience(long), long, "nobody fetches ahead");
+        let (_second, _two) = (slots.fetch().await, slots.at_hand());
+        let (third, fourth) = (slots.fetch().await, slots.fetch().await);
+        assert_eq!(third.patience(long), Some(AHEAD_WAIT_MAX));
+        assert_eq!(third.patience(None), None);
+        assert!(third.in_vain().is_none());
+        assert!(fourth.in_vain().is_none());
+        assert_eq!(rights(&slots), 0, "though no slot is free");
+        assert!(first.in_vain().is_some(), "one per slot stays");
+        assert_eq!(rights(&slots), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_waits_too_long_counts_as_slow() {
         let slots = Slots::new(1, ADAPTIVE);
         one(&slots, Duration::from_millis(1)).await;
-        let ahead = slots.fetch().await;
+        let (_running, _one) = (slots.fetch().await, slots.at_hand());
+        let (ahead, _two) = (slots.fetch().await, slots.at_hand());
         slots.late().await;
         ahead.was_late();
         assert_eq!(slots.pace.lock().target, 0);
+        assert_eq!(slots.pace.lock().given, 0, "its right is gone, and those that nobody used");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_fixed_number_stays() {
         let slots = Slots::new(2, Prefetch::Fixed(3));
         one(&slots, Duration::from_secs(100)).await;
-        assert_eq!(rights(&slots), 5);
+        assert_eq!(all(&slots).await.len(), 5);
     }
 }

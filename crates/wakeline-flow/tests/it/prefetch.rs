@@ -10,9 +10,9 @@ use wakeline_flow::{
     ActivityContext, Client, FlowError, OrchestrationContext, Prefetch, Registry, Runtime,
     RuntimeOptions, join_all,
 };
+use wakeline_testkit::faults::FaultingStore;
 use wakeline_testkit::oracle::MemoryStore;
-
-use super::slots::{Stuck, StuckProvider};
+use wakeline_wake::{PollMode, WakeMode};
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -76,6 +76,29 @@ async fn a_process_whose_code_became_slow_leaves_the_rest_to_an_idle_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_idle_runtime_waits_with_one_fetch_per_slot_whatever_it_did_before() {
+    let poll = WakeMode::Poll(PollMode::default());
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast, poll] {
+        for prefetch in [Prefetch::default(), Prefetch::Fixed(100)] {
+            let store = Arc::new(MemoryStore::with_tokio_clock());
+            let options = StoreProviderOptions { mode, ..StoreProviderOptions::default() };
+            let inner = StoreProvider::new(store, options);
+            let provider: Arc<dyn Provider> = Arc::new(inner.clone());
+            let (runtime, _) = process(&provider, prefetch).await;
+            run(&runtime.client(), "busy", 200, 1).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let before = inner.snapshot();
+            assert_eq!(before.waiters, 4 + 4, "{mode}, {prefetch:?}");
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let claims = inner.snapshot().counters.claims.total() - before.counters.claims.total();
+            let paced = if mode == poll { 8 * 10 * 10 } else { 0 };
+            assert!(claims <= paced, "{mode}, {prefetch:?}: {claims} claims");
+            runtime.shutdown(Duration::ZERO).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn slow_activities_are_not_fetched_ahead() {
     let provider = provider();
     let (runtime, _) = process(&provider, Prefetch::default()).await;
@@ -88,15 +111,16 @@ async fn slow_activities_are_not_fetched_ahead() {
     runtime.shutdown(Duration::ZERO).await;
 }
 
-/// How long 400 activities of 1 ms take if each is on its way for 10 ms.
+/// How long 400 activities of 1 ms take if the way to the store and back takes 10 ms.
 async fn span(prefetch: Prefetch) -> Duration {
-    let store = Arc::new(MemoryStore::with_tokio_clock());
-    let inner = StoreProvider::new(store, StoreProviderOptions::default());
-    let (stuck, fetch) = (Stuck::Nothing, Duration::from_millis(10));
+    let store = FaultingStore::new(Arc::new(MemoryStore::with_tokio_clock()));
+    for operation in ["claim_work", "complete_work"] {
+        store.delay(operation, Duration::from_millis(10));
+    }
     let provider: Arc<dyn Provider> =
-        Arc::new(StuckProvider { inner: inner.clone(), stuck, fetch });
+        Arc::new(StoreProvider::new(Arc::new(store), StoreProviderOptions::default()));
     let (runtime, _) = process(&provider, prefetch).await;
-    let client = Client::new(Arc::new(inner));
+    let client = runtime.client();
     run(&client, "first", 20, 1).await;
     let began = Instant::now();
     run(&client, "many", 400, 1).await;

@@ -15,6 +15,7 @@ mod envelope;
 mod face;
 mod item;
 mod store;
+mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,6 +18,7 @@ use wakeline_store::flow::{
 use wakeline_wake::{Claim, Claimed, Face};
 
 use super::admin::Seen;
+use super::trace::Trace;
 
 /// What a dispatcher or a client waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -48,9 +49,9 @@ pub enum Hint {
 #[derive(Debug, Clone)]
 pub enum Ask {
     /// A turn.
-    Turn(TurnRequest),
+    Turn(TurnRequest, Trace),
     /// An activity.
-    Work(WorkRequest),
+    Work(WorkRequest, Trace),
     /// A look.
     Outcome,
 }
@@ -59,9 +60,9 @@ pub enum Ask {
 #[derive(Debug, Clone)]
 pub enum Grant {
     /// A turn.
-    Turn(Box<TurnItem>),
+    Turn(Box<TurnItem>, Trace),
     /// An activity.
-    Work(Box<WorkItem>),
+    Work(Box<WorkItem>, Trace),
     /// How the instance stands.
     Outcome(Watched),
 }
@@ -79,13 +80,15 @@ impl FlowFace {
 
     async fn claim_turns(
         &self,
-        lines: Vec<TurnClaim>,
+        (lines, traces): Traced<TurnClaim>,
     ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
         if lines.is_empty() {
             return Ok(Vec::new());
         }
-        let claimed = self.store.claim_turns(lines).await?.into_iter().map(|line| Claimed {
-            grants: line.turns.into_iter().map(|turn| Some(Grant::Turn(Box::new(turn?)))).collect(),
+        let claimed = self.store.claim_turns(lines).await?.into_iter().zip(traces);
+        let granted = |(turn, trace)| Some(Grant::Turn(Box::new(turn?), trace));
+        let claimed = claimed.map(|(line, traces)| Claimed {
+            grants: line.turns.into_iter().zip(traces).map(granted).collect(),
             next_due: line.next_due,
         });
         Ok(claimed.collect())
@@ -93,13 +96,15 @@ impl FlowFace {
 
     async fn claim_work(
         &self,
-        lines: Vec<WorkClaim>,
+        (lines, traces): Traced<WorkClaim>,
     ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
         if lines.is_empty() {
             return Ok(Vec::new());
         }
-        let claimed = self.store.claim_work(lines).await?.into_iter().map(|line| Claimed {
-            grants: line.work.into_iter().map(|work| Some(Grant::Work(Box::new(work?)))).collect(),
+        let claimed = self.store.claim_work(lines).await?.into_iter().zip(traces);
+        let granted = |(work, trace)| Some(Grant::Work(Box::new(work?), trace));
+        let claimed = claimed.map(|(line, traces)| Claimed {
+            grants: line.work.into_iter().zip(traces).map(granted).collect(),
             next_due: line.next_due,
         });
         Ok(claimed.collect())
@@ -122,9 +127,9 @@ impl FlowFace {
     }
 
     async fn give_back(&self, grant: Grant) -> Vec<FlowChange> {
-        let token = match grant {
-            Grant::Turn(turn) => turn.token,
-            Grant::Work(work) => work.token,
+        let token = match &grant {
+            Grant::Turn(turn, _) => turn.token,
+            Grant::Work(work, _) => work.token,
             Grant::Outcome(_) => return Vec::new(),
         };
         match self.store.abandon(token, Duration::ZERO, true).await {
@@ -289,12 +294,15 @@ enum Kind {
     Outcome,
 }
 
+/// Claims of lines, and the traces of the fetches that each is for.
+type Traced<C> = (Vec<C>, Vec<Vec<Trace>>);
+
 /// Claims by kind, and the order in which they came.
 #[derive(Default)]
 struct Sorted {
     kinds: Vec<Kind>,
-    turns: Vec<TurnClaim>,
-    work: Vec<WorkClaim>,
+    turns: Traced<TurnClaim>,
+    work: Traced<WorkClaim>,
     looks: Vec<(InstanceId, Seen, usize)>,
 }
 
@@ -304,15 +312,18 @@ impl Sorted {
         for Claim { line, asks } in claims {
             match line {
                 Line::Turns(capabilities) => {
-                    let requests = asks.into_iter().filter_map(Ask::into_turn).collect();
+                    let (requests, traces) = asks.into_iter().filter_map(Ask::into_turn).unzip();
                     sorted.kinds.push(Kind::Turns);
-                    sorted.turns.push(TurnClaim { capabilities, requests });
+                    sorted.turns.0.push(TurnClaim { capabilities, requests });
+                    sorted.turns.1.push(traces);
                 }
                 Line::Work { tags, .. } => {
-                    let requests: Vec<_> = asks.into_iter().filter_map(Ask::into_work).collect();
+                    let (requests, traces): (Vec<WorkRequest>, _) =
+                        asks.into_iter().filter_map(Ask::into_work).unzip();
                     let session = requests.first().and_then(|request| request.session.clone());
                     sorted.kinds.push(Kind::Work);
-                    sorted.work.push(WorkClaim { tags, session, requests });
+                    sorted.work.0.push(WorkClaim { tags, session, requests });
+                    sorted.work.1.push(traces);
                 }
                 Line::Outcome(instance, seen) => {
                     sorted.kinds.push(Kind::Outcome);
@@ -325,16 +336,16 @@ impl Sorted {
 }
 
 impl Ask {
-    fn into_turn(self) -> Option<TurnRequest> {
+    pub(super) fn into_turn(self) -> Option<(TurnRequest, Trace)> {
         match self {
-            Self::Turn(request) => Some(request),
+            Self::Turn(request, trace) => Some((request, trace)),
             _ => None,
         }
     }
 
-    fn into_work(self) -> Option<WorkRequest> {
+    pub(super) fn into_work(self) -> Option<(WorkRequest, Trace)> {
         match self {
-            Self::Work(request) => Some(request),
+            Self::Work(request, trace) => Some((request, trace)),
             _ => None,
         }
     }

@@ -27,18 +27,17 @@ use wakeline_store::flow::{
     Completion, EnqueueOutcome, FlowBackend, InstanceState, SessionClaim, TurnOutcome, TurnRequest,
     WorkOutcome, WorkRequest,
 };
-use wakeline_wake::{
-    HintSource, Hub, HubOptions, LongPollConfig, Patience, Snapshot, TakeError, Taken, WakeMode,
-};
+use wakeline_wake::{HintSource, Hub, HubOptions, LongPollConfig, Snapshot, WakeMode};
 
 use self::family::Family;
 use super::Provider;
 use super::admin::ProviderAdmin;
 use super::envelope;
-use super::face::{Ask, FlowFace, Grant, Hint, Line};
+use super::face::{FlowFace, Hint};
 use super::item::{
     Enqueued, FetchedWork, OrchestrationAck, OrchestrationItem, ProviderError, WorkFilter,
 };
+use super::trace::Traces;
 use crate::event::Event;
 use crate::message::WorkItem;
 
@@ -78,6 +77,7 @@ struct Inner {
     queue_hints: Option<QueueHints>,
     hook_hints: Option<HookHints>,
     writes: TaskTracker,
+    traces: Traces,
 }
 
 impl StoreProvider {
@@ -96,9 +96,16 @@ impl StoreProvider {
         let long_polling = long_poll.enabled;
         let face = Arc::new(FlowFace::new(Arc::clone(&store)));
         let hub = Hub::start(face, HubOptions { label: "flow", mode, long_poll });
-        let writes = TaskTracker::new();
-        let inner =
-            Arc::new(Inner { family, store, hub, long_polling, queue_hints, hook_hints, writes });
+        let inner = Arc::new(Inner {
+            family,
+            store,
+            hub,
+            long_polling,
+            queue_hints,
+            hook_hints,
+            writes: TaskTracker::new(),
+            traces: Traces::default(),
+        });
         inner.family.welcome(&inner);
         Self { inner }
     }
@@ -126,25 +133,6 @@ impl StoreProvider {
     /// A look at the hub.
     pub fn snapshot(&self) -> Snapshot {
         self.inner.hub.snapshot()
-    }
-
-    async fn take(
-        &self,
-        line: Line,
-        ask: Ask,
-        poll_timeout: Option<Duration>,
-    ) -> Result<Option<Grant>, ProviderError> {
-        let patience = poll_timeout.map_or(Patience::Now, Patience::Wait);
-        match self.inner.hub.take(line, ask, patience).await {
-            Ok(Taken::Granted(grant)) => Ok(Some(grant)),
-            Ok(Taken::Empty) => Ok(None),
-            Ok(Taken::Drained) => Err(ProviderError::Closed),
-            Err(TakeError::Claim(error)) => Err(failed("fetch", error)),
-            Err(error @ TakeError::TooMany { .. }) => {
-                let source = error.to_string().into();
-                Err(ProviderError::Retryable { operation: "fetch", source })
-            }
-        }
     }
 
     /// Runs a write to its end, whatever becomes of the caller.
@@ -362,14 +350,14 @@ impl Provider for StoreProvider {
     }
 
     async fn settle(&self) {
-        self.inner.writes.close();
-        self.inner.writes.wait().await;
-        self.inner.hub.settled().await;
+        self.inner.traces.gone().await;
     }
 
     async fn close(&self) {
         self.inner.hub.drain();
-        self.settle().await;
+        self.inner.writes.close();
+        self.inner.writes.wait().await;
+        self.inner.hub.settled().await;
     }
 
     fn rewired(&self, mode: WakeMode, long_poll: LongPollConfig) -> Option<Arc<dyn Provider>> {

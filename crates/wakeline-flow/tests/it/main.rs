@@ -6,6 +6,7 @@ mod choosing;
 mod crowds;
 mod deciding;
 mod foreign;
+mod leaving;
 mod logging;
 mod mailboxes;
 mod mismatching;

@@ -14,11 +14,13 @@ use wakeline_store::flow::{
     RenewOutcome, TurnCommit, TurnItem, TurnOutcome, TurnRequest, Visible, WorkItem, WorkOutcome,
     WorkRequest,
 };
+use wakeline_wake::{Patience, TakeError, Taken};
 
 use super::reserved::turn_grant;
 use super::{StoreProvider, failed, turn};
 use crate::provider::face::{Ask, Grant, Line};
 use crate::provider::item::ProviderError;
+use crate::provider::trace::Trace;
 
 impl StoreProvider {
     /// The store, for reads and interventions.
@@ -33,8 +35,9 @@ impl StoreProvider {
         poll_timeout: Option<Duration>,
     ) -> Result<Option<TurnItem>, ProviderError> {
         let line = Line::Turns(request.capabilities.clone());
-        match self.take(line, Ask::Turn(request), poll_timeout).await? {
-            Some(Grant::Turn(turn)) => Ok(Some(*turn)),
+        let ask = |trace| Ask::Turn(request, trace);
+        match self.fetch(line, ask, poll_timeout).await? {
+            Some(Grant::Turn(turn, _)) => Ok(Some(*turn)),
             _ => Ok(None),
         }
     }
@@ -47,8 +50,9 @@ impl StoreProvider {
     ) -> Result<Option<WorkItem>, ProviderError> {
         let owner = request.session.as_ref().map(|session| session.owner.clone());
         let line = Line::Work { tags: request.tags.clone(), owner };
-        match self.take(line, Ask::Work(request), poll_timeout).await? {
-            Some(Grant::Work(work)) => Ok(Some(*work)),
+        let ask = |trace| Ask::Work(request, trace);
+        match self.fetch(line, ask, poll_timeout).await? {
+            Some(Grant::Work(work, _)) => Ok(Some(*work)),
             _ => Ok(None),
         }
     }
@@ -141,6 +145,41 @@ impl StoreProvider {
         match outcomes.first() {
             Some(RenewOutcome::Renewed(state)) => Ok(*state),
             _ => Err(ProviderError::LockLost),
+        }
+    }
+
+    /// Takes something that has to be given back if the caller goes away meanwhile.
+    async fn fetch(
+        &self,
+        line: Line,
+        ask: impl FnOnce(Trace) -> Ask,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<Grant>, ProviderError> {
+        let (fetch, trace) = self.inner.traces.fetch();
+        let taken = self.take(line, ask(trace), poll_timeout).await;
+        if let Ok(Some(_)) = taken {
+            fetch.handed_over();
+        }
+        taken
+    }
+
+    /// Takes something, within a time.
+    pub(super) async fn take(
+        &self,
+        line: Line,
+        ask: Ask,
+        poll_timeout: Option<Duration>,
+    ) -> Result<Option<Grant>, ProviderError> {
+        let patience = poll_timeout.map_or(Patience::Now, Patience::Wait);
+        match self.inner.hub.take(line, ask, patience).await {
+            Ok(Taken::Granted(grant)) => Ok(Some(grant)),
+            Ok(Taken::Empty) => Ok(None),
+            Ok(Taken::Drained) => Err(ProviderError::Closed),
+            Err(TakeError::Claim(error)) => Err(failed("fetch", error)),
+            Err(error @ TakeError::TooMany { .. }) => {
+                let source = error.to_string().into();
+                Err(ProviderError::Retryable { operation: "fetch", source })
+            }
         }
     }
 }

@@ -1,0 +1,143 @@
+//! A store call that fails, or a process that dies in it, changes nothing of what comes out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_core::QueueName;
+use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
+use wakeline_flow::{
+    ActivityContext, Client, ClientError, EventKind, FlowError, OrchestrationContext, Registry,
+    Runtime, join,
+};
+use wakeline_store::QueueStore as _;
+use wakeline_store::flow::{FlowBackend, InstanceState};
+use wakeline_testkit::conformance::Ask;
+use wakeline_testkit::faults::{Fault, FaultingStore};
+use wakeline_testkit::oracle::MemoryStore;
+
+const LONG: Duration = Duration::from_secs(3600);
+/// Everything has ended by then, unless the process hangs.
+const SOON: Duration = Duration::from_secs(300);
+
+async fn double(_: ActivityContext, n: u32) -> Result<u32, FlowError> {
+    Ok(2 * n)
+}
+
+async fn parent(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    let (a, b) = join(ctx.call(double, n), ctx.call(double, n + 1)).await;
+    let sum = a? + b?;
+    ctx.push("out", sum)?;
+    ctx.sleep(Duration::from_secs(1)).await;
+    let (told, returned) = join(ctx.event::<u32>("told"), ctx.child("child", sum).id("c")).await;
+    let returned: u32 = returned?;
+    ctx.push("out", returned)?;
+    Ok(told? + returned)
+}
+
+async fn child(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    ctx.signal("p", "told", n)?;
+    let doubled = ctx.call(double, n).await?;
+    ctx.push("out", n + 1)?;
+    Ok(doubled)
+}
+
+/// What can be seen afterwards.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    returned: u32,
+    /// What is in the queue.
+    pushed: Vec<String>,
+    instances: [u64; 6],
+    /// Events by instance and kind.
+    events: BTreeMap<(&'static str, String), usize>,
+    /// What still waits or is held by somebody.
+    left: u64,
+}
+
+/// A process: runs everything, and repeats what fails until it has the answer.
+async fn process(store: Arc<dyn FlowBackend>) -> u32 {
+    let provider = Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
+    let registry = Registry::builder()
+        .orchestration("parent", parent)
+        .orchestration("child", child)
+        .activity_fn(double)
+        .build()
+        .expect("a registry");
+    let _runtime = Runtime::start(provider.clone(), registry).await.expect("started");
+    let client = Client::new(provider);
+    while client.start("p", "parent", &3_u32).await.is_err() {}
+    loop {
+        match client.wait("p", LONG).await {
+            Ok(returned) => return returned,
+            Err(ClientError::Provider(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+async fn seen(store: Arc<MemoryStore>, returned: u32) -> Seen {
+    let queue = QueueName::new("out").expect("valid");
+    let all = Ask::queue(&queue).batch(100).partitions(100);
+    let mut claimed = store.claim(vec![all.line_claim(1)]).await.expect("claimed");
+    let grant = claimed.remove(0).grants.remove(0).expect("something was pushed");
+    let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
+    let text = |payload: &[u8]| String::from_utf8_lossy(payload).into_owned();
+    let mut pushed: Vec<_> = messages.map(|message| text(&message.payload)).collect();
+    pushed.sort();
+    let client = Client::new(Arc::new(StoreProvider::new(store, StoreProviderOptions::default())));
+    let mut events = BTreeMap::new();
+    for instance in ["p", "c"] {
+        for event in client.history(instance, None).await.expect("read") {
+            // How its events fall into turns depends on who was late.
+            if !matches!(event.kind, EventKind::Turn { .. }) {
+                let kind = format!("{:?}", event.kind);
+                let kind = kind.split([' ', '(']).next().unwrap_or_default().to_owned();
+                *events.entry((instance, kind)).or_default() += 1;
+            }
+        }
+    }
+    let depths = client.depths().await.expect("read");
+    let left = depths.messages + depths.work + depths.leased_turns + depths.leased_work;
+    Seen { returned, pushed, instances: depths.instances, events, left }
+}
+
+/// What is seen if the k-th call fails in this way, and whether there was such a call. A process
+/// that hangs is killed, and another one takes over.
+async fn interrupted(nth: u64, fault: Fault) -> (Seen, bool) {
+    let memory = Arc::new(MemoryStore::with_tokio_clock());
+    let store = Arc::new(FaultingStore::new(memory.clone()));
+    store.fail(nth, fault);
+    let returned = match tokio::time::timeout(SOON, process(store.clone())).await {
+        Ok(returned) => returned,
+        Err(_) => {
+            assert!(matches!(fault, Fault::HangBefore | Fault::HangAfter), "call {nth}, {fault:?}");
+            let second = tokio::time::timeout(SOON, process(memory.clone())).await;
+            second.unwrap_or_else(|_| panic!("stuck after call {nth}, {fault:?}"))
+        }
+    };
+    (seen(memory, returned).await, store.pending() == 0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_in_any_store_call_changes_nothing_of_what_comes_out() {
+    let memory = Arc::new(MemoryStore::with_tokio_clock());
+    let returned = process(memory.clone()).await;
+    let expected = seen(memory, returned).await;
+    assert_eq!((returned, expected.left), (14 + 28, 0));
+    assert_eq!(expected.pushed, ["14", "15", "28"]);
+    let completed = InstanceState::ALL.iter().position(|state| *state == InstanceState::Completed);
+    assert_eq!(expected.instances[completed.expect("a state")], 2);
+    for fault in Fault::ALL {
+        let mut nth = 1;
+        loop {
+            let (seen, came) = interrupted(nth, fault).await;
+            assert_eq!(seen, expected, "call {nth}, {fault:?}");
+            if !came {
+                break;
+            }
+            nth += 1;
+        }
+        assert!(nth > 15, "{nth} calls only, {fault:?}");
+    }
+}

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use wakeline::provider::{OrchestrationItem, Provider, StoreProvider};
-use wakeline::{Client, LongPollConfig, PostgresProvider, WakeMode};
+use wakeline::{
+    Client, FlowError, LongPollConfig, OrchestrationContext, PostgresProvider, Registry, Runtime,
+    WakeMode,
+};
 
 use crate::support::Database;
 
@@ -128,6 +131,40 @@ async fn cost(nodes: usize, dispatchers: usize, mode: WakeMode) -> Cost {
 async fn in_broadcast_every_dispatcher_claims() {
     for (nodes, dispatchers, expected) in [(1, 4, 4), (3, 4, 12), (10, 8, 80)] {
         cost(nodes, dispatchers, WakeMode::Broadcast).await.assert(expected, expected);
+    }
+}
+
+/// What a runtime's dispatchers do for one event that comes from elsewhere, after it was so busy
+/// that it fetched ahead.
+#[tokio::test]
+async fn after_busy_times_an_event_wakes_the_dispatchers_of_a_runtime_and_no_more() {
+    for (mode, expected) in [(WakeMode::Broadcast, 4), (WakeMode::Compete, 1)] {
+        let database = Database::create().await;
+        let client = Client::new(Arc::new(database.node(patient()).await));
+        let node = database.node(patient()).await;
+        let waiting = node.sibling(mode, patient());
+        let code = async |_: OrchestrationContext, (): ()| Ok::<_, FlowError>(());
+        let registry = Registry::builder().orchestration("event", code).build();
+        let provider = Arc::new(waiting.clone());
+        let runtime = Runtime::start(provider, registry.expect("no name twice")).await;
+        let runtime = runtime.expect("started");
+        let busy = (0..200).map(|round| {
+            let (client, id) = (&client, format!("busy-{round}"));
+            async move {
+                client.start(&id, "event", &()).await.expect("started");
+                client.wait::<()>(&id, LONG).await.expect("completed");
+            }
+        });
+        futures_util::future::join_all(busy).await;
+        database.silent("").await;
+        let before = waiting.snapshot();
+        assert_eq!(before.waiters, 4, "{mode}");
+        client.start("counted", "event", &()).await.expect("started");
+        client.wait::<()>("counted", LONG).await.expect("completed");
+        database.silent("").await;
+        let woken = waiting.snapshot().counters.wakes.notify - before.counters.wakes.notify;
+        assert_eq!(woken, expected, "{mode}");
+        runtime.shutdown(LONG).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Applications, event types and endpoints: checked, sealed, stored.
 
+mod change;
 mod check;
 
 use std::collections::BTreeMap;
@@ -13,11 +14,11 @@ use wakeline_core::{
     EventTypeName, IdempotencyKey, Uid,
 };
 use wakeline_store::hook::{
-    Application, Created, DisableReason, Endpoint, EndpointUpdate, EventType, Idempotency,
-    NewApplication, NewEndpoint, UpdateOutcome,
+    Application, Created, DisableReason, Endpoint, EventType, Idempotency, NewApplication,
+    NewEndpoint,
 };
 
-use crate::announce::{OPERATIONAL_UID, operational_application};
+use crate::announce::operational_application;
 use crate::error::HookError;
 use crate::event_types::check_schemas;
 use crate::headers;
@@ -43,7 +44,7 @@ pub struct ApplicationIn {
 pub struct EndpointIn {
     /// Its user's own id.
     pub uid: Option<Uid>,
-    /// Where it is; empty for one that is pulled from.
+    /// Where it is; empty for one that is pulled from. Credentials in it become a header.
     pub url: String,
     /// What it is for.
     pub description: String,
@@ -80,6 +81,8 @@ pub struct EndpointPatch {
     pub disabled: Option<bool>,
     /// The user's own notes.
     pub metadata: Option<Map<String, Value>>,
+    /// Its own headers: all of them.
+    pub headers: Option<BTreeMap<String, String>>,
     /// How it is delivered to.
     pub options: Option<EndpointOptions>,
 }
@@ -97,25 +100,12 @@ impl HookService {
         Ok(self.store().create_application(new, idempotency).await?)
     }
 
-    /// Replaces what is known of an application.
-    pub async fn update_application(
-        &self,
-        which: &ApplicationRef,
-        application: ApplicationIn,
-    ) -> Result<UpdateOutcome<Application>, HookError> {
-        let own = OPERATIONAL_UID == which.to_string();
-        let same = application.uid.as_ref().is_some_and(|uid| uid.as_str() == OPERATIONAL_UID);
-        if !(own && same) {
-            check::application(&application)?;
-        }
-        Ok(self.store().update_application(which, new_application(application)).await?)
-    }
-
     /// Removes an application with all that is its own. False if there is none.
     pub async fn delete_application(
         &self,
         application: &ApplicationRef,
     ) -> Result<bool, HookError> {
+        check::deletion(application)?;
         let (store, application) = (self.shared_store(), application.clone());
         self.to_the_end(async move { store.delete_application(&application).await }).await
     }
@@ -154,17 +144,18 @@ impl HookService {
     ) -> Result<Created<Endpoint>, HookError> {
         check::endpoint(&endpoint, self.guard())?;
         let idempotency = idempotency(key, &endpoint);
+        let (url, credentials) = headers::out_of_url(endpoint.url);
         let signing = match &endpoint.secret {
             Some(text) => SigningKey::parse(text),
             None => SigningKey::generate(),
         };
         let signing = signing.map_err(|error| secret_error(&error))?;
         let id = EndpointId::generate();
-        let own_headers = headers::checked(endpoint.headers)?;
+        let own_headers = headers::with_credentials(endpoint.headers, credentials)?;
         let new = NewEndpoint {
             id,
             uid: endpoint.uid,
-            url: endpoint.url,
+            url,
             description: endpoint.description,
             event_types: endpoint.event_types,
             channels: endpoint.channels,
@@ -174,33 +165,11 @@ impl HookService {
             secret: self.vault().seal_secret(id, &signing)?,
             options: endpoint.options,
         };
-        if application.to_string() == OPERATIONAL_UID {
+        if check::is_own(application) {
             // Made when first wanted: operational messages are dropped where nobody gets them.
             self.store().create_application(operational_application(), None).await?;
         }
         Ok(self.store().create_endpoint(application, new, idempotency).await?)
-    }
-
-    /// Changes an endpoint.
-    pub async fn update_endpoint(
-        &self,
-        application: &ApplicationRef,
-        endpoint: &EndpointRef,
-        patch: EndpointPatch,
-    ) -> Result<UpdateOutcome<Endpoint>, HookError> {
-        check::patch(&patch, self.guard())?;
-        let update = EndpointUpdate {
-            uid: patch.uid,
-            url: patch.url,
-            description: patch.description,
-            event_types: patch.event_types,
-            channels: patch.channels,
-            disabled: patch.disabled,
-            metadata: patch.metadata.as_ref().map(object),
-            headers: None,
-            options: patch.options,
-        };
-        self.store_update(application, endpoint, update).await
     }
 
     /// Removes an endpoint; what waits for it is cancelled. False if there is none.
@@ -212,18 +181,6 @@ impl HookService {
         let (store, application) = (self.shared_store(), application.clone());
         let endpoint = endpoint.clone();
         self.to_the_end(async move { store.delete_endpoint(&application, &endpoint).await }).await
-    }
-
-    pub(crate) async fn store_update(
-        &self,
-        application: &ApplicationRef,
-        endpoint: &EndpointRef,
-        update: EndpointUpdate,
-    ) -> Result<UpdateOutcome<Endpoint>, HookError> {
-        let (store, application) = (self.shared_store(), application.clone());
-        let endpoint = endpoint.clone();
-        self.to_the_end(async move { store.update_endpoint(&application, &endpoint, update).await })
-            .await
     }
 }
 
@@ -238,6 +195,7 @@ pub(crate) fn new_application(application: ApplicationIn) -> NewApplication {
     }
 }
 
+pub(crate) use change::Tries;
 pub(crate) use check::application as check_application;
 
 /// What makes repeating a request harmless: its key, and a digest of all that it asks for.

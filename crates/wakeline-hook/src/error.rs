@@ -37,6 +37,9 @@ pub enum HookError {
         #[source]
         source: SealError,
     },
+    /// Others changed it again and again meanwhile. Try again.
+    #[error("others are changing it at this moment: try again")]
+    Contended,
     /// As many clients are parked as this node allows. Come back after a while.
     #[error("too many clients are waiting on this node")]
     TooManyWaiters {

@@ -7,7 +7,9 @@ use serde::Serialize;
 use wakeline_core::{ApplicationRef, EndpointRef};
 use wakeline_store::hook::{EndpointUpdate, UpdateOutcome};
 
+use crate::catalog::Tries;
 use crate::error::HookError;
+use crate::guard::Place;
 use crate::service::HookService;
 
 /// Names in lower case, and their values.
@@ -15,6 +17,12 @@ pub(crate) type Headers = BTreeMap<String, String>;
 
 /// Most headers of one endpoint.
 const HEADERS_MAX: usize = 50;
+/// Longest value of a header, in bytes.
+const VALUE_BYTES_MAX: usize = 4096;
+/// Most bytes of all headers of an endpoint together: receivers refuse requests with more.
+const BYTES_MAX: usize = 16 * 1024;
+/// The header that credentials of a URL become.
+pub(crate) const AUTHORIZATION: &str = "authorization";
 /// Names whose values are credentials: set, but never shown again.
 const SENSITIVE: [&str; 9] = [
     "authorization",
@@ -63,9 +71,44 @@ pub(crate) fn checked(headers: BTreeMap<String, String>) -> Result<Headers, Hook
         if HeaderValue::from_str(&value).is_err() {
             return Err(invalid(format!("has an impossible value for {known}")));
         }
+        if value.len() > VALUE_BYTES_MAX {
+            let reason = format!("has more than {VALUE_BYTES_MAX} bytes as {known}");
+            return Err(invalid(reason));
+        }
         Ok((known.as_str().to_owned(), value))
     };
-    headers.into_iter().map(check).collect()
+    let headers: Headers = headers.into_iter().map(check).collect::<Result<_, _>>()?;
+    let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if bytes > BYTES_MAX {
+        return Err(invalid(format!("has {bytes} bytes together, at most {BYTES_MAX}")));
+    }
+    Ok(headers)
+}
+
+/// A URL as it is stored: its credentials stand beside it, as the header that they become.
+pub(crate) fn out_of_url(url: String) -> (String, Option<String>) {
+    match Place::parse(&url) {
+        Ok(Place { uri, authorization: Some(value) }) => {
+            let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            (uri.to_string(), Some(text))
+        }
+        _ => (url, None),
+    }
+}
+
+/// Checks headers, and adds the credentials of a URL.
+pub(crate) fn with_credentials(
+    headers: BTreeMap<String, String>,
+    credentials: Option<String>,
+) -> Result<Headers, HookError> {
+    let mut headers = checked(headers)?;
+    let Some(credentials) = credentials else { return Ok(headers) };
+    if headers.contains_key(AUTHORIZATION) {
+        let reason = "has credentials, and so has the header authorization: only one can count";
+        return Err(HookError::invalid("url", reason));
+    }
+    headers.insert(AUTHORIZATION.to_owned(), credentials);
+    checked(headers)
 }
 
 fn shown(headers: Headers) -> EndpointHeaders {
@@ -96,7 +139,14 @@ impl HookService {
         headers: BTreeMap<String, String>,
     ) -> Result<bool, HookError> {
         let headers = checked(headers)?;
-        self.rewrite_headers(application, endpoint, move |_| headers).await
+        let Some(found) = self.store().endpoint(application, endpoint).await? else {
+            return Ok(false);
+        };
+        // What is replaced is not opened: its key may be gone.
+        let sealed = self.vault().seal_headers(found.id, &headers)?;
+        let update = EndpointUpdate { headers: Some(sealed), ..EndpointUpdate::default() };
+        let updated = self.store_update(application, &found, update).await?;
+        Ok(matches!(updated, UpdateOutcome::Updated(_)))
     }
 
     /// Sets some of an endpoint's own headers, and removes those without a value. False if there
@@ -111,31 +161,27 @@ impl HookService {
             patch.into_iter().partition(|(_, value)| value.is_some());
         let set = set.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         let set = checked(set)?;
-        let rewrite = move |mut headers: Headers| {
+        let mut tries = Tries::default();
+        loop {
+            let Some(found) = self.store().endpoint(application, endpoint).await? else {
+                return Ok(false);
+            };
+            let mut headers = self.vault().open_headers(found.id, &found.headers)?;
             for (name, _) in &gone {
                 headers.remove(&name.to_ascii_lowercase());
             }
-            headers.extend(set);
-            headers
-        };
-        self.rewrite_headers(application, endpoint, rewrite).await
-    }
-
-    async fn rewrite_headers(
-        &self,
-        application: &ApplicationRef,
-        endpoint: &EndpointRef,
-        rewrite: impl FnOnce(Headers) -> Headers,
-    ) -> Result<bool, HookError> {
-        let Some(found) = self.store().endpoint(application, endpoint).await? else {
-            return Ok(false);
-        };
-        let headers = rewrite(self.vault().open_headers(found.id, &found.headers)?);
-        let headers = checked(headers)?;
-        let sealed = self.vault().seal_headers(found.id, &headers)?;
-        let update = EndpointUpdate { headers: Some(sealed), ..EndpointUpdate::default() };
-        let updated = self.store_update(application, endpoint, update).await?;
-        Ok(matches!(updated, UpdateOutcome::Updated(_)))
+            headers.extend(set.clone());
+            let sealed = self.vault().seal_headers(found.id, &checked(headers)?)?;
+            let update = EndpointUpdate {
+                expected_version: Some(found.version),
+                headers: Some(sealed),
+                ..EndpointUpdate::default()
+            };
+            match self.store_update(application, &found, update).await? {
+                UpdateOutcome::Stale => tries.again().await?,
+                outcome => return Ok(matches!(outcome, UpdateOutcome::Updated(_))),
+            }
+        }
     }
 }
 
@@ -148,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_identify_and_frame_a_request_cannot_be_set() {
+    fn headers_that_cannot_be_sent_or_frame_a_request_cannot_be_set() {
         for name in ["Webhook-Id", "svix-signature", "Content-Type", "HOST", "content-length", "TE"]
         {
             assert!(checked(one(name, "x")).is_err(), "{name}");
@@ -156,6 +202,11 @@ mod tests {
         for (name, value) in [("a b", "x"), ("", "x"), ("x-y", "a\nb"), ("x-y", "a\0")] {
             assert!(checked(one(name, value)).is_err(), "{name}: {value}");
         }
+        let long = "x".repeat(VALUE_BYTES_MAX);
+        assert!(checked(one("x-y", &long)).is_ok());
+        assert!(checked(one("x-y", &format!("{long}x"))).is_err());
+        let many = (0..4).map(|n| (format!("x-{n}"), long.clone())).collect();
+        assert!(checked(many).is_err(), "all together have a limit too");
         let fine = checked(one("X-Team", "blue")).expect("allowed");
         assert_eq!(fine, one("x-team", "blue"));
     }

@@ -1,4 +1,8 @@
 //! Endpoints whose owner fetches: popped like a queue, settled by token.
+//!
+//! # Invariants
+//! * What is given out has a payload: a delivery whose payload has expired is settled as failed.
+//! * A token settles at the endpoint that gave it out; at another one it is stale.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,17 +11,19 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hyper::header::HeaderValue;
 use tokio::time::Instant;
+use uuid::Uuid;
 use wakeline_core::{
-    ApplicationRef, AttemptId, DeliveryToken, EndpointOptions, EndpointRef, HeaderStyle, HookLine,
-    IdError,
+    ApplicationRef, AttemptId, DeliveryToken, EndpointId, EndpointOptions, EndpointRef,
+    HeaderStyle, HookLine, IdError,
 };
 use wakeline_store::hook::{
-    AttemptRecord, BreakerSample, DeliveryAsk, DeliveryItem, DeliveryVerdict, Endpoint,
-    SettleDelivery, SettledState, Trigger,
+    AttemptRecord, BreakerSample, DeliveryAsk, DeliveryGroup, DeliveryItem, DeliveryVerdict,
+    Endpoint, SettleDelivery, SettledState, Trigger,
 };
 use wakeline_wake::{Patience, TakeError, Taken};
 
 use crate::error::HookError;
+use crate::expired::expired_end;
 use crate::face::{Ask, Grant};
 use crate::headers::Headers;
 use crate::policy::wait;
@@ -44,7 +50,7 @@ pub struct Pop {
 /// How a pop ended.
 #[derive(Debug)]
 pub enum Popped {
-    /// With deliveries, in order.
+    /// With deliveries, in order. Each has its payload.
     Granted(Vec<(PulledToken, DeliveryItem)>),
     /// With nothing, in time.
     Empty,
@@ -59,6 +65,8 @@ pub enum Popped {
 pub struct PulledToken {
     /// The lease.
     pub token: DeliveryToken,
+    /// The endpoint that gave it out.
+    pub endpoint: EndpointId,
     /// Attempts of its schedule; 0 for one that somebody asked for.
     pub scheduled_no: u32,
     /// When it was popped, in milliseconds since 1970 by the clock of the node that gave it out.
@@ -100,7 +108,8 @@ impl PulledSigner {
 
 impl fmt::Display for PulledToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:x}.{:x}", self.token, self.scheduled_no, self.popped_ms)
+        let endpoint = self.endpoint.0.simple();
+        write!(f, "{}.{:x}.{:x}.{endpoint}", self.token, self.scheduled_no, self.popped_ms)
     }
 }
 
@@ -113,7 +122,8 @@ impl FromStr for PulledToken {
             let token = parts.next()?.parse().ok()?;
             let scheduled_no = u32::from_str_radix(parts.next()?, 16).ok()?;
             let popped_ms = u64::from_str_radix(parts.next()?, 16).ok()?;
-            parts.next().is_none().then_some(Self { token, scheduled_no, popped_ms })
+            let endpoint = EndpointId(Uuid::try_parse(parts.next()?).ok()?);
+            parts.next().is_none().then_some(Self { token, endpoint, scheduled_no, popped_ms })
         };
         read().ok_or(IdError { kind: "token" })
     }
@@ -144,8 +154,11 @@ impl HookService {
             let taken = self.hub().take(line.clone(), ask_for(&pop), patience).await;
             match taken {
                 Ok(Taken::Granted(Grant::Deliveries(groups))) => {
-                    let items = groups.into_iter().flat_map(|group| group.items);
-                    return Ok(Popped::Granted(items.map(with_token).collect()));
+                    let items = self.without_expired(groups).await?;
+                    if !items.is_empty() {
+                        return Ok(Popped::Granted(items));
+                    }
+                    // None of them could be given out: there may be others behind them.
                 }
                 Ok(Taken::Granted(Grant::Chores) | Taken::Empty) => {
                     // A wait that ended early has its reasons, and is not repeated.
@@ -163,6 +176,42 @@ impl HookService {
         }
     }
 
+    /// What can be given out of what was claimed. What has expired is settled as failed.
+    async fn without_expired(
+        &self,
+        groups: Vec<DeliveryGroup>,
+    ) -> Result<Vec<(PulledToken, DeliveryItem)>, HookError> {
+        let (mut items, mut ends) = (Vec::new(), Vec::new());
+        for DeliveryGroup { target, items: claimed } in groups {
+            for item in claimed {
+                match item.payload {
+                    Some(_) => items.push(with_token(target.endpoint, item)),
+                    None => ends.push(expired_end(&target, &item)),
+                }
+            }
+        }
+        if !ends.is_empty() {
+            match self.settle_all(ends).await {
+                // The leases of what could not be settled end by themselves.
+                Err(error) if !items.is_empty() => {
+                    tracing::warn!(%error, "expired deliveries could not be settled");
+                }
+                settled => drop(settled?),
+            }
+        }
+        Ok(items)
+    }
+
+    async fn settle_all(&self, ends: Vec<SettleDelivery>) -> Result<Vec<SettledState>, HookError> {
+        let store = self.shared_store();
+        let settled = self.to_the_end(async move {
+            let settled = store.settle_deliveries(ends).await?;
+            let changes = settled.iter().flat_map(|settled| settled.changes.clone()).collect();
+            Ok((settled, changes))
+        });
+        Ok(settled.await?.into_iter().map(|settled| settled.state).collect())
+    }
+
     /// Settles pulled deliveries, in any order. `None` if there is no such endpoint.
     pub async fn settle_pulled(
         &self,
@@ -172,26 +221,29 @@ impl HookService {
     ) -> Result<Option<Vec<SettledState>>, HookError> {
         let Some(found) = self.pulled_from(application, endpoint).await? else { return Ok(None) };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let own: Vec<_> = settles.iter().map(|(token, _)| token.endpoint == found.id).collect();
+        let ends = settles.into_iter().filter(|(token, _)| token.endpoint == found.id);
         let end = |(token, settle)| settle_of(&found.options, token, (settle, now));
-        let ends: Vec<_> = settles.into_iter().map(end).collect();
-        let store = self.shared_store();
-        let settled = self.to_the_end(async move {
-            let settled = store.settle_deliveries(ends).await?;
-            let changes = settled.iter().flat_map(|settled| settled.changes.clone()).collect();
-            Ok((settled, changes))
-        });
-        Ok(Some(settled.await?.into_iter().map(|settled| settled.state).collect()))
+        let settled = self.settle_all(ends.map(end).collect()).await?;
+        Ok(Some(spread(&own, settled, SettledState::Stale)))
     }
 
-    /// Holds on to pulled deliveries: their leases end `span` from now. True for those that go on.
+    /// Holds on to pulled deliveries: their leases end `span` from now. True for those that go on;
+    /// `None` if there is no such endpoint.
     pub async fn extend_pulled(
         &self,
+        application: &ApplicationRef,
+        endpoint: &EndpointRef,
         tokens: Vec<PulledToken>,
         span: Duration,
-    ) -> Result<Vec<bool>, HookError> {
+    ) -> Result<Option<Vec<bool>>, HookError> {
         check_lease(Some(span))?;
-        let tokens = tokens.into_iter().map(|token| token.token).collect();
-        Ok(self.store().extend_deliveries(tokens, span).await?)
+        let Some(found) = self.pulled_from(application, endpoint).await? else { return Ok(None) };
+        let own: Vec<_> = tokens.iter().map(|token| token.endpoint == found.id).collect();
+        let tokens = tokens.into_iter().filter(|token| token.endpoint == found.id);
+        let tokens = tokens.map(|token| token.token).collect();
+        let extended = self.store().extend_deliveries(tokens, span).await?;
+        Ok(Some(spread(&own, extended, false)))
     }
 
     /// What signs pulled deliveries of an endpoint: all of its keys, with its own headers. `None`
@@ -237,14 +289,20 @@ fn ask_for(pop: &Pop) -> Ask {
     Ask::Deliveries(DeliveryAsk { attempts, fresh_only: 0, lease: pop.lease })
 }
 
-fn with_token(item: DeliveryItem) -> (PulledToken, DeliveryItem) {
+/// Answers in the order of a request: those of the endpoint's own, and `other` between them.
+fn spread<T: Copy>(own: &[bool], answers: Vec<T>, other: T) -> Vec<T> {
+    let mut answers = answers.into_iter();
+    own.iter().map(|own| if *own { answers.next().unwrap_or(other) } else { other }).collect()
+}
+
+fn with_token(endpoint: EndpointId, item: DeliveryItem) -> (PulledToken, DeliveryItem) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let scheduled_no = match item.trigger {
         Trigger::Scheduled => item.scheduled_no,
         Trigger::Manual => 0,
     };
     let popped_ms = u64::try_from(now.as_millis()).unwrap_or(0);
-    (PulledToken { token: item.token, scheduled_no, popped_ms }, item)
+    (PulledToken { token: item.token, endpoint, scheduled_no, popped_ms }, item)
 }
 
 fn settle_of(
@@ -291,7 +349,9 @@ mod tests {
     #[test]
     fn tokens_are_read_back_from_their_text_and_nothing_else_is() {
         let token = DeliveryToken { delivery: 42, attempt: AttemptId::generate() };
-        let token = PulledToken { token, scheduled_no: 11, popped_ms: 1_700_000_000_000 };
+        let endpoint = EndpointId::generate();
+        let popped_ms = 1_700_000_000_000;
+        let token = PulledToken { token, endpoint, scheduled_no: 11, popped_ms };
         assert_eq!(token.to_string().parse(), Ok(token));
         let plain = token.token.to_string();
         for wrong in ["", &plain, &format!("{plain}.1"), &format!("{token}.1"), "a.b.c"] {
@@ -307,7 +367,8 @@ mod tests {
         };
         let verdict = |scheduled_no, delay: Option<u64>| {
             let token = DeliveryToken { delivery: 1, attempt: AttemptId::generate() };
-            let token = PulledToken { token, scheduled_no, popped_ms: 0 };
+            let endpoint = EndpointId::generate();
+            let token = PulledToken { token, endpoint, scheduled_no, popped_ms: 0 };
             let delay = delay.map(Duration::from_secs);
             let settle = PulledSettle::Nack { delay, error: None };
             settle_of(&options, token, (settle, Duration::from_secs(1))).verdict

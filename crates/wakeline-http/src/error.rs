@@ -226,6 +226,7 @@ impl From<HookError> for ApiError {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_encryption_key", message)
             }
             HookError::Sealed { .. } => Self::internal(&error),
+            HookError::Contended => Self::conflict(error.to_string()),
             HookError::TooManyWaiters { retry_after } => {
                 let message = "too many clients are waiting on this node";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiters", message)

@@ -17,6 +17,7 @@ mod catalog;
 mod claim;
 mod emit;
 mod endpoints;
+mod event_types;
 mod items;
 mod lease;
 mod read;

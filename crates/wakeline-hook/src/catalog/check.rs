@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use wakeline_core::{EndpointOptions, Uid};
+use wakeline_core::{ApplicationRef, EndpointOptions, Uid};
+use wakeline_store::hook::Endpoint;
 
 use super::{ApplicationIn, EndpointIn, EndpointPatch};
-use crate::announce::RESERVED_UID;
+use crate::announce::{OPERATIONAL_APPLICATION, OPERATIONAL_UID, RESERVED_UID};
 use crate::error::HookError;
 use crate::guard::Guard;
-
 use crate::send::TIMEOUT_MAX;
+
 const CHANNELS_MAX: usize = 10;
 const PATTERNS_MAX: usize = 500;
 const SCHEDULE_LEN_MAX: usize = 50;
-const BATCH_MAX: u32 = 100;
+/// No more are fetched at a time, so no more can go in one request.
+const BATCH_MAX: u32 = 64;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Says what is wrong with an application, if something is.
@@ -29,6 +31,35 @@ pub(crate) fn application(application: &ApplicationIn) -> Result<(), HookError> 
     Ok(())
 }
 
+/// Whether it names the server's own application.
+pub(super) fn is_own(which: &ApplicationRef) -> bool {
+    match which {
+        ApplicationRef::Id(id) => *id == OPERATIONAL_APPLICATION,
+        ApplicationRef::Own(uid) => uid.as_str() == OPERATIONAL_UID,
+    }
+}
+
+/// Says what is wrong with what shall replace an application, if something is. The server's own
+/// keeps the name by which the server finds it.
+pub(super) fn replacement(id: &ApplicationRef, new: &ApplicationIn) -> Result<(), HookError> {
+    if !is_own(id) {
+        return application(new);
+    }
+    if new.uid.as_ref().is_none_or(|uid| uid.as_str() != OPERATIONAL_UID) {
+        return Err(HookError::invalid("uid", "of the server's own application cannot change"));
+    }
+    application(&ApplicationIn { uid: None, ..new.clone() })
+}
+
+/// Says why an application must stay, if it must.
+pub(super) fn deletion(which: &ApplicationRef) -> Result<(), HookError> {
+    if is_own(which) {
+        let reason = "names the server's own application, which cannot be removed";
+        return Err(HookError::invalid("app_id", reason));
+    }
+    Ok(())
+}
+
 /// Says what is wrong with an endpoint, if something is.
 pub(super) fn endpoint(endpoint: &EndpointIn, guard: &Guard) -> Result<(), HookError> {
     url(&endpoint.url, endpoint.options.pull, guard)?;
@@ -37,9 +68,11 @@ pub(super) fn endpoint(endpoint: &EndpointIn, guard: &Guard) -> Result<(), HookE
 }
 
 /// Says what is wrong with a change, if something is.
-pub(super) fn patch(patch: &EndpointPatch, guard: &Guard) -> Result<(), HookError> {
-    if let Some(text) = &patch.url {
-        let pull = patch.options.as_ref().is_some_and(|options| options.pull);
+pub(super) fn patch(patch: &EndpointPatch, now: &Endpoint, guard: &Guard) -> Result<(), HookError> {
+    let pull = patch.options.as_ref().map_or(now.options.pull, |options| options.pull);
+    // A URL that stays counts when it begins to be called.
+    let begins = now.options.pull && !pull;
+    if let Some(text) = patch.url.as_ref().or(begins.then_some(&now.url)) {
         url(text, pull, guard)?;
     }
     lens(

@@ -20,7 +20,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(super) fn parse(url: &str) -> Result<Self, GuardError> {
+    pub(crate) fn parse(url: &str) -> Result<Self, GuardError> {
         let uri: Uri = url.parse().map_err(|_| GuardError::Url("it cannot be read"))?;
         let known = |scheme: &Scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS;
         if !uri.scheme().is_some_and(known) {

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use wakeline_core::{EndpointOptions, EndpointRef, IdempotencyKey, Timestamp, Uid};
-use wakeline_hook::{ApplicationIn, Emit, EndpointIn, HookError, HookService, HookServiceOptions};
+use wakeline_hook::{
+    ApplicationIn, Emit, EndpointIn, EndpointPatch, HookError, HookService, HookServiceOptions,
+};
 use wakeline_store::hook::{Created, EmitOutcome, EventType};
 use wakeline_testkit::oracle::MemoryStore;
 
-use crate::support::{Bench, event_type, options};
+use crate::support::{Bench, event_type, options, other_keys};
 
 const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
@@ -82,6 +84,56 @@ async fn headers_are_set_changed_removed_and_masked() {
     let ours = BTreeMap::from([entry("webhook-id", "x")]);
     let refused = bench.service.set_headers(&bench.app(), &which, ours).await;
     assert!(matches!(refused, Err(HookError::Invalid { field: "headers", .. })));
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn replacing_headers_does_not_need_the_key_of_the_old_ones() {
+    let bench = Bench::start().await;
+    let endpoint = bench.endpoint("https://example.com/", EndpointOptions::default()).await;
+    let which = EndpointRef::Id(endpoint);
+    let options = HookServiceOptions { keys: Some(Arc::new(other_keys())), ..options() };
+    let newer = HookService::start(bench.store.clone(), options);
+    let unreadable = newer.headers(&bench.app(), &which).await;
+    assert!(matches!(unreadable, Err(HookError::Sealed { .. })), "{unreadable:?}");
+    let all = BTreeMap::from([("x-one".to_owned(), "1".to_owned())]);
+    assert!(newer.set_headers(&bench.app(), &which, all.clone()).await.expect("stored"));
+    let shown = newer.headers(&bench.app(), &which).await.expect("read").expect("one");
+    assert_eq!(shown.headers, all);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn credentials_of_a_url_are_sealed_and_the_url_is_stored_without() {
+    let bench = Bench::start().await;
+    let url = "https://user:pass@example.com/x".to_owned();
+    let one = |value: &str| BTreeMap::from([("Authorization".to_owned(), value.to_owned())]);
+    let both = EndpointIn { url: url.clone(), headers: one("Bearer x"), ..EndpointIn::default() };
+    let refused = bench.service.create_endpoint(&bench.app(), both, None).await;
+    assert!(matches!(refused, Err(HookError::Invalid { field: "url", .. })), "{refused:?}");
+
+    let endpoint = bench.make(EndpointIn { url: url.clone(), ..EndpointIn::default() }).await;
+    let which = EndpointRef::Id(endpoint);
+    assert_eq!(bench.look(endpoint).await.url, "https://example.com/x");
+    let shown = bench.service.headers(&bench.app(), &which).await.expect("read").expect("one");
+    assert_eq!(shown.sensitive, ["authorization"]);
+
+    let called = bench.endpoint("https://example.com/", EndpointOptions::default()).await;
+    let which = EndpointRef::Id(called);
+    let team = BTreeMap::from([("x-team".to_owned(), "blue".to_owned())]);
+    bench.service.set_headers(&bench.app(), &which, team.clone()).await.expect("stored");
+    let both = EndpointPatch {
+        url: Some(url.clone()),
+        headers: Some(one("Bearer x")),
+        ..EndpointPatch::default()
+    };
+    let refused = bench.service.update_endpoint(&bench.app(), &which, both).await;
+    assert!(matches!(refused, Err(HookError::Invalid { field: "url", .. })), "{refused:?}");
+    let patch = EndpointPatch { url: Some(url), ..EndpointPatch::default() };
+    bench.service.update_endpoint(&bench.app(), &which, patch).await.expect("stored");
+    assert_eq!(bench.look(called).await.url, "https://example.com/x");
+    let shown = bench.service.headers(&bench.app(), &which).await.expect("read").expect("one");
+    assert_eq!((shown.headers, shown.sensitive), (team, vec!["authorization".to_owned()]));
     bench.stop().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{EndpointId, EndpointOptions, EndpointRef};
+use wakeline_core::{EndpointId, EndpointOptions, EndpointRef, MessageRef};
 use wakeline_hook::{EndpointIn, HookError, Pop, Popped, PulledSettle, PulledToken, Rotate};
 use wakeline_store::hook::{DeliveryItem, DeliveryState, SettledState};
 
@@ -30,6 +30,12 @@ async fn settle(
     let which = EndpointRef::Id(endpoint);
     let settled = bench.service.settle_pulled(&bench.app(), &which, settles).await;
     settled.expect("settled").expect("the endpoint exists")
+}
+
+async fn extend(bench: &Bench, endpoint: EndpointId, token: PulledToken) -> Vec<bool> {
+    let which = EndpointRef::Id(endpoint);
+    let extended = bench.service.extend_pulled(&bench.app(), &which, vec![token], LONG).await;
+    extended.expect("answered").expect("the endpoint exists")
 }
 
 fn nack(delay: Option<Duration>) -> PulledSettle {
@@ -94,13 +100,11 @@ async fn a_lease_can_be_held_on_to() {
     bench.emit("{}").await;
     let short = Pop { max: 1, wait: Some(LONG), lease: Some(Duration::from_millis(150)) };
     let (token, _) = pop(&bench, endpoint, short).await.remove(0);
-    let held = bench.service.extend_pulled(vec![token], LONG).await.expect("extended");
-    assert_eq!(held, [true]);
+    assert_eq!(extend(&bench, endpoint, token).await, [true]);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let states = settle(&bench, endpoint, vec![(token, PulledSettle::Ack)]).await;
     assert_eq!(states, [SettledState::Delivered]);
-    let over = bench.service.extend_pulled(vec![token], LONG).await.expect("answered");
-    assert_eq!(over, [false]);
+    assert_eq!(extend(&bench, endpoint, token).await, [false]);
     bench.stop().await;
 }
 
@@ -128,11 +132,52 @@ async fn what_is_pulled_can_be_signed_like_a_webhook() {
 }
 
 #[tokio::test]
+async fn what_has_expired_is_not_given_out_and_has_failed() {
+    let bench = Bench::start().await;
+    let endpoint = pulled(&bench, EndpointOptions::default()).await;
+    let (gone, kept) = (bench.emit(r#"{"n":1}"#).await, bench.emit(r#"{"n":2}"#).await);
+    let service = &bench.service;
+    let expunged = service.expunge_payload(&bench.app(), &MessageRef::Id(gone)).await;
+    assert!(expunged.expect("expunged"));
+    // One at a time, so that the first claim finds nothing that can be given out.
+    let one = Pop { max: 1, ..Pop::default() };
+    let items = pop(&bench, endpoint, one.clone()).await;
+    assert_eq!(items.iter().map(|(_, item)| item.message).collect::<Vec<_>>(), [kept]);
+    assert!(pop(&bench, endpoint, one).await.is_empty());
+    assert_eq!(bench.delivery(endpoint, gone).await.state, DeliveryState::Failed);
+    let attempts = bench.attempts().await;
+    assert_eq!((attempts.len(), attempts[0].message), (1, gone));
+    assert!(attempts[0].error.as_ref().expect("words").contains("expired"), "{attempts:?}");
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_token_of_another_endpoint_is_stale() {
+    let bench = Bench::start().await;
+    let endpoint = pulled(&bench, EndpointOptions::default()).await;
+    let other = pulled(&bench, EndpointOptions::default()).await;
+    bench.emit("{}").await;
+    let one = Pop { max: 1, ..Pop::default() };
+    let (token, _) = pop(&bench, endpoint, one.clone()).await.remove(0);
+    let (own, _) = pop(&bench, other, one).await.remove(0);
+    assert_eq!(extend(&bench, other, token).await, [false]);
+    let settles = vec![(token, nack(None)), (own, PulledSettle::Ack), (token, PulledSettle::Ack)];
+    let states = settle(&bench, other, settles).await;
+    assert_eq!(states, [SettledState::Stale, SettledState::Delivered, SettledState::Stale]);
+    let states = settle(&bench, endpoint, vec![(token, PulledSettle::Ack)]).await;
+    assert_eq!(states, [SettledState::Delivered]);
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn endpoints_that_are_called_cannot_be_pulled_from() {
     let bench = Bench::start().await;
     let called = bench.endpoint("https://example.com/", EndpointOptions::default()).await;
     let one = Pop { max: 1, ..Pop::default() };
     let refused = bench.service.pop(&bench.app(), &EndpointRef::Id(called), one.clone()).await;
+    assert!(matches!(refused, Err(HookError::Invalid { field: "endpoint", .. })));
+    let which = EndpointRef::Id(called);
+    let refused = bench.service.extend_pulled(&bench.app(), &which, Vec::new(), LONG).await;
     assert!(matches!(refused, Err(HookError::Invalid { field: "endpoint", .. })));
     let unknown = EndpointRef::Id(EndpointId::generate());
     let missing = bench.service.pop(&bench.app(), &unknown, one).await;

@@ -1,9 +1,10 @@
--- Replaces what an application's owner says of it. code: 0 done, 1 there is none, 2 its own id is
--- taken.
+-- Replaces what an application's owner says of it, if it was last changed at p_expected (NULL:
+-- whenever). code: 0 done, 1 there is none, 2 its own id is taken, 3 it has changed since.
 -- Called by: HookCatalog::update_application. Lock order: the application.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_application_update(
-    p_app uuid, p_app_uid text, p_uid text, p_name text, p_rate bigint, p_metadata bytea)
+    p_app uuid, p_app_uid text, p_uid text, p_name text, p_rate bigint, p_metadata bytea,
+    p_expected timestamptz)
 RETURNS TABLE (code smallint, application_id uuid)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -13,6 +14,10 @@ BEGIN
     code := 0; application_id := v_app;
     IF v_app IS NULL THEN
         code := 1;
+    ELSIF p_expected IS NOT NULL AND NOT EXISTS (SELECT FROM @schema@.hook_applications a
+        WHERE a.application_id = v_app AND a.updated_at = p_expected)
+    THEN
+        code := 3;
     ELSIF EXISTS (SELECT FROM @schema@.hook_applications a
         WHERE a.uid = p_uid AND a.deleted_at IS NULL AND a.application_id <> v_app)
     THEN
@@ -20,9 +25,10 @@ BEGIN
     ELSE
         UPDATE @schema@.hook_applications a SET uid = p_uid, name = p_name, rate_limit = p_rate,
             metadata = p_metadata, updated_at = @schema@.clock()
-        WHERE a.application_id = v_app AND a.deleted_at IS NULL;
+        WHERE a.application_id = v_app AND a.deleted_at IS NULL
+            AND (p_expected IS NULL OR a.updated_at = p_expected);
         IF NOT FOUND THEN
-            code := 1;
+            code := CASE WHEN p_expected IS NULL THEN 1 ELSE 3 END;
         END IF;
     END IF;
     RETURN NEXT;

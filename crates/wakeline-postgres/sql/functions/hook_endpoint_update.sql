@@ -1,13 +1,14 @@
--- Changes an endpoint; what is NULL stays as it is (p_set_uid: its own id changes, perhaps to none).
--- code: 0 done, 1 there is none, 2 its own id is taken; and in how many microseconds something
--- of it may be due. p_numbers: see hook_endpoint_create.
+-- Changes an endpoint, if its version is p_expected (NULL: whatever it is); what is NULL stays as it is
+-- (p_set_uid: its own id changes, perhaps to none). code: 0 done, 1 there is none, 2 its own id is
+-- taken, 3 it has changed since; and in how many microseconds something of it may be due. p_numbers: see hook_endpoint_create.
 -- Called by: HookCatalog::update_endpoint. Lock order: the endpoint FOR UPDATE, so that no emit is under
 -- way to it, its deliveries, its state.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_update(
     p_app uuid, p_app_uid text, p_id uuid, p_own text, p_set_uid boolean, p_uid text, p_url text,
     p_description text, p_event_types text[], p_channels text[], p_disabled boolean,
-    p_metadata bytea, p_headers bytea, p_options text, p_pull boolean, p_numbers bigint[])
+    p_metadata bytea, p_headers bytea, p_options text, p_pull boolean, p_numbers bigint[],
+    p_expected bigint)
 RETURNS TABLE (code smallint, endpoint_id uuid, pull boolean, due_us bigint)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -24,6 +25,9 @@ BEGIN
         code := 1; RETURN NEXT; RETURN;
     END IF;
     endpoint_id := e.endpoint_id;
+    IF e.version <> p_expected THEN
+        code := 3; RETURN NEXT; RETURN;
+    END IF;
     IF p_set_uid AND EXISTS (SELECT FROM @schema@.hook_endpoints k
         WHERE k.application_id = e.application_id AND k.uid = p_uid AND k.deleted_at IS NULL
             AND k.endpoint_id <> e.endpoint_id)

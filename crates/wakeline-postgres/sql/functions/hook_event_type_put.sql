@@ -1,11 +1,13 @@
--- Makes an event type or, unless p_create, replaces one. code: 0 done, 1 the same request made it
--- before, 2 it exists, 3 another request had its idempotency key; and its name.
--- Called by: HookCatalog::create_event_type, put_event_type. Lock order: the key, the type.
+-- Makes an event type or, unless p_create, replaces one; with p_expected only replaces, if it was last
+-- changed then. code: 0 done, 1 the same request made it before, 2 it exists, 3 another request had
+-- its idempotency key, 4 there is none, 5 it has changed since; and its name.
+-- Called by: HookCatalog::create_event_type, put_event_type, replace_event_type.
+-- Lock order: the key, the type.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_event_type_put(
     p_create boolean, p_name text, p_description text, p_schemas bytea, p_enforced boolean,
     p_archived boolean, p_deprecated boolean, p_feature_flag text, p_group_name text,
-    p_key text, p_print bytea)
+    p_key text, p_print bytea, p_expected timestamptz)
 RETURNS TABLE (code smallint, name text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -15,6 +17,16 @@ DECLARE
     v_made text := @schema@.hook_key(1::smallint, v_none, p_key, p_print, p_name, v_now);
 BEGIN
     name := p_name;
+    IF p_expected IS NOT NULL THEN
+        UPDATE @schema@.hook_event_types t SET description = p_description, schemas = p_schemas,
+            enforced = p_enforced, archived = p_archived, deprecated = p_deprecated,
+            feature_flag = p_feature_flag, group_name = p_group_name, updated_at = v_now
+        WHERE t.name = p_name AND t.updated_at = p_expected;
+        code := CASE WHEN FOUND THEN 0
+            WHEN EXISTS (SELECT FROM @schema@.hook_event_types t WHERE t.name = p_name) THEN 5
+            ELSE 4 END;
+        RETURN NEXT; RETURN;
+    END IF;
     IF v_made = '' THEN
         code := 3; RETURN NEXT; RETURN;
     ELSIF v_made IS NOT NULL THEN

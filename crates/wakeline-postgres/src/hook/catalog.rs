@@ -1,29 +1,25 @@
-//! Applications and event types, and the three traits as a whole.
+//! Applications, and endpoints as their trait has them.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventTypeName, HookChange, HookWhat,
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookChange, HookWhat, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    Application, Created, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookApplications,
-    HookEndpoints, HookEventTypes, Idempotency, NewApplication, NewEndpoint, Page, PageRequest,
-    RotateOutcome, Rotation, UpdateOutcome,
+    Application, Created, Endpoint, EndpointSecret, EndpointUpdate, HookApplications,
+    HookEndpoints, Idempotency, NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome,
+    Rotation, UpdateOutcome,
 };
 
-use super::wire::{self, bytes, bytes_if, plain};
+use super::wire::{self, bytes, plain};
 use super::{Core, sql};
 use crate::PostgresStore;
-use crate::rows::Columns;
+use crate::rows::{self, Columns};
 
 const APPLICATION: &str = "application";
-const EVENT_TYPE: &str = "event type";
-
-/// Sorts behind every event type.
-const LAST_NAME: &str = "\u{7f}";
 
 pub(super) type Prints<'a> = (Option<&'a str>, Option<&'a [u8]>);
 
@@ -66,22 +62,6 @@ fn application(row: &Row) -> Result<Application, StoreError> {
         name: columns.take()?,
         rate_limit: columns.take::<Option<i64>>()?.and_then(|rate| u32::try_from(rate).ok()),
         metadata: bytes(&mut columns)?,
-        created_at: columns.moment()?,
-        updated_at: columns.moment()?,
-    })
-}
-
-fn event_type(row: &Row) -> Result<EventType, StoreError> {
-    let mut columns = Columns::new(EVENT_TYPE, row);
-    Ok(EventType {
-        name: wire::text("event type", columns.take()?)?,
-        description: columns.take()?,
-        schemas: bytes_if(&mut columns)?,
-        enforced: columns.take()?,
-        archived: columns.take()?,
-        deprecated: columns.take()?,
-        feature_flag: columns.take()?,
-        group_name: columns.take()?,
         created_at: columns.moment()?,
         updated_at: columns.moment()?,
     })
@@ -134,6 +114,7 @@ impl Core {
         &self,
         which: &ApplicationRef,
         new: NewApplication,
+        expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError> {
         plain("name", &new.name)?;
         let (id, uid) = wire::application(which);
@@ -144,6 +125,7 @@ impl Core {
             &new.name,
             &new.rate_limit.map(i64::from),
             &new.metadata.as_ref(),
+            &expected.map(rows::system_time),
         ];
         let rows = self.general(APPLICATION, &self.sql.application_update, params).await?;
         let Some(row) = rows.first() else { return Ok(UpdateOutcome::Missing) };
@@ -155,55 +137,9 @@ impl Core {
                 Ok(found.map_or(UpdateOutcome::Missing, UpdateOutcome::Updated))
             }
             1 => Ok(UpdateOutcome::Missing),
-            _ => Ok(UpdateOutcome::Taken),
+            2 => Ok(UpdateOutcome::Taken),
+            _ => Ok(UpdateOutcome::Stale),
         }
-    }
-
-    async fn event_type(&self, name: &str) -> Result<Option<EventType>, StoreError> {
-        let rows = self.general(EVENT_TYPE, &self.sql.event_type, &[&name]).await?;
-        rows.first().map(event_type).transpose()
-    }
-
-    /// Makes or replaces one; its code, and what it is now.
-    async fn put_event_type(
-        &self,
-        create: bool,
-        new: &EventType,
-        idempotency: Option<&Idempotency>,
-    ) -> Result<(i16, Option<EventType>), StoreError> {
-        let texts = [
-            ("description", Some(&new.description)),
-            ("featureFlag", new.feature_flag.as_ref()),
-            ("groupName", new.group_name.as_ref()),
-        ];
-        for (field, text) in texts {
-            text.map_or(Ok(()), |text| plain(field, text))?;
-        }
-        let (key, print) = prints(idempotency);
-        let params: &[&(dyn ToSql + Sync)] = &[
-            &create,
-            &new.name.as_str(),
-            &new.description,
-            &new.schemas.as_deref(),
-            &new.enforced,
-            &new.archived,
-            &new.deprecated,
-            &new.feature_flag,
-            &new.group_name,
-            &key,
-            &print,
-        ];
-        let rows = self.general(EVENT_TYPE, &self.sql.event_type_put, params).await?;
-        let Some(row) = rows.first() else { return Err(vanished(EVENT_TYPE)) };
-        let mut columns = Columns::new(EVENT_TYPE, row);
-        let code: i16 = columns.take()?;
-        Ok((code, self.event_type(columns.take()?).await?))
-    }
-
-    fn types_changed(&self) -> Vec<HookChange> {
-        let changes = vec![HookChange::now(HookWhat::EventTypes)];
-        self.tell(&changes);
-        changes
     }
 }
 
@@ -242,8 +178,9 @@ impl HookApplications for PostgresStore {
         &self,
         which: &ApplicationRef,
         application: NewApplication,
+        expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError> {
-        self.hook.core.update_application(which, application).await
+        self.hook.core.update_application(which, application, expected).await
     }
 
     async fn delete_application(
@@ -260,68 +197,6 @@ impl HookApplications for PostgresStore {
         let changes = vec![HookChange::now(HookWhat::Chores)];
         core.tell(&changes);
         Ok((true, changes))
-    }
-}
-
-#[async_trait]
-impl HookEventTypes for PostgresStore {
-    async fn create_event_type(
-        &self,
-        event_type: EventType,
-        idempotency: Option<Idempotency>,
-    ) -> Result<(Created<EventType>, Vec<HookChange>), StoreError> {
-        let core = &self.hook.core;
-        let (code, found) = core.put_event_type(true, &event_type, idempotency.as_ref()).await?;
-        if code == 3 {
-            return Ok((Created::KeyReused, Vec::new()));
-        }
-        let found = found.ok_or_else(|| vanished(EVENT_TYPE))?;
-        Ok(match code {
-            0 => (Created::New(found), core.types_changed()),
-            1 => (Created::Repeated(found), Vec::new()),
-            _ => (Created::Taken(found), Vec::new()),
-        })
-    }
-
-    async fn event_type(&self, name: &EventTypeName) -> Result<Option<EventType>, StoreError> {
-        self.hook.core.event_type(name.as_str()).await
-    }
-
-    async fn event_types(
-        &self,
-        request: PageRequest<EventTypeName>,
-        archived: bool,
-    ) -> Result<Page<EventType>, StoreError> {
-        let core = &self.hook.core;
-        let up = sql::goes_up(&request);
-        let edge = if up { "" } else { LAST_NAME };
-        let after = request.after.as_ref().map_or(edge, |name| name.as_str());
-        let params: &[&(dyn ToSql + Sync)] = &[&after, &archived, &limit(&request)];
-        let rows = core.general("event types", core.sql.event_types.way(up), params).await?;
-        let items = rows.iter().map(event_type).collect::<Result<_, _>>()?;
-        Ok(page(&request, items))
-    }
-
-    async fn put_event_type(
-        &self,
-        event_type: EventType,
-    ) -> Result<(EventType, Vec<HookChange>), StoreError> {
-        let core = &self.hook.core;
-        let (_, found) = core.put_event_type(false, &event_type, None).await?;
-        Ok((found.ok_or_else(|| vanished(EVENT_TYPE))?, core.types_changed()))
-    }
-
-    async fn delete_event_type(
-        &self,
-        name: &EventTypeName,
-    ) -> Result<(bool, Vec<HookChange>), StoreError> {
-        let core = &self.hook.core;
-        let sql = &core.sql.event_type_delete;
-        let rows = core.general(EVENT_TYPE, sql, &[&name.as_str()]).await?;
-        if rows.is_empty() {
-            return Ok((false, Vec::new()));
-        }
-        Ok((true, core.types_changed()))
     }
 }
 

@@ -185,6 +185,7 @@ impl Core {
             &options.as_ref().map(|options| options.text.as_str()),
             &options.as_ref().map(|options| options.pull),
             &options.as_ref().map(|options| &options.numbers),
+            &update.expected_version.map(|version| i64::try_from(version).unwrap_or(i64::MAX)),
         ];
         let rows = self.general(ENDPOINT, &self.sql.endpoint_update, params).await?;
         let Some(row) = rows.first() else { return Ok((UpdateOutcome::Missing, Vec::new())) };
@@ -192,7 +193,8 @@ impl Core {
         match columns.take::<i16>()? {
             0 => {}
             1 => return Ok((UpdateOutcome::Missing, Vec::new())),
-            _ => return Ok((UpdateOutcome::Taken, Vec::new())),
+            2 => return Ok((UpdateOutcome::Taken, Vec::new())),
+            _ => return Ok((UpdateOutcome::Stale, Vec::new())),
         }
         let (id, pull): (Uuid, bool) = (columns.take()?, columns.take()?);
         let due: Option<i64> = columns.take()?;

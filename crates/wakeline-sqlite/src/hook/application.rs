@@ -94,8 +94,12 @@ pub(super) fn update(
     s: &mut Session<'_>,
     which: &ApplicationRef,
     new: &NewApplication,
+    expected: Option<Timestamp>,
 ) -> Res<UpdateOutcome<Application>> {
     let Some((no, old)) = find(s, which)? else { return Ok(UpdateOutcome::Missing) };
+    if expected.is_some_and(|at| at != old.updated_at) {
+        return Ok(UpdateOutcome::Stale);
+    }
     if let Some(uid) = &new.uid
         && by_uid(s, uid)?.is_some_and(|(other, _)| other != no)
     {

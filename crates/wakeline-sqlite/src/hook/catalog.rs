@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventTypeName, HookChange,
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventTypeName, HookChange, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
@@ -55,10 +55,11 @@ impl HookApplications for SqliteStore {
         &self,
         which: &ApplicationRef,
         application: NewApplication,
+        expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError> {
         let which = which.clone();
         self.write(Work::new("update_application", move |s| {
-            application::update(s, &which, &application)
+            application::update(s, &which, &application, expected)
         }))
         .await
     }
@@ -104,6 +105,14 @@ impl HookEventTypes for SqliteStore {
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError> {
         let work = Work::new("put_event_type", move |s| event_type::put(s, &event_type));
+        self.write(work.growing(ROW_BYTES)).await
+    }
+
+    async fn replace_event_type(
+        &self,
+        event_type: EventType,
+    ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError> {
+        let work = Work::new("replace_event_type", move |s| event_type::replace(s, &event_type));
         self.write(work.growing(ROW_BYTES)).await
     }
 

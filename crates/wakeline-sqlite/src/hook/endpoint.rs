@@ -149,12 +149,15 @@ pub(super) fn update(
     let Some(no) = find(s, application, endpoint)? else {
         return Ok((UpdateOutcome::Missing, Vec::new()));
     };
+    let old = detail(s, no)?;
+    if update.expected_version.is_some_and(|expected| expected != old.version) {
+        return Ok((UpdateOutcome::Stale, Vec::new()));
+    }
     let owner = known::endpoint(s, no)?.application;
     let uid = update.uid.as_ref().and_then(Option::as_ref);
     if holder(s, owner, uid)?.is_some_and(|holder| holder != no) {
         return Ok((UpdateOutcome::Taken, Vec::new()));
     }
-    let old = detail(s, no)?;
     let mut lanes = Lanes::default();
     if update.disabled == Some(false) && old.disabled.is_some() {
         lanes.get(s, no)?.0.forgive();

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rusqlite::Row;
 use wakeline_core::{EventTypeName, HookChange, HookWhat, Timestamp};
-use wakeline_store::hook::{Created, EventType, Idempotency, Page, PageRequest};
+use wakeline_store::hook::{Created, EventType, Idempotency, Page, PageRequest, UpdateOutcome};
 
 use super::key::{self, Earlier, SHARED, Scope};
 use super::page::Walk;
@@ -62,6 +62,21 @@ pub(super) fn put(s: &mut Session<'_>, new: &EventType) -> Res<(EventType, Vec<H
     ))?;
     let written = find(s, &new.name)?.expect("it was just written");
     Ok((written, told(s)))
+}
+
+/// Replaces it if it was last changed at its `updated_at`.
+pub(super) fn replace(
+    s: &mut Session<'_>,
+    new: &EventType,
+) -> Res<(UpdateOutcome<EventType>, Vec<HookChange>)> {
+    match find(s, &new.name)? {
+        None => Ok((UpdateOutcome::Missing, Vec::new())),
+        Some(old) if old.updated_at != new.updated_at => Ok((UpdateOutcome::Stale, Vec::new())),
+        Some(_) => {
+            let (written, changes) = put(s, new)?;
+            Ok((UpdateOutcome::Updated(written), changes))
+        }
+    }
 }
 
 /// Removes an event type. False if there is none.

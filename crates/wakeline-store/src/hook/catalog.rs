@@ -46,6 +46,8 @@ pub enum UpdateOutcome<T> {
     Missing,
     /// The new own id is taken.
     Taken,
+    /// It is not the one that was expected any more: somebody changed it. Nothing was done.
+    Stale,
 }
 
 /// A tenant to make.
@@ -103,7 +105,7 @@ pub struct EventType {
     pub group_name: Option<String>,
     /// When it was made; ignored in a write.
     pub created_at: Timestamp,
-    /// When it was last changed; ignored in a write.
+    /// When it was last changed; in a write, only a replacement looks at it.
     pub updated_at: Timestamp,
 }
 
@@ -194,6 +196,8 @@ pub struct Endpoint {
 /// What to change of an endpoint; `None` leaves a field as it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndpointUpdate {
+    /// Only if this is its version; `None` is whatever it is.
+    pub expected_version: Option<u64>,
     /// Its user's own id.
     pub uid: Option<Option<Uid>>,
     /// Where it is.
@@ -259,11 +263,13 @@ pub trait HookApplications: Send + Sync {
         reserved: &str,
     ) -> Result<Page<Application>, StoreError>;
 
-    /// Replaces name, uid, limit and metadata; the id in `application` is not looked at.
+    /// Replaces name, uid, limit and metadata; the id in `application` is not looked at. With
+    /// `expected` only if that is when it was last changed.
     async fn update_application(
         &self,
         which: &ApplicationRef,
         application: NewApplication,
+        expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError>;
 
     /// Removes an application with all that is its own: at once for everybody who asks; its
@@ -299,6 +305,12 @@ pub trait HookEventTypes: Send + Sync {
         &self,
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError>;
+
+    /// Replaces all of it but `created_at`, if it was last changed at its `updated_at`.
+    async fn replace_event_type(
+        &self,
+        event_type: EventType,
+    ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError>;
 
     /// Removes an event type for good. False if there is none.
     async fn delete_event_type(

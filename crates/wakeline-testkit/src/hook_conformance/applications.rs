@@ -61,7 +61,7 @@ pub async fn an_update_replaces_an_application(bench: &HookBench) {
         ..application(Some("acme-2"))
     };
     let which = ApplicationRef::Own(uid("acme"));
-    let outcome = bench.hook.update_application(&which, new).await.expect("answered");
+    let outcome = bench.hook.update_application(&which, new, None).await.expect("answered");
     let UpdateOutcome::Updated(updated) = outcome else { panic!("{outcome:?}") };
     assert_eq!((updated.id, updated.name.as_str()), (id, "new name"));
     assert_eq!((updated.uid, updated.metadata), (Some(uid("acme-2")), metadata));
@@ -74,7 +74,7 @@ pub async fn an_update_may_keep_the_own_id(bench: &HookBench) {
     bench.application(application(Some("acme"))).await;
     let which = ApplicationRef::Own(uid("acme"));
     let same = application(Some("acme"));
-    let outcome = bench.hook.update_application(&which, same).await.expect("answered");
+    let outcome = bench.hook.update_application(&which, same, None).await.expect("answered");
     assert!(matches!(outcome, UpdateOutcome::Updated(_)), "{outcome:?}");
 }
 
@@ -83,16 +83,33 @@ pub async fn an_update_to_a_taken_own_id_changes_nothing(bench: &HookBench) {
     let id = bench.application(application(Some("acme"))).await;
     let new = NewApplication { name: "changed".into(), ..application(Some("main")) };
     let which = ApplicationRef::Id(id);
-    let outcome = bench.hook.update_application(&which, new).await.expect("answered");
+    let outcome = bench.hook.update_application(&which, new, None).await.expect("answered");
     assert_eq!(outcome, UpdateOutcome::Taken);
     let found = bench.hook.application(&which).await.expect("it is read").expect("it is there");
     assert_eq!((found.name.as_str(), found.uid), ("acme", Some(uid("acme"))));
 }
 
+/// Rule 3: of two who change what they both read, the second is told.
+pub async fn an_update_of_an_application_that_changed_is_stale(bench: &HookBench) {
+    let id = bench.application(application(Some("acme"))).await;
+    let (which, read) = (ApplicationRef::Id(id), bench.now().await);
+    bench.advance(5).await;
+    let first = NewApplication { name: "first".into(), ..application(Some("acme")) };
+    let outcome = bench.hook.update_application(&which, first, Some(read)).await;
+    assert!(matches!(outcome.expect("answered"), UpdateOutcome::Updated(_)));
+    bench.advance(5).await;
+    // Also where its own id is taken: what it was made from is out of date.
+    let second = NewApplication { name: "second".into(), ..application(Some("main")) };
+    let outcome = bench.hook.update_application(&which, second, Some(read)).await;
+    assert_eq!(outcome.expect("answered"), UpdateOutcome::Stale);
+    let found = bench.hook.application(&which).await.expect("it is read").expect("it is there");
+    assert_eq!((found.name.as_str(), found.uid), ("first", Some(uid("acme"))));
+}
+
 /// What is not there cannot be changed or deleted.
 pub async fn an_unknown_application_is_missing(bench: &HookBench) {
     let which = ApplicationRef::Own(uid("nobody"));
-    let outcome = bench.hook.update_application(&which, application(None)).await;
+    let outcome = bench.hook.update_application(&which, application(None), None).await;
     assert_eq!(outcome.expect("answered"), UpdateOutcome::Missing);
     assert!(!bench.hook.delete_application(&which).await.expect("answered").0);
     assert_eq!(bench.hook.endpoints(&which, first(10)).await.expect("answered"), None);

@@ -107,6 +107,7 @@ pub async fn an_update_changes_only_what_it_names(bench: &HookBench) {
 pub async fn an_update_may_change_everything(bench: &HookBench) {
     let id = bench.endpoint(named("mine")).await;
     let update = EndpointUpdate {
+        expected_version: Some(1),
         uid: Some(Some(uid("yours"))),
         url: Some("https://b.example".into()),
         description: Some("d".into()),
@@ -149,6 +150,22 @@ pub async fn an_endpoint_cannot_take_anothers_own_id(bench: &HookBench) {
     let nobody = EndpointRef::Own(uid("nobody"));
     let outcome = bench.hook.update_endpoint(&bench.of_app(), &nobody, update).await;
     assert_eq!(outcome.expect("answered").0, UpdateOutcome::Missing);
+}
+
+/// Rule 3: of two who change what they both read, the second is told.
+pub async fn an_update_of_an_endpoint_that_changed_is_stale(bench: &HookBench) {
+    let id = bench.endpoint(named("mine")).await;
+    let update = |text: &str| EndpointUpdate {
+        expected_version: Some(1),
+        description: Some(text.into()),
+        ..Default::default()
+    };
+    bench.update(id, update("first")).await;
+    let which = EndpointRef::Id(id);
+    let outcome = bench.hook.update_endpoint(&bench.of_app(), &which, update("second")).await;
+    assert_eq!(outcome.expect("answered"), (UpdateOutcome::Stale, Vec::new()));
+    let shown = bench.shown(id).await;
+    assert_eq!((shown.description.as_str(), shown.version), ("first", 2));
 }
 
 /// New filters are for new messages.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use wakeline_core::{HookChange, HookWhat};
-use wakeline_store::hook::{Created, EventType, PageOrder, PageRequest};
+use wakeline_store::hook::{Created, EventType, PageOrder, PageRequest, UpdateOutcome};
 
 use super::{HookBench, event, event_type, first};
 
@@ -47,6 +47,25 @@ pub async fn putting_replaces_all_but_the_birth(bench: &HookBench) {
     let expected = EventType { created_at: put.created_at, updated_at: now, ..event_type("a.b") };
     assert_eq!(again, expected);
     assert_eq!(bench.hook.event_type(&event("a.b")).await.expect("it is read"), Some(expected));
+}
+
+/// Rule 6: replacing needs what is there, as it was read.
+pub async fn replacing_an_event_type_that_changed_is_stale(bench: &HookBench) {
+    let (read, _) = bench.hook.put_event_type(full("a.b")).await.expect("it is put");
+    bench.advance(5).await;
+    let first = EventType { description: "first".into(), ..read.clone() };
+    let (outcome, changes) = bench.hook.replace_event_type(first).await.expect("answered");
+    let UpdateOutcome::Updated(first) = outcome else { panic!("{outcome:?}") };
+    assert_eq!((first.created_at, first.updated_at), (read.created_at, bench.now().await));
+    assert!(tells(&changes), "{changes:?}");
+    bench.advance(5).await;
+    let second = EventType { description: "second".into(), ..read };
+    let (outcome, changes) = bench.hook.replace_event_type(second).await.expect("answered");
+    assert_eq!((outcome, changes), (UpdateOutcome::Stale, Vec::new()));
+    assert_eq!(bench.hook.event_type(&event("a.b")).await.expect("it is read"), Some(first));
+    let nobody = bench.hook.replace_event_type(event_type("nobody")).await.expect("answered");
+    assert_eq!(nobody, (UpdateOutcome::Missing, Vec::new()));
+    assert_eq!(bench.hook.event_type(&event("nobody")).await.expect("it is read"), None);
 }
 
 /// Archived ones are there, but not in lists.

@@ -15,6 +15,7 @@ macro_rules! hook_conformance_suite {
             an_update_replaces_an_application,
             an_update_may_keep_the_own_id,
             an_update_to_a_taken_own_id_changes_nothing,
+            an_update_of_an_application_that_changed_is_stale,
             an_unknown_application_is_missing,
             applications_are_listed_by_age,
             reserved_applications_are_left_out,
@@ -39,6 +40,7 @@ macro_rules! hook_conformance_suite {
         $crate::hook_conformance_module!($fixture; event_types;
             an_event_type_is_created_once,
             putting_replaces_all_but_the_birth,
+            replacing_an_event_type_that_changed_is_stale,
             archived_types_are_listed_on_request,
             event_types_are_listed_by_name,
             a_deleted_event_type_is_gone,
@@ -54,6 +56,7 @@ macro_rules! hook_conformance_suite {
             an_update_changes_only_what_it_names,
             an_update_may_change_everything,
             an_endpoint_cannot_take_anothers_own_id,
+            an_update_of_an_endpoint_that_changed_is_stale,
             changed_filters_are_for_new_messages,
             endpoints_are_listed_by_age,
             a_deleted_endpoint_is_gone_for_everybody,

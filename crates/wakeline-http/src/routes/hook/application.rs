@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use wakeline_core::{ApplicationId, ApplicationRef};
-use wakeline_hook::RESERVED_UID;
+use wakeline_hook::{HookError, RESERVED_UID};
 use wakeline_store::hook::{Application, Created, PageOrder, UpdateOutcome};
 
 use super::{app_ref, find_app, key_reused, no_application};
@@ -121,10 +121,12 @@ pub(crate) async fn put(
 ) -> Result<Response, ApiError> {
     let named = app_ref(&named)?;
     let body: ApplicationIn = body.parse()?;
-    if let Some(now) = state.hook().store().application(&named).await? {
-        let new = body.into_new(now.uid)?;
-        let updated = state.hook().update_application(&named, new).await?;
-        return Ok(Json(ApplicationOut::new(found(&named, updated)?)?).into_response());
+    let replace = |now: Application| body.clone().into_new(now.uid);
+    match state.hook().change_application(&named, replace).await? {
+        UpdateOutcome::Missing => {}
+        updated => {
+            return Ok(Json(ApplicationOut::new(found(&named, updated)?)?).into_response());
+        }
     }
     let ApplicationRef::Own(own) = &named else {
         return Err(no_application(&named));
@@ -157,8 +159,8 @@ pub(crate) async fn patch(
 ) -> Result<Json<ApplicationOut>, ApiError> {
     let named = app_ref(&named)?;
     let body: ApplicationPatch = body.parse()?;
-    let new = body.over(find_app(&state, &named).await?)?;
-    let updated = state.hook().update_application(&named, new).await?;
+    let change = |now: Application| body.clone().over(now);
+    let updated = state.hook().change_application(&named, change).await?;
     ApplicationOut::new(found(&named, updated)?).map(Json)
 }
 
@@ -169,6 +171,7 @@ pub(crate) async fn patch(
     responses(
         (status = 204, description = "Removed"),
         (status = 404, description = "There is none", body = HookProblem),
+        (status = 422, description = "It is the server's own", body = HookInvalid),
     )
 )]
 pub(crate) async fn delete(
@@ -190,6 +193,7 @@ fn found(
         UpdateOutcome::Updated(application) => Ok(application),
         UpdateOutcome::Missing => Err(no_application(named)),
         UpdateOutcome::Taken => Err(ApiError::conflict("another application has this uid")),
+        UpdateOutcome::Stale => Err(ApiError::from(HookError::Contended)),
     }
 }
 

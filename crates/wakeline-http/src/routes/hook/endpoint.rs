@@ -5,10 +5,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use wakeline_core::{ApplicationRef, EndpointId, EndpointRef, IdempotencyKey};
+use wakeline_hook::HookError;
 use wakeline_store::hook::{Created, Endpoint, PageOrder, UpdateOutcome};
 
 use super::no_endpoint;
-use super::{app_ref, endpoint_ref, find_app, find_endpoint, key_reused, no_application};
+use super::{app_ref, endpoint_ref, find_endpoint, key_reused, no_application};
 use crate::error::ApiError;
 use crate::input::{Body, Params, Parted, Repeatable};
 use crate::state::AppState;
@@ -161,15 +162,11 @@ pub(crate) async fn put_in(
     named: &EndpointRef,
     body: EndpointIn,
 ) -> Result<Response, ApiError> {
-    if let Some(now) = state.hook().store().endpoint(application, named).await? {
-        let (patch, headers) = body.into_patch(now.options)?;
-        if let Some(headers) = headers {
-            state.hook().set_headers(application, named, headers).await?;
-        }
-        let updated = state.hook().update_endpoint(application, named, patch).await?;
-        return Ok(Json(EndpointOut::new(found(named, updated)?)?).into_response());
+    let replace = |now: &Endpoint| body.clone().into_patch(now.options.clone());
+    match state.hook().change_endpoint(application, named, replace).await? {
+        UpdateOutcome::Missing => {}
+        updated => return Ok(Json(EndpointOut::new(found(named, updated)?)?).into_response()),
     }
-    find_app(state, application).await?;
     let EndpointRef::Own(own) = named else {
         return Err(no_endpoint(named));
     };
@@ -200,12 +197,8 @@ pub(crate) async fn patch(
 ) -> Result<Json<EndpointOut>, ApiError> {
     let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
     let body = body.parse::<EndpointPatch>()?;
-    let now = match body.needs_options() {
-        true => Some(find_endpoint(&state, &application, &named).await?.options),
-        false => None,
-    };
-    let patch = body.into_patch(now)?;
-    let updated = state.hook().update_endpoint(&application, &named, patch).await?;
+    let change = |now: &Endpoint| body.clone().into_patch(&now.options);
+    let updated = state.hook().change_endpoint(&application, &named, change).await?;
     EndpointOut::new(found(&named, updated)?).map(Json)
 }
 
@@ -244,5 +237,6 @@ fn found(named: &EndpointRef, outcome: UpdateOutcome<Endpoint>) -> Result<Endpoi
         UpdateOutcome::Updated(endpoint) => Ok(endpoint),
         UpdateOutcome::Missing => Err(no_endpoint(named)),
         UpdateOutcome::Taken => Err(ApiError::conflict("another endpoint has this uid")),
+        UpdateOutcome::Stale => Err(ApiError::from(HookError::Contended)),
     }
 }

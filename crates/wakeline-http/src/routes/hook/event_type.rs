@@ -5,7 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use wakeline_core::EventTypeName;
-use wakeline_store::hook::{Created, EventType, PageOrder};
+use wakeline_hook::HookError;
+use wakeline_store::hook::{Created, EventType, PageOrder, UpdateOutcome};
 
 use super::key_reused;
 use crate::error::ApiError;
@@ -130,10 +131,9 @@ pub(crate) async fn patch(
     Parted(named): Parted<String>,
     body: Body,
 ) -> Result<Json<EventTypeOut>, ApiError> {
-    let body: EventTypePatch = body.parse()?;
-    let new = body.over(find(&state, &name(&named)?).await?)?;
-    let put = state.hook().put_event_type(new).await?;
-    EventTypeOut::new(put, true).map(Json)
+    let (name, body) = (name(&named)?, body.parse::<EventTypePatch>()?);
+    let changed = state.hook().change_event_type(&name, |now| body.clone().over(now)).await?;
+    EventTypeOut::new(found(&name, changed)?, true).map(Json)
 }
 
 /// Put an event type out of use, or remove it for good.
@@ -160,8 +160,8 @@ pub(crate) async fn delete(
             false => Err(missing(&name)),
         };
     }
-    let found = find(&state, &name).await?;
-    state.hook().put_event_type(EventType { archived: true, ..found }).await?;
+    let archive = |now| Ok::<_, ApiError>(EventType { archived: true, ..now });
+    found(&name, state.hook().change_event_type(&name, archive).await?)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -172,6 +172,14 @@ async fn find(state: &AppState, name: &EventTypeName) -> Result<EventType, ApiEr
 fn name(text: &str) -> Result<EventTypeName, ApiError> {
     EventTypeName::new(text)
         .map_err(|error| ApiError::invalid_in("path", "event_type_name", error.to_string()))
+}
+
+fn found(name: &EventTypeName, outcome: UpdateOutcome<EventType>) -> Result<EventType, ApiError> {
+    match outcome {
+        UpdateOutcome::Updated(event_type) => Ok(event_type),
+        UpdateOutcome::Missing => Err(missing(name)),
+        UpdateOutcome::Taken | UpdateOutcome::Stale => Err(ApiError::from(HookError::Contended)),
+    }
 }
 
 fn missing(name: &EventTypeName) -> ApiError {

@@ -9,15 +9,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use wakeline_core::{ApplicationRef, EventId, MessageRef, Uid};
+use wakeline_core::{ApplicationRef, AttemptId, EventId, MessageRef, Uid};
 use wakeline_hook::{ApplicationIn, Emit, EndpointIn};
 use wakeline_store::hook::{
-    Attempt, AttemptFilter, Created, Delivery, EmitOutcome, Endpoint, PageOrder, PageRequest,
-    StoredMessage,
+    AttemptFilter, Created, Delivery, EmitOutcome, Endpoint, PageOrder, PageRequest, StoredMessage,
 };
 
 use crate::error::{ApiError, Problem};
-use crate::input::{Body, Parted};
+use crate::input::{Body, Params, Parted};
 use crate::render;
 use crate::routes::hook::{endpoint_ref, keys};
 use crate::state::AppState;
@@ -33,6 +32,8 @@ const DEFAULT_UID: &str = "default";
 
 /// Most deliveries, attempts or subscriptions of one store call.
 const PAGE: u32 = 250;
+/// Attempts of one answer if it does not say: each may hold thousands of bytes of an answer.
+const ATTEMPTS_DEFAULT: u64 = 100;
 
 fn default_uid() -> Uid {
     Uid::parse(DEFAULT_UID).expect("it keeps the rules of own ids")
@@ -70,7 +71,12 @@ pub(crate) async fn post_event(
     let wrong = |error: wakeline_core::UidError| ApiError::invalid_field("id", error.to_string());
     let id = EventId::parse(&event.id).map_err(wrong)?;
     let (kind, source) = (event.kind.as_str(), event.source.as_str());
-    let sent = EventBody { id: &event.id, kind, source, data: event.data };
+    let sent = EventBody {
+        id: event.id.as_str().into(),
+        kind: kind.into(),
+        source: source.into(),
+        data: event.data,
+    };
     let payload = Bytes::from(serde_json::to_vec(&sent).expect("an event is JSON"));
     let emit = Emit {
         create_application: Some(default_application()),
@@ -134,32 +140,35 @@ pub(crate) async fn event(
 /// The attempts to deliver an event, oldest first.
 #[utoipa::path(
     get, path = "/events/{id}/attempts", tag = "events",
-    params(("id" = String, Path, description = "Your id of it")),
+    params(
+        ("id" = String, Path, description = "Your id of it"),
+        ("limit" = Option<u32>, Query, description = "At most so many, up to 250 (100)"),
+        ("after" = Option<String>, Query, description = "Only those behind this attempt's id"),
+    ),
     responses(
         (status = 200, description = "The attempts", body = Vec<EventAttemptOut>),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
         (status = 404, description = "There is no such event", body = Problem),
     )
 )]
 pub(crate) async fn event_attempts(
     State(state): State<AppState>,
     Parted(named): Parted<String>,
+    params: Params,
 ) -> Result<Json<Vec<EventAttemptOut>>, ApiError> {
+    let limit = params.number("limit", ATTEMPTS_DEFAULT, 1..=u64::from(PAGE))? as u32;
+    let after = params.parsed("after", |text| {
+        let wrong = |_| ApiError::invalid_param("after", "after must be the id of an attempt");
+        text.parse::<AttemptId>().map_err(wrong)
+    })?;
     let message = find(&state, &named, false).await?;
     let id = event_id(&message);
     let filter =
         AttemptFilter { message: Some(message.id), with_content: true, ..AttemptFilter::default() };
-    let (mut all, mut after) = (Vec::<Attempt>::new(), None);
-    loop {
-        let request = whole(after, PageOrder::Ascending);
-        let store = state.hook().store();
-        let page = store.attempts(message.application, filter.clone(), request).await?;
-        after = page.items.last().map(|attempt| attempt.id);
-        all.extend(page.items);
-        if page.done || after.is_none() {
-            let shown = all.into_iter().map(|attempt| EventAttemptOut::new(attempt, &id));
-            return Ok(Json(shown.collect()));
-        }
-    }
+    let request = PageRequest { limit, ..whole(after, PageOrder::Ascending) };
+    let page = state.hook().store().attempts(message.application, filter, request).await?;
+    let shown = page.items.into_iter().map(|attempt| EventAttemptOut::new(attempt, &id));
+    Ok(Json(shown.collect()))
 }
 
 async fn find(state: &AppState, named: &str, payload: bool) -> Result<StoredMessage, ApiError> {

@@ -6,9 +6,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use wakeline_hook::{Pop, Popped, PulledSettle, PulledToken};
+use wakeline_core::{ApplicationRef, EndpointRef};
+use wakeline_hook::{Pop, Popped, PulledSettle, PulledSigner, PulledToken};
 
-use super::{app_ref, endpoint_ref, find_endpoint, no_endpoint};
+use super::{app_ref, endpoint_ref, no_endpoint};
 use crate::error::ApiError;
 use crate::input::{Body, Params, Parted};
 use crate::state::AppState;
@@ -43,7 +44,7 @@ const LEASE_SECS_MAX: u64 = 12 * 60 * 60;
         (status = 204, description = "Nothing"),
         (status = 404, description = "There is no such endpoint", body = HookProblem),
         (status = 422, description = "Something is wrong with the request", body = HookInvalid),
-        (status = 503, description = "Too many waiters, or no store", body = HookProblem),
+        (status = 503, description = "Too many waiters, no store or no key", body = HookProblem),
     )
 )]
 pub(crate) async fn pull(
@@ -54,6 +55,12 @@ pub(crate) async fn pull(
     let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
     let signed = params.flag("signed")?;
     let pop = pop(&state, &params)?;
+    let waits = pop.wait.is_some();
+    // Before anything is leased: what cannot be signed is not taken from anybody.
+    let signer = match signed {
+        true => Some(signer(&state, &application, &named).await?),
+        false => None,
+    };
     let got = match state.hook().pop(&application, &named, pop).await? {
         Popped::Granted(got) => got,
         Popped::Empty => return Ok(StatusCode::NO_CONTENT.into_response()),
@@ -63,13 +70,23 @@ pub(crate) async fn pull(
         }
         Popped::Missing => return Err(no_endpoint(&named)),
     };
-    let signer = match signed {
-        true => state.hook().pulled_signer(&application, &named).await?,
-        false => None,
+    let signer = match signer {
+        // Its keys may have been replaced meanwhile.
+        Some(old) if waits => Some(self::signer(&state, &application, &named).await.unwrap_or(old)),
+        signer => signer,
     };
     let show = |(token, item)| PulledMessage::new(token, &item, signer.as_ref());
     let messages = got.into_iter().map(show).collect::<Result<_, _>>()?;
     Ok(Json(PulledOut { messages }).into_response())
+}
+
+async fn signer(
+    state: &AppState,
+    application: &ApplicationRef,
+    named: &EndpointRef,
+) -> Result<PulledSigner, ApiError> {
+    let signer = state.hook().pulled_signer(application, named).await?;
+    signer.ok_or_else(|| no_endpoint(named))
 }
 
 fn pop(state: &AppState, params: &Params) -> Result<Pop, ApiError> {
@@ -172,9 +189,10 @@ pub(crate) async fn extend(
     }
     let tokens = body.tokens()?;
     check_len(&state, tokens.len())?;
-    find_endpoint(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await?;
+    let (application, named) = (app_ref(&app)?, endpoint_ref(&named)?);
     let span = Duration::from_secs(body.seconds);
-    let extended = state.hook().extend_pulled(tokens, span).await?;
+    let extended = state.hook().extend_pulled(&application, &named, tokens, span).await?;
+    let extended = extended.ok_or_else(|| no_endpoint(&named))?;
     Ok(Json(PullSettledOut::of_extensions(extended)))
 }
 

@@ -15,7 +15,7 @@ const DAY: f64 = 24.0 * 60.0 * 60.0;
 /// Bounds of what can be asked for.
 const IN_FLIGHT_MAX: u32 = 10_000;
 const RATE_MAX: u32 = 1_000_000;
-const BATCH_MAX: u32 = 100;
+const BATCH_MAX: u32 = 64;
 const SCHEDULE_LEN_MAX: usize = 50;
 const SCHEDULE_SECS: RangeInclusive<f64> = 0.0..=30.0 * DAY;
 const TIMEOUT_SECS: RangeInclusive<f64> = 0.1..=120.0;

@@ -173,18 +173,15 @@ impl EndpointIn {
         })
     }
 
-    /// What replaces the endpoint that is there, and the headers that replace its own if any are
-    /// named. Its secret stays, and so do its own id and its `delivery` where they are not named:
-    /// clients that replace an endpoint do not know of them.
-    pub(crate) fn into_patch(
-        self,
-        now: EndpointOptions,
-    ) -> Result<(Patch, Option<Metadata>), ApiError> {
+    /// What replaces the endpoint that is there. Its secret stays, and so do its own id, its
+    /// headers and its `delivery` where they are not named: clients that replace an endpoint do
+    /// not know of them.
+    pub(crate) fn into_patch(self, now: EndpointOptions) -> Result<Patch, ApiError> {
         let (own, headers) = (self.uid.is_some(), self.headers.clone());
         let throttle = self.throttle_rate.or(self.rate_limit);
         let options = options(now, self.delivery.as_ref(), Some(throttle))?;
         let new = self.into_new(None)?;
-        let patch = Patch {
+        Ok(Patch {
             uid: own.then_some(new.uid),
             url: Some(new.url),
             description: Some(new.description),
@@ -192,26 +189,22 @@ impl EndpointIn {
             channels: Some(new.channels),
             disabled: Some(new.disabled),
             metadata: Some(new.metadata),
+            headers,
             options: Some(options),
-        };
-        Ok((patch, headers))
+        })
     }
 }
 
 impl EndpointPatch {
-    /// Whether the options change, so that those of today must be known.
-    pub(crate) fn needs_options(&self) -> bool {
-        self.delivery.is_some() || self.throttle_rate.or(self.rate_limit).is_some()
-    }
-
-    /// What to change. `now` are today's options, if they are needed.
-    pub(crate) fn into_patch(self, now: Option<EndpointOptions>) -> Result<Patch, ApiError> {
+    /// What to change. `now` are today's options: what is not named of them stays.
+    pub(crate) fn into_patch(self, now: &EndpointOptions) -> Result<Patch, ApiError> {
         if self.secret.is_some() {
             let message = "secret cannot be patched: POST to .../secret/rotate instead";
             return Err(ApiError::invalid_field("secret", message));
         }
         let throttle = self.throttle_rate.or(self.rate_limit);
-        let options = now.map(|now| options(now, self.delivery.as_ref(), throttle));
+        let changed = self.delivery.is_some() || throttle.is_some();
+        let options = changed.then(|| options(now.clone(), self.delivery.as_ref(), throttle));
         let types = self.event_types.or(self.filter_types);
         let types = types.map(|types| patterns(types.unwrap_or_default()));
         let listed = |names: Option<Vec<String>>| channels(names.unwrap_or_default(), CHANNELS_MAX);
@@ -223,6 +216,7 @@ impl EndpointPatch {
             channels: self.channels.map(listed).transpose()?,
             disabled: self.disabled,
             metadata: self.metadata.map(metadata).transpose()?,
+            headers: None,
             options: options.transpose()?,
         })
     }
@@ -329,17 +323,16 @@ mod tests {
     #[test]
     fn a_patch_changes_what_it_names_and_null_is_all() {
         let read = |json: &str| serde_json::from_str::<EndpointPatch>(json).expect("a patch");
-        assert_eq!(read("{}").into_patch(None).expect("valid"), Patch::default());
+        let now = EndpointOptions { rate_per_second: Some(5), ..EndpointOptions::default() };
+        assert_eq!(read("{}").into_patch(&now).expect("valid"), Patch::default());
         let patch = read(r#"{"filterTypes":null,"channels":null,"uid":null}"#);
-        let patch = patch.into_patch(None).expect("valid");
+        let patch = patch.into_patch(&now).expect("valid");
         assert_eq!((patch.event_types, patch.channels), (Some(vec![]), Some(vec![])));
         assert_eq!(patch.uid, Some(None));
         let patch = read(r#"{"delivery":{"inFlightMax":3},"throttleRate":null}"#);
-        assert!(patch.needs_options());
-        let now = EndpointOptions { rate_per_second: Some(5), ..EndpointOptions::default() };
-        let options = patch.into_patch(Some(now)).expect("valid").options.expect("changed");
+        let options = patch.into_patch(&now).expect("valid").options.expect("changed");
         assert_eq!((options.in_flight_max, options.rate_per_second), (3, None));
-        assert!(read(r#"{"secret":"whsec_x"}"#).into_patch(None).is_err());
+        assert!(read(r#"{"secret":"whsec_x"}"#).into_patch(&now).is_err());
     }
 
     #[test]

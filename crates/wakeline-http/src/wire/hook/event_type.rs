@@ -24,7 +24,7 @@ pub(crate) struct EventTypeIn {
 }
 
 /// What to change of an event type.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventTypePatch {
     /// What it tells of.

@@ -1,5 +1,7 @@
 //! The plain routes on the wire: events and subscriptions of one default application.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -31,10 +33,13 @@ pub(crate) struct EventIn<'a> {
 /// An event as it is sent, and as it is read back.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EventBody<'a> {
-    pub(crate) id: &'a str,
-    #[serde(rename = "type")]
-    pub(crate) kind: &'a str,
-    pub(crate) source: &'a str,
+    #[serde(borrow)]
+    pub(crate) id: Cow<'a, str>,
+    #[serde(borrow, rename = "type")]
+    pub(crate) kind: Cow<'a, str>,
+    /// Owned where it is escaped: then the text is not to be found in the bytes.
+    #[serde(borrow)]
+    pub(crate) source: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) data: Option<&'a RawValue>,
 }
@@ -191,7 +196,7 @@ impl EventOut {
         Ok(Self {
             id: event_id(message),
             kind: message.event_type.to_string(),
-            source: body.as_ref().map(|body| body.source.to_owned()),
+            source: body.as_ref().map(|body| body.source.clone().into_owned()),
             data,
             status,
             attempts: deliveries.iter().map(|delivery| delivery.attempts).max().unwrap_or(0),

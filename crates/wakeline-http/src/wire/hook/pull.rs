@@ -50,7 +50,7 @@ pub(crate) struct PulledMessage {
     /// With `signed=true`: the headers of a webhook with this payload, byte for byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<BTreeMap<String, String>>,
-    /// What it carries; `{"expired":true}` if it is gone.
+    /// What it carries.
     #[schema(value_type = Object)]
     payload: Box<RawValue>,
 }
@@ -61,13 +61,8 @@ impl PulledMessage {
         item: &DeliveryItem,
         signer: Option<&PulledSigner>,
     ) -> Result<Self, ApiError> {
-        let payload = match &item.payload {
-            Some(bytes) => render::payload(bytes, &item.message)?.to_owned(),
-            None => {
-                let gone = r#"{"expired":true}"#.to_owned();
-                RawValue::from_string(gone).expect("this text is JSON")
-            }
-        };
+        let payload = item.payload.as_ref().expect("a pop gives out nothing without a payload");
+        let payload = render::payload(payload, &item.message)?.to_owned();
         let channels: Vec<String> = item.channels.iter().map(ToString::to_string).collect();
         Ok(Self {
             token: token.to_string(),
@@ -212,8 +207,7 @@ mod tests {
     fn tokens_and_delays_that_cannot_be_are_refused() {
         let ack: PullAckIn = serde_json::from_str(r#"{"tokens":["x"]}"#).expect("a body");
         assert!(ack.settles().is_err());
-        let json = r#"{"items":[{"token":"d1-00000000000000000000000000000001.1.1",
-                       "delaySeconds":99999999}]}"#;
+        let json = r#"{"items":[{"token":"d1-1.1.1.1","delaySeconds":99999999}]}"#;
         let nack: PullNackIn = serde_json::from_str(json).expect("a body");
         assert!(format!("{:?}", nack.settles().expect_err("too long")).contains("delaySeconds"));
     }

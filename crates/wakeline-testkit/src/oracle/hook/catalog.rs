@@ -1,15 +1,13 @@
-//! Applications, event types, endpoints; and the keys that make repeating harmless.
+//! Applications and endpoints; and the keys that make repeating harmless.
 
 use std::time::Duration;
 
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventTypeName, HookChange, HookWhat,
-    Timestamp, Uid,
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookChange, HookWhat, Timestamp, Uid,
 };
 use wakeline_store::hook::{
-    Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, EventType,
-    Idempotency, NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome, Rotation,
-    UpdateOutcome,
+    Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, Idempotency,
+    NewApplication, NewEndpoint, Page, PageRequest, RotateOutcome, Rotation, UpdateOutcome,
 };
 
 use super::page::page;
@@ -127,9 +125,13 @@ impl Hook {
         &mut self,
         which: &ApplicationRef,
         new: NewApplication,
+        expected: Option<Timestamp>,
         now: Timestamp,
     ) -> UpdateOutcome<Application> {
         let Some(id) = self.find_application(which) else { return UpdateOutcome::Missing };
+        if expected.is_some_and(|at| at != self.applications[&id].updated_at) {
+            return UpdateOutcome::Stale;
+        }
         if self.application_with(new.uid.as_ref()).is_some_and(|has| has.id != id) {
             return UpdateOutcome::Taken;
         }
@@ -155,55 +157,6 @@ impl Hook {
         let kept = self.messages.len() + self.rows.len() + self.attempts.len() + self.spots.len();
         self.left += u64::try_from(rows - kept).expect("fits");
         (true, vec![HookChange::now(HookWhat::Chores)])
-    }
-
-    pub(super) fn create_event_type(
-        &mut self,
-        new: EventType,
-        request: Option<&Idempotency>,
-        now: Timestamp,
-    ) -> (Created<EventType>, Vec<HookChange>) {
-        let outcome = match self.look_up(Scope::EventTypes, request, now) {
-            Looked::New => None,
-            Looked::Made(Made::EventType(name)) => {
-                Some(Created::Repeated(self.event_types[&name].clone()))
-            }
-            Looked::Reused | Looked::Made(_) => Some(Created::KeyReused),
-        };
-        let taken = self.event_types.get(&new.name);
-        if let Some(outcome) = outcome.or_else(|| taken.cloned().map(Created::Taken)) {
-            return (outcome, Vec::new());
-        }
-        self.remember(Scope::EventTypes, request, Made::EventType(new.name.clone()), now);
-        let (made, changes) = self.put_event_type(new, now);
-        (Created::New(made), changes)
-    }
-
-    pub(super) fn put_event_type(
-        &mut self,
-        new: EventType,
-        now: Timestamp,
-    ) -> (EventType, Vec<HookChange>) {
-        let created_at = self.event_types.get(&new.name).map_or(now, |known| known.created_at);
-        let put = EventType { created_at, updated_at: now, ..new };
-        self.event_types.insert(put.name.clone(), put.clone());
-        (put, vec![HookChange::now(HookWhat::EventTypes)])
-    }
-
-    pub(super) fn list_event_types(
-        &self,
-        request: &PageRequest<EventTypeName>,
-        archived: bool,
-    ) -> Page<EventType> {
-        let shown = self.event_types.values().filter(|one| archived || !one.archived);
-        page(shown.map(|one| (one.name.clone(), one.clone())).collect(), request)
-    }
-
-    pub(super) fn delete_event_type(&mut self, name: &EventTypeName) -> (bool, Vec<HookChange>) {
-        match self.event_types.remove(name) {
-            Some(_) => (true, vec![HookChange::now(HookWhat::EventTypes)]),
-            None => (false, Vec::new()),
-        }
     }
 
     pub(super) fn create_endpoint(
@@ -266,7 +219,10 @@ impl Hook {
         let Some(id) = self.find_endpoint(which.0, which.1) else {
             return (UpdateOutcome::Missing, Vec::new());
         };
-        let owner = self.spot(id).endpoint.application;
+        let (owner, version) = (self.spot(id).endpoint.application, self.spot(id).endpoint.version);
+        if update.expected_version.is_some_and(|expected| expected != version) {
+            return (UpdateOutcome::Stale, Vec::new());
+        }
         let uid = update.uid.as_ref().and_then(Option::as_ref);
         if self.endpoint_with(owner, uid).is_some_and(|has| has != id) {
             return (UpdateOutcome::Taken, Vec::new());

@@ -100,9 +100,10 @@ impl HookApplications for MemoryStore {
         &self,
         which: &ApplicationRef,
         application: NewApplication,
+        expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError> {
         Ok(self.hook("update_application", |hook, now| {
-            hook.update_application(which, application, now)
+            hook.update_application(which, application, expected, now)
         }))
     }
 
@@ -143,6 +144,13 @@ impl HookEventTypes for MemoryStore {
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError> {
         Ok(self.hook("put_event_type", |hook, now| hook.put_event_type(event_type, now)))
+    }
+
+    async fn replace_event_type(
+        &self,
+        event_type: EventType,
+    ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError> {
+        Ok(self.hook("replace_event_type", |hook, now| hook.replace_event_type(event_type, now)))
     }
 
     async fn delete_event_type(

@@ -11,6 +11,7 @@ mod admin;
 mod catalog;
 mod claim;
 mod emit;
+mod event_types;
 mod faces;
 mod follow;
 mod gate;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wakeline_core::{
     ApplicationId, ApplicationRef, AttemptId, DeliveryToken, EndpointId, EndpointRef,
-    EventTypeName, HookChange, HookLine, JobId, MessageRef,
+    EventTypeName, HookChange, HookLine, JobId, MessageRef, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
@@ -173,8 +173,9 @@ impl HookApplications for Sinner {
         &self,
         which: &ApplicationRef,
         application: NewApplication,
+        expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError> {
-        self.inner.update_application(which, application).await
+        self.inner.update_application(which, application, expected).await
     }
 
     async fn delete_application(
@@ -212,6 +213,13 @@ impl HookEventTypes for Sinner {
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError> {
         self.inner.put_event_type(event_type).await
+    }
+
+    async fn replace_event_type(
+        &self,
+        event_type: EventType,
+    ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError> {
+        self.inner.replace_event_type(event_type).await
     }
 
     async fn delete_event_type(

@@ -1,0 +1,180 @@
+//! Event types: shared by all applications.
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use wakeline_core::{EventTypeName, HookChange, HookWhat};
+use wakeline_store::StoreError;
+use wakeline_store::hook::{
+    Created, EventType, HookEventTypes, Idempotency, Page, PageRequest, UpdateOutcome,
+};
+
+use super::catalog::{limit, page, prints, vanished};
+use super::wire::{self, bytes_if, plain};
+use super::{Core, sql};
+use crate::PostgresStore;
+use crate::rows::{self, Columns};
+
+const EVENT_TYPE: &str = "event type";
+
+/// Sorts behind every event type.
+const LAST_NAME: &str = "\u{7f}";
+
+/// How an event type is written.
+enum How<'a> {
+    /// Only if there is none of its name.
+    Create(Option<&'a Idempotency>),
+    /// Whatever is there.
+    Put,
+    /// Only if it was last changed at its `updated_at`.
+    Replace,
+}
+
+fn event_type(row: &Row) -> Result<EventType, StoreError> {
+    let mut columns = Columns::new(EVENT_TYPE, row);
+    Ok(EventType {
+        name: wire::text("event type", columns.take()?)?,
+        description: columns.take()?,
+        schemas: bytes_if(&mut columns)?,
+        enforced: columns.take()?,
+        archived: columns.take()?,
+        deprecated: columns.take()?,
+        feature_flag: columns.take()?,
+        group_name: columns.take()?,
+        created_at: columns.moment()?,
+        updated_at: columns.moment()?,
+    })
+}
+
+impl Core {
+    async fn event_type(&self, name: &str) -> Result<Option<EventType>, StoreError> {
+        let rows = self.general(EVENT_TYPE, &self.sql.event_type, &[&name]).await?;
+        rows.first().map(event_type).transpose()
+    }
+
+    /// Makes or replaces one; its code, and what it is now.
+    async fn put_event_type(
+        &self,
+        how: How<'_>,
+        new: &EventType,
+    ) -> Result<(i16, Option<EventType>), StoreError> {
+        let texts = [
+            ("description", Some(&new.description)),
+            ("featureFlag", new.feature_flag.as_ref()),
+            ("groupName", new.group_name.as_ref()),
+        ];
+        for (field, text) in texts {
+            text.map_or(Ok(()), |text| plain(field, text))?;
+        }
+        let (create, idempotency, expected) = match how {
+            How::Create(idempotency) => (true, idempotency, None),
+            How::Put => (false, None, None),
+            How::Replace => (false, None, Some(rows::system_time(new.updated_at))),
+        };
+        let (key, print) = prints(idempotency);
+        let params: &[&(dyn ToSql + Sync)] = &[
+            &create,
+            &new.name.as_str(),
+            &new.description,
+            &new.schemas.as_deref(),
+            &new.enforced,
+            &new.archived,
+            &new.deprecated,
+            &new.feature_flag,
+            &new.group_name,
+            &key,
+            &print,
+            &expected,
+        ];
+        let rows = self.general(EVENT_TYPE, &self.sql.event_type_put, params).await?;
+        let Some(row) = rows.first() else { return Err(vanished(EVENT_TYPE)) };
+        let mut columns = Columns::new(EVENT_TYPE, row);
+        let code: i16 = columns.take()?;
+        Ok((code, self.event_type(columns.take()?).await?))
+    }
+
+    fn types_changed(&self) -> Vec<HookChange> {
+        let changes = vec![HookChange::now(HookWhat::EventTypes)];
+        self.tell(&changes);
+        changes
+    }
+}
+
+#[async_trait]
+impl HookEventTypes for PostgresStore {
+    async fn create_event_type(
+        &self,
+        event_type: EventType,
+        idempotency: Option<Idempotency>,
+    ) -> Result<(Created<EventType>, Vec<HookChange>), StoreError> {
+        let core = &self.hook.core;
+        let (code, found) =
+            core.put_event_type(How::Create(idempotency.as_ref()), &event_type).await?;
+        if code == 3 {
+            return Ok((Created::KeyReused, Vec::new()));
+        }
+        let found = found.ok_or_else(|| vanished(EVENT_TYPE))?;
+        Ok(match code {
+            0 => (Created::New(found), core.types_changed()),
+            1 => (Created::Repeated(found), Vec::new()),
+            _ => (Created::Taken(found), Vec::new()),
+        })
+    }
+
+    async fn event_type(&self, name: &EventTypeName) -> Result<Option<EventType>, StoreError> {
+        self.hook.core.event_type(name.as_str()).await
+    }
+
+    async fn event_types(
+        &self,
+        request: PageRequest<EventTypeName>,
+        archived: bool,
+    ) -> Result<Page<EventType>, StoreError> {
+        let core = &self.hook.core;
+        let up = sql::goes_up(&request);
+        let edge = if up { "" } else { LAST_NAME };
+        let after = request.after.as_ref().map_or(edge, |name| name.as_str());
+        let params: &[&(dyn ToSql + Sync)] = &[&after, &archived, &limit(&request)];
+        let rows = core.general("event types", core.sql.event_types.way(up), params).await?;
+        let items = rows.iter().map(event_type).collect::<Result<_, _>>()?;
+        Ok(page(&request, items))
+    }
+
+    async fn put_event_type(
+        &self,
+        event_type: EventType,
+    ) -> Result<(EventType, Vec<HookChange>), StoreError> {
+        let core = &self.hook.core;
+        let (_, found) = core.put_event_type(How::Put, &event_type).await?;
+        Ok((found.ok_or_else(|| vanished(EVENT_TYPE))?, core.types_changed()))
+    }
+
+    async fn replace_event_type(
+        &self,
+        event_type: EventType,
+    ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError> {
+        let core = &self.hook.core;
+        let (code, found) = core.put_event_type(How::Replace, &event_type).await?;
+        Ok(match code {
+            0 => {
+                let found = found.ok_or_else(|| vanished(EVENT_TYPE))?;
+                (UpdateOutcome::Updated(found), core.types_changed())
+            }
+            4 => (UpdateOutcome::Missing, Vec::new()),
+            _ => (UpdateOutcome::Stale, Vec::new()),
+        })
+    }
+
+    async fn delete_event_type(
+        &self,
+        name: &EventTypeName,
+    ) -> Result<(bool, Vec<HookChange>), StoreError> {
+        let core = &self.hook.core;
+        let sql = &core.sql.event_type_delete;
+        let rows = core.general(EVENT_TYPE, sql, &[&name.as_str()]).await?;
+        if rows.is_empty() {
+            return Ok((false, Vec::new()));
+        }
+        Ok((true, core.types_changed()))
+    }
+}

@@ -12,11 +12,12 @@ macro_rules! pick {
     };
 }
 
+mod file;
 mod hook;
 mod long_poll;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -62,9 +63,11 @@ pub(crate) struct ServeArgs {
     listen: Option<SocketAddr>,
     /// Key that requests must bear. Not a flag, so that it shows in no list of processes
     #[arg(skip)]
+    #[serde(deserialize_with = "file::secret")]
     api_key: Option<String>,
     /// Keys that secrets are sealed with: id:base64, the first one seals. Not a flag either
     #[arg(skip)]
+    #[serde(deserialize_with = "file::secret")]
     encryption_keys: Option<String>,
     /// File with such keys, one a line [default on SQLite: made beside the database]
     #[arg(long, env = "WAKELINE_ENCRYPTION_KEY_FILE", value_name = "PATH")]
@@ -207,7 +210,7 @@ impl ServeArgs {
         self.api_key = secrets.api_key;
         self.encryption_keys = secrets.encryption_keys;
         let file = match &self.config {
-            Some(path) => read_file(path)?,
+            Some(path) => file::read(path)?,
             None => Self::default(),
         };
         let store = StoreArgs {
@@ -227,7 +230,7 @@ impl ServeArgs {
             http: http_settings(&self, &file, mode),
             server: server_options(&self, &file),
             log_format: pick!(self, file, log_format).unwrap_or_default(),
-            hook: self.hook.over(&file.hook, mode),
+            hook: self.hook.over(&file.hook, mode, poll_mode(&self, &file)),
             keys: key_source(&self, &file),
         };
         settings.check()?;
@@ -277,12 +280,17 @@ fn key_source(over: &ServeArgs, under: &ServeArgs) -> KeySource {
 
 fn wake_mode(over: &ServeArgs, under: &ServeArgs) -> WakeMode {
     match pick!(over, under, wake_mode).unwrap_or_default() {
-        WakeMode::Poll(preset) => WakeMode::Poll(PollMode {
-            interval: millis(pick!(over, under, poll_interval_ms), preset.interval),
-            batch: pick!(over, under, poll_batch).unwrap_or(preset.batch),
-            adaptive: pick!(over, under, poll_adaptive).unwrap_or(preset.adaptive),
-        }),
+        WakeMode::Poll(_) => WakeMode::Poll(poll_mode(over, under)),
         other => other,
+    }
+}
+
+fn poll_mode(over: &ServeArgs, under: &ServeArgs) -> PollMode {
+    let preset = PollMode::default();
+    PollMode {
+        interval: millis(pick!(over, under, poll_interval_ms), preset.interval),
+        batch: pick!(over, under, poll_batch).unwrap_or(preset.batch),
+        adaptive: pick!(over, under, poll_adaptive).unwrap_or(preset.adaptive),
     }
 }
 
@@ -318,13 +326,6 @@ fn server_options(over: &ServeArgs, under: &ServeArgs) -> ServerOptions {
 
 fn millis(given: Option<u64>, preset: Duration) -> Duration {
     given.map_or(preset, Duration::from_millis)
-}
-
-fn read_file(path: &Path) -> Result<ServeArgs, ConfigMistake> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| ConfigMistake(format!("config: cannot read {shown}: {error}")))?;
-    toml::from_str(&text).map_err(|error| ConfigMistake(format!("config: {shown}: {error}")))
 }
 
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
@@ -435,6 +436,23 @@ mod tests {
     }
 
     #[test]
+    fn mistakes_in_the_file_show_no_secrets() {
+        for (file, named) in [
+            ("listen = \"127.0.0.1:1\"\nencryption_keys = k1:U0VDUkVU\n", "line 2"),
+            ("api_key = \"U0VDUkVU\nlisten = 1\n", "line 1"),
+            ("api_key = [\"U0VDUkVU\"]", "api_key"),
+            ("encryption_keys = [\"k1:U0VDUkVU\"]", "encryption_keys"),
+            ("api_key = \"U0VDUkVU\"\napi_key = \"U0VDUkVU\"", "line 2"),
+            ("api_kee = \"U0VDUkVU\"", "api_kee"),
+        ] {
+            let mistake = settle(&[], Some(file)).expect_err(named).to_string();
+            assert!(mistake.contains(named) && !mistake.contains("U0VD"), "{file}: {mistake}");
+        }
+        let mistake = settle(&[], Some("api_key = 7242")).expect_err("a number").to_string();
+        assert!(!mistake.contains("7242"), "{mistake}");
+    }
+
+    #[test]
     fn other_machines_are_served_with_a_key_or_on_purpose() {
         let mistake = settle(&["--listen", "0.0.0.0:1"], None).expect_err("refused").to_string();
         assert!(mistake.contains("WAKELINE_API_KEY") && mistake.contains("--insecure"));
@@ -467,5 +485,21 @@ mod tests {
         assert!(hook.guard.https_only);
         let WakeMode::Poll(poll) = hook.mode else { panic!("{:?}", hook.mode) };
         assert_eq!((poll.batch, poll.interval), (3, Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn webhooks_poll_as_the_server_does_unless_told_otherwise() {
+        let server = ["--poll-interval-ms", "20", "--poll-batch", "4", "--poll-adaptive", "false"];
+        for (modes, interval) in [
+            (&["--wake-mode", "poll"][..], 20),
+            (&["--wake-mode", "poll", "--hook-wake-mode", "poll"], 20),
+            (&["--wake-mode", "fused", "--hook-wake-mode", "poll"], 20),
+            (&["--hook-wake-mode", "poll", "--hook-poll-interval-ms", "7"], 7),
+        ] {
+            let hook = settle(&[&server[..], modes].concat(), None).expect("valid").hook;
+            let WakeMode::Poll(poll) = hook.mode else { panic!("{modes:?}: {:?}", hook.mode) };
+            let interval = Duration::from_millis(interval);
+            assert_eq!((poll.interval, poll.batch, poll.adaptive), (interval, 4, false));
+        }
     }
 }

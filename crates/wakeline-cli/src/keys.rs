@@ -4,14 +4,20 @@
 //! * Nothing secret is stored without a key. On SQLite one is made beside the database, so that
 //!   nobody has to think of it before a first try; on PostgreSQL all nodes need the same, so it is
 //!   the operator's.
+//! * A key is made only for a store without endpoints: for others there was one, and a new one opens
+//!   nothing of theirs.
+//! * A key file is there as a whole or not at all.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use wakeline_core::ApplicationRef;
 use wakeline_seal::KeyRing;
+use wakeline_store::WholeStore;
+use wakeline_store::hook::{PageOrder, PageRequest};
 
 use crate::config::{ConfigMistake, Settings, StoreChoice};
 use crate::say;
@@ -38,14 +44,17 @@ pub(crate) fn print_new(id: Option<String>) -> anyhow::Result<ExitCode> {
 }
 
 /// The key ring of a server; `None` if it has none.
-pub(crate) fn ring(settings: &Settings) -> anyhow::Result<Option<KeyRing>> {
+pub(crate) async fn ring(
+    settings: &Settings,
+    store: &dyn WholeStore,
+) -> anyhow::Result<Option<KeyRing>> {
     match (&settings.keys, &settings.store) {
         (KeySource::Text(text), _) => {
             let mistake = |error| ConfigMistake(format!("encryption_keys: {error}"));
             Ok(Some(KeyRing::parse(text).map_err(mistake)?))
         }
         (KeySource::File(path), _) => read(path).map(Some),
-        (KeySource::Unsaid, StoreChoice::Sqlite { path }) => beside(path).map(Some),
+        (KeySource::Unsaid, StoreChoice::Sqlite { path }) => beside(path, store).await.map(Some),
         (KeySource::Unsaid, StoreChoice::Postgres { .. }) => Ok(None),
     }
 }
@@ -60,25 +69,76 @@ fn read(path: &Path) -> anyhow::Result<KeyRing> {
     Ok(KeyRing::read(path).map_err(mistake)?)
 }
 
-/// The key beside a database; made if there is none.
-fn beside(database: &Path) -> anyhow::Result<KeyRing> {
-    let mut name = database.as_os_str().to_owned();
-    name.push(".key");
-    let path = PathBuf::from(name);
-    let mut options = std::fs::OpenOptions::new();
-    match options.write(true).create_new(true).mode(0o600).open(&path) {
-        Ok(mut file) => {
-            let key = KeyRing::generate(&new_id())?;
-            let written = writeln!(file, "{key}").and_then(|()| file.sync_all());
-            written.with_context(|| format!("cannot write {}", path.display()))?;
-            say(&format!("keys    made {}: keep it with the database", path.display()));
+/// The key beside a database; made if there is none and none was needed so far.
+async fn beside(database: &Path, store: &dyn WholeStore) -> anyhow::Result<KeyRing> {
+    let path = with_suffix(database, ".key");
+    if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+        if has_endpoints(store).await? {
+            let text = format!(
+                "encryption_key_file: {} is not there, and without it nothing can be sent to the \
+                 endpoints of this store: put it back beside the database, or name the file with \
+                 --encryption-key-file",
+                path.display()
+            );
+            return Err(ConfigMistake(text).into());
         }
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot make {}", path.display()));
-        }
+        make(&path).with_context(|| format!("cannot make {}", path.display()))?;
     }
     read(&path)
+}
+
+/// Whether something in a store was sealed with a key.
+async fn has_endpoints(store: &dyn WholeStore) -> anyhow::Result<bool> {
+    let mut after = None;
+    loop {
+        let (limit, order) = (250, PageOrder::Ascending);
+        let request = PageRequest { limit, after, order, backwards: false };
+        let page = store.applications(request, "").await?;
+        for application in &page.items {
+            let one = PageRequest { limit: 1, after: None, order, backwards: false };
+            let found = store.endpoints(&ApplicationRef::Id(application.id), one).await?;
+            if found.is_some_and(|found| !found.items.is_empty()) {
+                return Ok(true);
+            }
+        }
+        after = page.items.last().map(|application| application.id);
+        if page.done || after.is_none() {
+            return Ok(false);
+        }
+    }
+}
+
+/// Makes a file with a new key, unless somebody else just did.
+fn make(path: &Path) -> anyhow::Result<()> {
+    let half = with_suffix(path, &format!(".{}", uuid::Uuid::new_v4().simple()));
+    let made = write_key(&half).and_then(|()| Ok(std::fs::hard_link(&half, path)));
+    std::fs::remove_file(&half).or_else(|error| match error.kind() {
+        ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    })?;
+    match made? {
+        Ok(()) => say(&format!("keys    made {}: keep it with the database", path.display())),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    // Its name must last as long as what it will seal.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(())
+}
+
+fn write_key(path: &Path) -> anyhow::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "{}", KeyRing::generate(&new_id())?)?;
+    file.sync_all()?;
+    Ok(())
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 fn new_id() -> String {
@@ -88,14 +148,23 @@ fn new_id() -> String {
 
 #[cfg(test)]
 mod tests {
+    use wakeline_sqlite::{SqliteOptions, SqliteStore};
+
     use super::*;
 
-    #[test]
-    fn a_key_is_made_once_and_for_its_owner_only() {
+    #[tokio::test]
+    async fn a_key_is_made_once_whole_and_for_its_owner_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let database = folder.path().join("w.db");
-        let made = beside(&database).expect("made");
-        let again = beside(&database).expect("read");
+        let store = SqliteStore::open(SqliteOptions::new(&database)).await.expect("opened");
+        let made = beside(&database, &store).await.expect("made");
+        make(&folder.path().join("w.db.key")).expect("it is there");
+        let again = beside(&database, &store).await.expect("read");
+        let halves = std::fs::read_dir(folder.path()).expect("a folder").filter(|entry| {
+            let name = entry.as_ref().expect("an entry").file_name();
+            name.to_string_lossy().starts_with("w.db.key.")
+        });
+        assert_eq!(halves.count(), 0, "nothing half is left");
         assert_eq!(made.active(), again.active());
         let sealed = made.seal(b"place", b"text").expect("sealed");
         assert_eq!(again.open(b"place", &sealed).expect("opened"), b"text");

@@ -37,7 +37,7 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let address = listener.local_addr().context("cannot read the bound address")?;
 
-    let faces = faces(&store, &settings)?;
+    let faces = faces(&store, &settings).await?;
     let listening = CancellationToken::new();
     tokio::spawn(listen(store.clone(), faces.clone(), listening.clone()));
 
@@ -72,11 +72,11 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
 }
 
 /// Queues, orchestrations and webhooks over one store.
-fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<Faces> {
+async fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<Faces> {
     let long_poll = settings.long_poll.clone();
     let options = QueueServiceOptions { mode: settings.mode, long_poll: long_poll.clone() };
     let queue = QueueService::start(store.clone(), options);
-    let hook = hook(store, settings)?;
+    let hook = hook(store, settings).await?;
     let tell = hook.sink();
     let tell: HookHints =
         Arc::new(move |changes| tell.hook_changed(changes, HintOrigin::InProcess));
@@ -91,8 +91,8 @@ fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<Fac
 }
 
 /// Webhooks over the same store, with keys for what must not be stored in the clear.
-fn hook(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<HookService> {
-    let keys = keys::ring(settings)?;
+async fn hook(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<HookService> {
+    let keys = keys::ring(settings, store.as_ref()).await?;
     if keys.is_none() {
         say("keys    none: webhooks are left to nodes that have WAKELINE_ENCRYPTION_KEYS");
     }

@@ -37,7 +37,7 @@ pub(super) struct HookArgs {
         value_name = "MS"
     )]
     pub(super) poll_interval_ms: Option<u64>,
-    /// Most deliveries that a sender claims at once in poll mode [default: 10]
+    /// Most deliveries that a sender claims at once in poll mode [default: as poll_batch]
     #[arg(
         id = "hook_poll_batch",
         long = "hook-poll-batch",
@@ -90,13 +90,14 @@ pub(crate) struct HookSettings {
 }
 
 impl HookArgs {
-    /// These, then the file's, then the defaults; the mode is the server's unless said.
-    pub(super) fn over(&self, under: &Self, server: WakeMode) -> HookSettings {
+    /// These, then the file's, then the defaults. The mode is the server's unless said, and so is
+    /// `poll`: the server's own settings of poll mode, whatever its mode is.
+    pub(super) fn over(&self, under: &Self, server: WakeMode, poll: PollMode) -> HookSettings {
         let mode = match self.wake_mode.or(under.wake_mode).unwrap_or(server) {
-            WakeMode::Poll(preset) => WakeMode::Poll(PollMode {
-                interval: millis(self.poll_interval_ms.or(under.poll_interval_ms), preset.interval),
-                batch: self.poll_batch.or(under.poll_batch).unwrap_or(preset.batch),
-                adaptive: self.poll_adaptive.or(under.poll_adaptive).unwrap_or(preset.adaptive),
+            WakeMode::Poll(_) => WakeMode::Poll(PollMode {
+                interval: millis(self.poll_interval_ms.or(under.poll_interval_ms), poll.interval),
+                batch: self.poll_batch.or(under.poll_batch).unwrap_or(poll.batch),
+                adaptive: self.poll_adaptive.or(under.poll_adaptive).unwrap_or(poll.adaptive),
             }),
             other => other,
         };
@@ -108,21 +109,21 @@ impl HookArgs {
             mode,
             poll_workers: self.poll_workers.or(under.poll_workers).unwrap_or(10),
             slots: self.slots.or(under.slots).unwrap_or(1000),
-        }
             payload_bytes_max: self
                 .payload_bytes_max
                 .or(under.payload_bytes_max)
                 .unwrap_or(1024 * 1024),
+        }
     }
 }
 
 impl HookSettings {
-    pub(super) fn check(&self) -> Result<(), ConfigMistake> {
     /// Most connections to endpoints, in use and idle.
     pub(crate) fn connections_max(&self) -> u32 {
         self.slots.saturating_mul(2)
     }
 
+    pub(super) fn check(&self) -> Result<(), ConfigMistake> {
         self.mode.validate().map_err(|error| ConfigMistake(format!("hook: {error}")))?;
         if self.poll_workers == 0 {
             return Err(ConfigMistake("hook: poll_workers must be at least 1".to_owned()));

@@ -9,6 +9,9 @@
 //!   again by the endpoint's schedule.
 //! * An endpoint that was made for this run is removed with it; a named one stays, and what
 //!   happens meanwhile waits for the next run.
+//! * A named endpoint that is there is used as it is, and only if it is one to pull from: the name
+//!   may be that of an endpoint which others depend on.
+//! * What is fetched can be forwarded and settled within its lease.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -21,6 +24,7 @@ use hyper::Method;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::client::{Ask, Client, Reply};
 use crate::config::ConfigMistake;
@@ -28,10 +32,11 @@ use crate::say;
 
 /// How long the server may hold a pop.
 const WAIT: Duration = Duration::from_secs(30);
-/// Most events of one pop.
-const BATCH: u32 = 10;
 /// Time for everything else.
 const TIMEOUT: Duration = Duration::from_secs(15);
+/// How long an event is ours: it is forwarded and settled, each in its time. One is fetched at a
+/// time, so that none waits for another.
+const LEASE: Duration = Duration::from_secs(3 * TIMEOUT.as_secs());
 /// Pause after the server could not be reached.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -55,14 +60,32 @@ pub(crate) struct ListenArgs {
     /// Only events of these types: whole ones or invoice.*
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     event_types: Vec<String>,
-    /// Your own id of the endpoint to pull from. It is made if it is not there, and kept
+    /// Your own id of the endpoint to pull from. It is made if it is not there, else used as it is
+    /// (but for --event-types), and kept
     #[arg(long, value_name = "UID")]
     endpoint: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Named {
+struct Found {
     id: String,
+    delivery: Delivery,
+}
+
+#[derive(Debug, Deserialize)]
+struct Delivery {
+    pull: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Settled {
+    results: Vec<SettledOne>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SettledOne {
+    success: bool,
+    state: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -89,25 +112,37 @@ pub(crate) fn run(args: ListenArgs) -> anyhow::Result<ExitCode> {
     let local = Client::new(&args.forward, None).map_err(mistake)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        // Before the endpoint is made: from then on it has to go with us.
+        let mut stop = Stop::new()?;
         let listener = Listener::open(server, local, &args).await?;
         say(&format!("events of {} go to {}; ctrl-c ends it", args.app, args.forward));
         tokio::select! {
             () = listener.forward_all() => {}
-            stopped = stop() => stopped?,
+            () = stop.asked() => {}
         }
         listener.close().await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-async fn stop() -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        stopped = tokio::signal::ctrl_c() => stopped?,
-        _ = terminate.recv() => {}
+/// What ends it: ctrl-c, a polite kill, a terminal that is closed.
+struct Stop([Signal; 3]);
+
+impl Stop {
+    fn new() -> std::io::Result<Self> {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [interrupt, terminate, hangup] = kinds.map(signal);
+        Ok(Self([interrupt?, terminate?, hangup?]))
     }
-    Ok(())
+
+    async fn asked(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.0;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
 }
 
 struct Listener {
@@ -129,33 +164,24 @@ impl Listener {
         } else {
             good(&found, "find the application")?;
         }
-        let types = (!args.event_types.is_empty()).then_some(&args.event_types);
-        let body = json!({
-            "description": format!("wakeline hook listen --forward {}", args.forward),
-            "eventTypes": types,
-            "delivery": { "pull": true },
-        });
         let endpoints = format!("{application}/endpoint");
-        let made = match &args.endpoint {
-            Some(uid) => {
-                ask(&server, Method::PUT, &format!("{endpoints}/{uid}"), Some(body)).await?
-            }
-            None => ask(&server, Method::POST, &endpoints, Some(body)).await?,
+        let found = match &args.endpoint {
+            Some(uid) => find(&server, &format!("{endpoints}/{uid}"), args).await?,
+            None => None,
         };
-        good(&made, "make the endpoint")?;
-        let made: Named = serde_json::from_slice(&made.body)?;
-        let base = format!("{endpoints}/{}", made.id);
+        let endpoint = match found {
+            Some(found) => found,
+            None => make(&server, &endpoints, args).await?,
+        };
+        let base = format!("{endpoints}/{}", endpoint.id);
         Ok(Self { server, local, base, keep: args.endpoint.is_some() })
     }
 
     async fn forward_all(&self) {
         loop {
             match self.pop().await {
-                Ok(messages) => {
-                    for message in messages {
-                        self.forward(message).await;
-                    }
-                }
+                Ok(Some(message)) => self.forward(message).await,
+                Ok(None) => {}
                 Err(error) => {
                     say(&format!("cannot fetch events, trying again: {error:#}"));
                     tokio::time::sleep(PAUSE).await;
@@ -164,16 +190,17 @@ impl Listener {
         }
     }
 
-    async fn pop(&self) -> anyhow::Result<Vec<Message>> {
-        let wait = WAIT.as_millis();
-        let path = format!("{}/pull?wait=true&signed=true&timeout={wait}&batch={BATCH}", self.base);
+    async fn pop(&self) -> anyhow::Result<Option<Message>> {
+        let (wait, lease) = (WAIT.as_millis(), LEASE.as_secs());
+        let query = format!("wait=true&signed=true&timeout={wait}&batch=1&lease={lease}");
+        let path = format!("{}/pull?{query}", self.base);
         let ask = Ask { path, timeout: WAIT + TIMEOUT, ..Ask::default() };
         let reply = self.server.send(ask).await?;
         if reply.status == 204 {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         good(&reply, "fetch events")?;
-        Ok(serde_json::from_slice::<Pulled>(&reply.body)?.messages)
+        Ok(serde_json::from_slice::<Pulled>(&reply.body)?.messages.into_iter().next())
     }
 
     /// Posts one event, tells the server how that went, and says so in a line.
@@ -198,9 +225,7 @@ impl Listener {
                 ("nack", json!({ "items": [item] }))
             }
         };
-        let path = format!("{}/pull/{verb}", self.base);
-        let settled = ask(&self.server, Method::POST, &path, Some(body)).await;
-        let settled = settled.and_then(|reply| good(&reply, verb));
+        let settled = self.settle(verb, body).await;
         let again = if message.attempt > 1 {
             format!(" (attempt {})", message.attempt)
         } else {
@@ -213,12 +238,67 @@ impl Listener {
         }
     }
 
+    /// Tells how an event went.
+    async fn settle(&self, verb: &str, body: serde_json::Value) -> anyhow::Result<()> {
+        let path = format!("{}/pull/{verb}", self.base);
+        let reply = ask(&self.server, Method::POST, &path, Some(body)).await?;
+        good(&reply, verb)?;
+        counted(verb, &reply.body)
+    }
+
     async fn close(&self) -> anyhow::Result<()> {
         if self.keep {
             return Ok(());
         }
         let removed = ask(&self.server, Method::DELETE, &self.base, None).await?;
         good(&removed, "remove the endpoint")
+    }
+}
+
+/// The endpoint that was named, if it is there.
+async fn find(server: &Client, path: &str, args: &ListenArgs) -> anyhow::Result<Option<Found>> {
+    let reply = ask(server, Method::GET, path, None).await?;
+    if reply.status == 404 {
+        return Ok(None);
+    }
+    good(&reply, "find the endpoint")?;
+    let found: Found = serde_json::from_slice(&reply.body)?;
+    if !found.delivery.pull {
+        let name = args.endpoint.as_deref().unwrap_or(&found.id);
+        let text = format!(
+            "endpoint: {name} is called by the server and cannot be pulled from; it was left as \
+             it is, name another one"
+        );
+        return Err(ConfigMistake(text).into());
+    }
+    if !args.event_types.is_empty() {
+        let body = json!({ "eventTypes": args.event_types });
+        good(&ask(server, Method::PATCH, path, Some(body)).await?, "set the event types")?;
+    }
+    Ok(Some(found))
+}
+
+async fn make(server: &Client, endpoints: &str, args: &ListenArgs) -> anyhow::Result<Found> {
+    let types = (!args.event_types.is_empty()).then_some(&args.event_types);
+    let body = json!({
+        "description": "wakeline hook listen",
+        "uid": args.endpoint,
+        "eventTypes": types,
+        "delivery": { "pull": true },
+    });
+    let made = ask(server, Method::POST, endpoints, Some(body)).await?;
+    good(&made, "make the endpoint")?;
+    Ok(serde_json::from_slice(&made.body)?)
+}
+
+/// Whether a settling counted. It did not if its token had become stale: then somebody else may
+/// have the event, or get it.
+fn counted(verb: &str, body: &[u8]) -> anyhow::Result<()> {
+    let settled: Settled = serde_json::from_slice(body)?;
+    match settled.results.first() {
+        Some(one) if one.success => Ok(()),
+        Some(one) => bail!("the {verb} came too late: the lease was {}", one.state),
+        None => bail!("the server did not say what became of it"),
     }
 }
 
@@ -239,4 +319,25 @@ fn good(reply: &Reply, what: &str) -> anyhow::Result<()> {
     }
     let body = String::from_utf8_lossy(&reply.body);
     bail!("cannot {what}: the server answered {} {body}", reply.status.as_u16())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_settling_that_comes_too_late_is_told() {
+        let answer = |success: bool, state: &str| {
+            json!({ "results": [{ "success": success, "state": state }] }).to_string()
+        };
+        assert!(counted("ack", answer(true, "delivered").as_bytes()).is_ok());
+        let late = counted("ack", answer(false, "stale").as_bytes()).expect_err("too late");
+        assert!(late.to_string().contains("stale"), "{late}");
+        assert!(counted("ack", br#"{"results":[]}"#).is_err());
+    }
+
+    #[test]
+    fn an_event_can_be_forwarded_and_settled_within_its_lease() {
+        assert!(LEASE > TIMEOUT + TIMEOUT, "one for the receiver, one for the server");
+    }
 }

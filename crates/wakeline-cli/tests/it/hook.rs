@@ -1,73 +1,14 @@
-//! Webhooks from the binary: sent, drained, kept secret, fetched to a developer's machine.
+//! Webhooks from the binary: sent, drained, kept secret.
 
-use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
 
-use crate::support::{Server, Store, eventually, wakeline};
+use crate::support::{Hook, KEYS, Mood, Receiver, Store, wakeline};
 
-/// A receiver: tells what comes, waits, and answers.
-struct Receiver {
-    address: SocketAddr,
-    came: mpsc::UnboundedReceiver<String>,
-}
-
-impl Receiver {
-    async fn start(status: u16, pause: Duration) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("bound");
-        let (tell, came) = mpsc::unbounded_channel();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let tell = tell.clone();
-                tokio::spawn(async move { receive(stream, status, pause, &tell).await });
-            }
-        });
-        Self { address, came }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}/hook", self.address)
-    }
-
-    async fn next(&mut self) -> String {
-        let came = tokio::time::timeout(Duration::from_secs(30), self.came.recv()).await;
-        came.expect("something comes in time").expect("the receiver runs")
-    }
-}
-
-async fn receive(
-    mut stream: TcpStream,
-    status: u16,
-    pause: Duration,
-    tell: &mpsc::UnboundedSender<String>,
-) {
-    let mut text = String::new();
-    let mut bytes = [0; 4096];
-    while let Ok(1..) = stream.read(&mut bytes).await.inspect(|len| {
-        text.push_str(&String::from_utf8_lossy(&bytes[..*len]));
-    }) {
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-        });
-        if body.len() >= length.unwrap_or(0) {
-            break;
-        }
-    }
-    let _ = tell.send(text);
-    tokio::time::sleep(pause).await;
-    let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    let _ = stream.write_all(answer.as_bytes()).await;
-}
+const NONE: Value = Value::Null;
 
 /// A key ring of the environment, as `wakeline encryption-key` prints it.
 async fn new_key() -> String {
@@ -76,72 +17,85 @@ async fn new_key() -> String {
     String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
 }
 
-async fn serve(store: &Store, keys: Option<&str>) -> Server {
-    let mut command = wakeline();
-    if let Some(keys) = keys {
-        command.env("WAKELINE_ENCRYPTION_KEYS", keys);
-    }
-    command.args(["serve", "--listen", "127.0.0.1:0", "--hook-allow", "127.0.0.0/8"]);
-    command.args(["--store", &store.url()]);
-    Server::spawn(command).await
-}
-
-async fn post(server: &Server, path: &str, body: Value) -> Value {
-    let answer = server.client.post(path, body).await;
-    assert!((200..300).contains(&answer.status), "{path}: {answer:?}");
-    answer.json()
-}
-
-async fn with_endpoint(server: &Server, url: &str) {
-    post(server, "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
-    post(server, "/api/v1/app/a/endpoint", json!({"url": url, "uid": "e"})).await;
+/// The file with the key of a SQLite store.
+fn key_file(store: &Store) -> PathBuf {
+    format!("{}.key", store.url().trim_start_matches("sqlite:")).into()
 }
 
 #[tokio::test]
 async fn a_delivery_under_way_at_sigterm_ends_in_the_log() {
     for store in Store::both().await {
-        let key = new_key().await;
-        let server = serve(&store, Some(&key)).await;
-        let mut receiver = Receiver::start(204, Duration::from_millis(700)).await;
-        with_endpoint(&server, &receiver.url()).await;
-        let body = json!({"eventType": "x", "eventId": "m", "payload": {"n": 1}});
-        post(&server, "/api/v1/app/a/msg", body).await;
-        let came = receiver.next().await;
-        assert!(came.contains("webhook-signature: v1,") && came.ends_with(r#"{"n":1}"#), "{came}");
-        assert_eq!(server.terminate().await, Some(0), "{}", store.name());
+        let server = Hook::serve(&store.url(), &[]).await;
+        let hook = Hook::open(&server).await;
+        let mut receiver = Receiver::start("e", Mood::Holds).await;
+        hook.endpoint(&receiver, json!({})).await;
+        hook.send("m").await;
+        receiver.got(1).await;
+        server.signal(Signal::TERM);
+        receiver.becomes(Mood::Answers(204)).await;
+        assert_eq!(server.ended().await, Some(0), "{}", store.name());
+        let came = receiver.log().remove(0);
+        assert!(came.verified && came.mark == "m", "{came:?}");
 
-        let again = serve(&store, Some(&key)).await;
-        let log = again.client.get("/api/v1/app/a/attempt/msg/m").await.json();
-        assert_eq!(log["data"].as_array().map(Vec::len), Some(1), "{log}");
-        assert_eq!(log["data"][0]["responseStatusCode"], 204, "{log}");
-        let secret = again.client.get("/api/v1/app/a/endpoint/e/secret").await;
-        assert_eq!(secret.status, 200, "the same keys open it");
+        let again = Hook::serve(&store.url(), &[]).await;
+        let log = Hook(again.client).attempts("e").await;
+        assert_eq!(log.len(), 1, "{log:?}");
+        assert_eq!(log[0].answer.as_ref().map(|(status, _)| *status), Some(204), "{log:?}");
     }
 }
 
 #[tokio::test]
 async fn sqlite_makes_a_key_beside_its_file_and_postgres_asks_for_one() {
     let store = Store::sqlite();
-    let server = serve(&store, None).await;
+    let server = Hook::serve_with(None, &store.url(), &[]).await;
     assert!(server.greeting.iter().any(|line| line.starts_with("keys    made")));
-    with_endpoint(&server, "http://127.0.0.1:9/").await;
-    let secret = server.client.get("/api/v1/app/a/endpoint/e/secret").await.json();
-    let path = format!("{}.key", store.url().trim_start_matches("sqlite:"));
-    let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+    let hook = Hook::open(&server).await;
+    hook.post("/api/v1/app/a/endpoint", json!({"url": "http://127.0.0.1:9/", "uid": "e"})).await;
+    let secret = hook.get("/api/v1/app/a/endpoint/e/secret").await;
+    let mode = std::fs::metadata(key_file(&store)).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     server.kill().await;
-    let again = serve(&store, None).await;
+    let again = Hook::serve_with(None, &store.url(), &[]).await;
     assert!(!again.greeting.iter().any(|line| line.starts_with("keys")));
-    let same = again.client.get("/api/v1/app/a/endpoint/e/secret").await.json();
-    assert_eq!(same, secret);
+    assert_eq!(Hook(again.client).get("/api/v1/app/a/endpoint/e/secret").await, secret);
 
     let store = Store::postgres().await;
-    let server = serve(&store, None).await;
-    post(&server, "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
+    let server = Hook::serve_with(None, &store.url(), &[]).await;
+    let hook = Hook::open(&server).await;
     let body = json!({"url": "http://127.0.0.1:9/"});
-    let refused = server.client.post("/api/v1/app/a/endpoint", body).await;
-    assert_eq!(refused.status, 503);
-    assert!(refused.body.contains("WAKELINE_ENCRYPTION_KEYS"), "{refused:?}");
+    let refused = hook.expect(503, "POST", "/api/v1/app/a/endpoint", body).await;
+    assert_eq!(refused["code"], "no_encryption_key");
+    assert!(refused.to_string().contains("WAKELINE_ENCRYPTION_KEYS"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_database_without_the_key_of_its_endpoints_is_not_given_another_one() {
+    let store = Store::sqlite();
+    let server = Hook::serve_with(None, &store.url(), &[]).await;
+    Hook::open(&server).await;
+    assert_eq!(server.terminate().await, Some(0));
+    // Nothing was sealed so far: a lost key is no loss.
+    std::fs::remove_file(key_file(&store)).expect("removed");
+    let server = Hook::serve_with(None, &store.url(), &[]).await;
+    let hook = Hook(server.client);
+    hook.post("/api/v1/app/a/endpoint", json!({"url": "http://127.0.0.1:9/"})).await;
+    assert_eq!(server.terminate().await, Some(0));
+
+    let kept = key_file(&store).with_extension("kept");
+    std::fs::rename(key_file(&store), &kept).expect("moved");
+    let mut command = wakeline();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store.url()]);
+    let output = command.output().await.expect("runs");
+    let error = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("w.db.key") && error.contains("--encryption-key-file"), "{error}");
+    assert!(!key_file(&store).exists(), "none was made");
+    std::fs::rename(kept, key_file(&store)).expect("moved back");
+    let server = Hook::serve_with(None, &store.url(), &[]).await;
+    let all = Hook(server.client).get("/api/v1/app/a/endpoint").await;
+    let id = all["data"][0]["id"].as_str().expect("an id");
+    let path = format!("/api/v1/app/a/endpoint/{id}/secret");
+    Hook(server.client).expect(200, "GET", &path, NONE).await;
 }
 
 #[tokio::test]
@@ -160,38 +114,22 @@ async fn keys_are_printed_and_mistakes_in_them_are_named() {
 }
 
 #[tokio::test]
-async fn listening_forwards_events_and_removes_its_endpoint() {
+async fn a_new_key_seals_and_the_old_one_still_opens() {
     for store in Store::both().await {
-        let server = serve(&store, Some(&new_key().await)).await;
-        let mut receiver = Receiver::start(204, Duration::ZERO).await;
-        let mut command = wakeline();
-        let url = format!("http://{}", server.client.address);
-        command.args(["hook", "listen", "--server", &url, "--forward", &receiver.url()]);
-        command.args(["--app", "dev", "--event-types", "invoice.*"]).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let line = lines.next_line().await.expect("readable").expect("a line");
-        assert!(line.contains("events of dev"), "{line}");
-
-        for kind in ["order.made", "invoice.paid"] {
-            let body = json!({"eventType": kind, "eventId": kind, "payload": {"n": 7}});
-            post(&server, "/api/v1/app/dev/msg", body).await;
-        }
-        let came = receiver.next().await;
-        assert!(came.starts_with("POST /hook HTTP/1.1"), "{came}");
-        assert!(came.contains("webhook-signature: v1,") && came.ends_with(r#"{"n":7}"#), "{came}");
-        let line = lines.next_line().await.expect("readable").expect("a line");
-        assert!(line.contains("invoice.paid -> 204"), "{line}");
-        eventually("it is acked", || async {
-            let path = "/api/v1/app/dev/msg/invoice.paid/delivery";
-            server.client.get(path).await.json()["data"][0]["state"] == "delivered"
-        })
-        .await;
-
-        let pid = i32::try_from(child.id().expect("it runs")).expect("a pid");
-        kill_process(Pid::from_raw(pid).expect("not zero"), Signal::INT).expect("signalled");
-        assert_eq!(child.wait().await.expect("waited").code(), Some(0));
-        let left = server.client.get("/api/v1/app/dev/endpoint").await.json();
-        assert_eq!(left["data"], json!([]), "{}", store.name());
+        let server = Hook::serve(&store.url(), &[]).await;
+        let hook = Hook::open(&server).await;
+        let url = "http://127.0.0.1:9/";
+        hook.post("/api/v1/app/a/endpoint", json!({"url": url, "uid": "old"})).await;
+        let secret = hook.get("/api/v1/app/a/endpoint/old/secret").await;
+        assert_eq!(server.terminate().await, Some(0));
+        let keys = format!("{},{KEYS}", new_key().await);
+        let server = Hook::serve_with(Some(&keys), &store.url(), &[]).await;
+        let hook = Hook(server.client);
+        assert_eq!(hook.get("/api/v1/app/a/endpoint/old/secret").await, secret);
+        hook.post("/api/v1/app/a/endpoint", json!({"url": url, "uid": "new"})).await;
+        assert_eq!(server.terminate().await, Some(0));
+        let server = Hook::serve(&store.url(), &[]).await;
+        let hook = Hook(server.client);
+        hook.expect(500, "GET", "/api/v1/app/a/endpoint/new/secret", NONE).await;
     }
 }

@@ -10,6 +10,7 @@ mod hook_history;
 mod hook_idle;
 mod hook_listen;
 mod hook_nodes;
+mod hook_routes;
 mod idle;
 mod listener;
 mod modes;

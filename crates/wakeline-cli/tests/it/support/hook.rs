@@ -8,7 +8,7 @@ use super::server::{Server, wakeline};
 use crate::hook_history::{Ended, Logged};
 
 /// A key ring: all servers of a test must have the same.
-const KEYS: &str = "a:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+pub(crate) const KEYS: &str = "a:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// Calls a server about the application `a`.
 #[derive(Clone, Copy)]
@@ -17,8 +17,15 @@ pub(crate) struct Hook(pub(crate) Client);
 impl Hook {
     /// Starts a server that may call this machine.
     pub(crate) async fn serve(url: &str, flags: &[&str]) -> Server {
+        Self::serve_with(Some(KEYS), url, flags).await
+    }
+
+    /// The same, with other keys or without.
+    pub(crate) async fn serve_with(keys: Option<&str>, url: &str, flags: &[&str]) -> Server {
         let mut command = wakeline();
-        command.env("WAKELINE_ENCRYPTION_KEYS", KEYS);
+        if let Some(keys) = keys {
+            command.env("WAKELINE_ENCRYPTION_KEYS", keys);
+        }
         command.args(["serve", "--listen", "127.0.0.1:0", "--store", url]);
         command.args(["--hook-allow", "127.0.0.0/8"]).args(flags);
         Server::spawn(command).await
@@ -51,6 +58,14 @@ impl Hook {
         let answer = self.0.post(path, body).await;
         assert!((200..300).contains(&answer.status), "{path}: {answer:?}");
         answer.json()
+    }
+
+    /// Calls, and expects a status.
+    pub(crate) async fn expect(&self, status: u16, method: &str, path: &str, body: Value) -> Value {
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = self.0.call(method, path, &text).await.expect("an answer");
+        assert_eq!(answer.status, status, "{method} {path} {body}: {answer:?}");
+        if answer.body.is_empty() { Value::Null } else { answer.json() }
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {

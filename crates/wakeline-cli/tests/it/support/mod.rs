@@ -10,10 +10,10 @@ mod server;
 
 pub(crate) use client::{Answer, Client, Parked};
 pub(crate) use dice::Dice;
-pub(crate) use hook::{Hook, ended, moment};
+pub(crate) use hook::{Hook, KEYS, ended, moment};
 pub(crate) use postgres::{Database, OwnPostgres};
 pub(crate) use proxy::Proxy;
-pub(crate) use receiver::{Mood, Receiver, now};
+pub(crate) use receiver::{Mood, Receiver, SECRET, now};
 pub(crate) use server::{Server, Store, wakeline};
 
 use std::future::Future;

@@ -1,0 +1,50 @@
+//! The TOML file, and what is wrong with it without what is secret in it.
+//!
+//! # Invariants
+//! * A mistake names its line and key. The line itself is never shown: a key for encryption may
+//!   stand in it.
+
+use std::path::Path;
+
+use serde::Deserialize as _;
+
+use super::{ConfigMistake, ServeArgs};
+
+/// Longest name of a setting.
+const NAME_LEN_MAX: usize = 40;
+
+/// Reads the file.
+pub(super) fn read(path: &Path) -> Result<ServeArgs, ConfigMistake> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| ConfigMistake(format!("config: cannot read {shown}: {error}")))?;
+    let mistake = |error: toml::de::Error| {
+        let place = error.span().map(|span| place(&text, span.start)).unwrap_or_default();
+        ConfigMistake(format!("config: {shown}: {place}{}", error.message()))
+    };
+    toml::from_str(&text).map_err(mistake)
+}
+
+/// The number of a line, and the name of its setting if that is what it begins with.
+fn place(text: &str, at: usize) -> String {
+    let before = &text.as_bytes()[..at.min(text.len())];
+    let number = before.iter().filter(|byte| **byte == b'\n').count();
+    let line = text.lines().nth(number).unwrap_or_default();
+    let name = line.split_once('=').map_or("", |(name, _)| name.trim());
+    let plain = |c: char| c.is_ascii_lowercase() || c == '_';
+    let is_name = !name.is_empty() && name.len() <= NAME_LEN_MAX && name.chars().all(plain);
+    match is_name {
+        true => format!("line {}, {name}: ", number + 1),
+        false => format!("line {}: ", number + 1),
+    }
+}
+
+/// A text that a mistake must not show.
+pub(super) fn secret<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<String>, D::Error> {
+    match toml::Value::deserialize(from) {
+        Ok(toml::Value::String(text)) => Ok(Some(text)),
+        _ => Err(serde::de::Error::custom("must be a text in quotes")),
+    }
+}

@@ -15,6 +15,9 @@ use wakeline_testkit::conformance::item;
 
 use crate::fixture::queue;
 
+/// The partition of marks.
+const MARK: &str = "mark";
+
 /// A thing that was heard.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
@@ -75,6 +78,20 @@ impl Listening {
         listening
     }
 
+    /// The same, from when another store is heard too: until it is known, all that it says is heard
+    /// as everything.
+    pub(crate) async fn between(store: &SqliteStore, other: &SqliteStore) -> Self {
+        let mut listening = Self::to(store).await;
+        for n in 0.. {
+            let hello = vec![item(&queue("q"), &format!("hello {n}"), "hello")];
+            other.push(hello).await.expect("pushed");
+            if let Heard::Changed(..) = listening.next().await {
+                break;
+            }
+        }
+        listening
+    }
+
     /// What is heard next. The bound is far from both sides: hints take a millisecond.
     pub(crate) async fn next(&mut self) -> Heard {
         tokio::time::timeout(Duration::from_secs(30), self.heard.recv())
@@ -83,33 +100,36 @@ impl Listening {
             .expect("the feed runs")
     }
 
-    /// What is heard until a queue is heard of, which comes last.
-    async fn until_queue(&mut self) -> Vec<Heard> {
+    /// What is heard until a mark is, which comes last.
+    async fn until_mark(&mut self) -> Vec<Heard> {
         let mut all = Vec::new();
+        let is_mark = |change: &Change| {
+            change.partition.as_ref().is_some_and(|partition| partition.as_str() == MARK)
+        };
         loop {
             match self.next().await {
-                Heard::Changed(..) => return all,
+                Heard::Changed(changes, _) if changes.iter().any(is_mark) => return all,
                 heard => all.push(heard),
             }
         }
     }
 
     /// The same, of orchestrations.
-    pub(crate) async fn flow_until_queue(&mut self) -> Vec<FlowChange> {
+    pub(crate) async fn flow_until_mark(&mut self) -> Vec<FlowChange> {
         let flow = |heard| match heard {
             Heard::Flow(change) => Some(change),
             _ => None,
         };
-        self.until_queue().await.into_iter().filter_map(flow).collect()
+        self.until_mark().await.into_iter().filter_map(flow).collect()
     }
 
     /// The same, of webhooks.
-    pub(crate) async fn hook_until_queue(&mut self) -> Vec<HookChange> {
+    pub(crate) async fn hook_until_mark(&mut self) -> Vec<HookChange> {
         let hook = |heard| match heard {
             Heard::Hook(change) => Some(change),
             _ => None,
         };
-        self.until_queue().await.into_iter().filter_map(hook).collect()
+        self.until_mark().await.into_iter().filter_map(hook).collect()
     }
 }
 
@@ -121,7 +141,7 @@ impl Drop for Listening {
 
 /// A push, so that whoever listens knows that all before it was heard.
 pub(crate) async fn mark(store: &SqliteStore, name: &str) {
-    store.push(vec![item(&queue("q"), "p", name)]).await.expect("pushed");
+    store.push(vec![item(&queue("q"), MARK, name)]).await.expect("pushed");
 }
 
 /// Takes all that there is through two stores at once, each twice. Nothing may come twice; tells

@@ -123,6 +123,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_gate",
     "hook_give_up",
     "hook_job_ahead",
+    "hook_job_from",
     "hook_job_go",
     "hook_job_start",
     "hook_judge",

@@ -32,7 +32,8 @@ BEGIN
         FROM unnest(p_channels) AS c (name)) x
     LOOP
         IF n.name IS NULL OR n.name !~ n.form OR length(n.name) > n.most THEN
-            RAISE EXCEPTION '% must have 1 to % letters, digits, ''-'', ''_'' and ''.''', n.what, n.most
+            RAISE EXCEPTION '% must have 1 to % letters, digits, ''-'', ''_''% and ''.''', n.what, n.most,
+                CASE n.what WHEN 'channels' THEN ', '':''' ELSE '' END
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
     END LOOP;

@@ -1,6 +1,7 @@
 -- Removes executions that are not the current one, with their history: all but the newest p_keep
 -- of each instance, and of these only those that ended before p_ended_before, if that is given.
 -- Instances as in flow_delete_matching, but those that run as well.
+-- Planned for its parameters each time: which of them are given decides which index serves.
 -- Called by: FlowAdmin::prune. Lock order: lanes.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_prune(
@@ -8,7 +9,7 @@ CREATE OR REPLACE FUNCTION @schema@.flow_prune(
     p_ended_before timestamptz,
     OUT o_count bigint, OUT o_executions bigint, OUT o_events bigint)
 LANGUAGE plpgsql
-SET jit = off AS $$
+SET jit = off SET plan_cache_mode = force_custom_plan SET enable_seqscan = off AS $$
 DECLARE
     v_lanes bigint[];
 BEGIN

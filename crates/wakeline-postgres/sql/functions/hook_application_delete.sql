@@ -1,11 +1,14 @@
 -- Removes an application for everybody who asks; rows go by chores. Leases of its deliveries end.
 -- False if there is none.
--- Called by: HookCatalog::delete_application. Lock order: application, endpoints, deliveries,
--- states, each by id.
+-- Called by: HookCatalog::delete_application. Lock order: application, jobs (whoever is at work on
+-- one waits for endpoints), endpoints, deliveries, states, each by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_application_delete(p_app uuid, p_app_uid text)
 RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_app uuid := @schema@.hook_application_find(p_app, p_app_uid);
     v_now timestamptz := @schema@.clock();
@@ -16,13 +19,13 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    DELETE FROM @schema@.hook_jobs j WHERE j.application_id = v_app;
     SELECT array_agg(k.endpoint_id) INTO v_ids FROM (
         SELECT e.endpoint_id FROM @schema@.hook_endpoints e WHERE e.application_id = v_app
         ORDER BY e.endpoint_id FOR UPDATE) k;
     UPDATE @schema@.hook_endpoints e SET deleted_at = coalesce(e.deleted_at, v_now)
     WHERE e.endpoint_id = ANY (v_ids);
     DELETE FROM @schema@.hook_filters f WHERE f.application_id = v_app;
-    DELETE FROM @schema@.hook_jobs j WHERE j.application_id = v_app;
     PERFORM FROM @schema@.hook_deliveries d WHERE d.endpoint_id = ANY (v_ids) AND d.state = 1
     ORDER BY d.delivery_id FOR NO KEY UPDATE;
     UPDATE @schema@.hook_deliveries d SET lease_key = NULL

@@ -1,13 +1,17 @@
 -- Cancels what waits of a message, for all endpoints (p_all) or one. Returns no row if there is no such
 -- message; otherwise one that says how many, and one for each endpoint that has something now, or in
 -- so many microseconds.
--- Called by: HookAdmin::cancel. Lock order: deliveries by id, states by id.
+-- Called by: HookAdmin::cancel. Lock order: deliveries by id, states by id;
+-- endpoints only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_cancel(
     p_app uuid, p_app_uid text, p_message uuid, p_event_id text, p_all boolean, p_id uuid,
     p_own text)
 RETURNS TABLE (cancelled bigint, endpoint uuid, pull boolean, due_us bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;

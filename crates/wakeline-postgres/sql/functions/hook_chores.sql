@@ -22,7 +22,7 @@ BEGIN
     ORDER BY j.job_no LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF v_job IS NOT NULL THEN
         SELECT x.* INTO g FROM @schema@.hook_job_go(v_job, p_rows, v_now) x;
-        v_rows := g.o_seen;
+        v_rows := g.o_read;
         RETURN QUERY
         SELECT 1::smallint, NULL::bigint, w.due_us, w.endpoint, w.pull
         FROM @schema@.hook_wake(g.o_changed, v_now) w;

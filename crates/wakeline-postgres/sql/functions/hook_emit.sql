@@ -11,7 +11,7 @@
 -- 2 its own id is taken, 3 its key was another request's, 4 no such application), how many deliveries
 -- it has, in how many microseconds something that is sent may be due, and the endpoints whose owners
 -- may fetch. 1: an endpoint to which something goes at once. 2: a leased delivery.
--- Called by: HookStore::emit, hook_settle. Lock order: applications, keys, endpoints (FOR KEY SHARE;
+-- Called by: HookStore::emit, and whoever stores messages along with another write. Lock order: applications, keys, endpoints (FOR KEY SHARE;
 -- those in strict order against each other), messages, states, as the migration says.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_emit(

@@ -45,7 +45,11 @@ BEGIN
         IF v_locked THEN
             v_locked := s.disabled IS NULL AND (s.gate > p_now) IS NOT TRUE
                 AND NOT EXISTS (SELECT FROM @schema@.hook_deliveries d
-                    WHERE d.endpoint_id = s.endpoint_id AND d.state = 0);
+                    WHERE d.endpoint_id = s.endpoint_id AND d.state = 0)
+                -- An expired lease is a delivery that waits.
+                AND NOT EXISTS (SELECT FROM @schema@.hook_deliveries d
+                    WHERE d.endpoint_id = s.endpoint_id AND d.state = 1
+                        AND (s.fifo OR d.lease_until <= p_now));
         END IF;
         IF v_locked THEN
             SELECT count(*) INTO v_live FROM (

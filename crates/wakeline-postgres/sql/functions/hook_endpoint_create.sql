@@ -9,7 +9,10 @@ CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_create(
     p_headers bytea, p_secret bytea, p_options text, p_pull boolean, p_numbers bigint[],
     p_key text, p_print bytea)
 RETURNS TABLE (code smallint, endpoint_id uuid)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := @schema@.clock();

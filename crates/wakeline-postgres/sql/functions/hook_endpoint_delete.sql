@@ -6,7 +6,10 @@
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_delete(
     p_app uuid, p_app_uid text, p_id uuid, p_own text)
 RETURNS boolean
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_now timestamptz;
     e record;

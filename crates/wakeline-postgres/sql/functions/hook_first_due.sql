@@ -1,5 +1,6 @@
 -- When the first delivery that waits for an endpoint is due; for an endpoint in strict order its
--- first open one, if that waits. p_fresh: first attempts only.
+-- first open one, if that waits (none: NULL, as hook_pick finds nothing either). p_fresh: first
+-- attempts only.
 -- Called by: hook_claim_line, hook_rest, hook_sweep. Reads only; four probes of an index at most.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_first_due(
@@ -15,7 +16,9 @@ BEGIN
         SELECT d.state, d.class, d.due_at INTO h FROM @schema@.hook_deliveries d
         WHERE d.endpoint_id = p_endpoint AND d.fifo AND d.state < 2
         ORDER BY d.delivery_id LIMIT 1;
-        IF h.state = 0 THEN
+        IF NOT FOUND THEN
+            RETURN NULL;
+        ELSIF h.state = 0 THEN
             RETURN CASE WHEN NOT p_fresh OR h.class IN (0, 3) THEN h.due_at END;
         END IF;
     END IF;

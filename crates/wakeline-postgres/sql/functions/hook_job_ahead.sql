@@ -1,40 +1,76 @@
--- What a job looks at next, in the order of messages and endpoints: deliveries (kinds 0, 2, 3), or
--- messages that its endpoint may lack (kind 1, without deliveries).
+-- What a job looks at next, in the order of messages and endpoints: of its application's messages, each
+-- with the endpoint that the job is about, or with every one. It reads at most p_rows of these, whatever
+-- comes of them. o_read: how many; o_more: there may be more; o_place_*: the last one. Of these, what
+-- the job is about: o_deliveries with their endpoints, or (kind 1) o_messages.
 -- Called by: hook_job_go. Reads only.
 
-CREATE OR REPLACE FUNCTION @schema@.hook_job_ahead(p_job bigint, p_rows integer)
-RETURNS TABLE (message_id uuid, endpoint_id uuid, delivery_id bigint)
+CREATE OR REPLACE FUNCTION @schema@.hook_job_ahead(
+    p_job bigint, p_rows integer,
+    OUT o_read integer, OUT o_more boolean, OUT o_place_message uuid, OUT o_place_endpoint uuid,
+    OUT o_messages uuid[], OUT o_deliveries bigint[], OUT o_endpoints uuid[])
 LANGUAGE plpgsql STABLE AS $$
-#variable_conflict use_column
 DECLARE
+    v_none uuid := '00000000-0000-0000-0000-000000000000';
+    v_last uuid := 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+    v_ids uuid[];
+    v_found bigint[];
+    v_count integer;
     j record;
+    m record;
 BEGIN
     SELECT k.* INTO j FROM @schema@.hook_jobs k WHERE k.job_no = p_job;
-    IF j.kind = 1 THEN
-        RETURN QUERY
-        SELECT m.message_id, j.endpoint_id, NULL::bigint FROM @schema@.hook_messages m
-        WHERE m.application_id = j.application_id AND j.endpoint_id IS NOT NULL
-            AND (j.place_message IS NULL OR m.message_id > j.place_message)
-            AND (j.event_types = '{}' OR m.event_type = ANY (j.event_types))
-            AND (j.since IS NULL OR m.created_at >= j.since)
-            AND (j.until IS NULL OR m.created_at < j.until)
-        ORDER BY m.message_id LIMIT p_rows;
+    o_read := 0; o_more := false; o_messages := '{}'; o_deliveries := '{}'; o_endpoints := '{}';
+    o_place_message := coalesce(j.place_message, v_none);
+    o_place_endpoint := coalesce(j.place_endpoint, v_none);
+    IF j.kind = 1 AND j.endpoint_id IS NULL THEN
         RETURN;
     END IF;
-    RETURN QUERY
-    SELECT m.message_id, d.endpoint_id, d.delivery_id
-    FROM @schema@.hook_messages m
-    JOIN @schema@.hook_endpoints e ON e.application_id = m.application_id
-    JOIN @schema@.hook_deliveries d
-        ON d.endpoint_id = e.endpoint_id AND d.message_id = m.message_id
-    WHERE m.application_id = j.application_id
-        AND (j.endpoint_id IS NULL OR e.endpoint_id = j.endpoint_id)
-        AND (j.place_message IS NULL OR m.message_id >= j.place_message)
-        AND (j.place_message IS NULL
-            OR (m.message_id, d.endpoint_id) > (j.place_message, j.place_endpoint))
-        AND (j.event_types = '{}' OR m.event_type = ANY (j.event_types))
-        AND (j.since IS NULL OR m.created_at >= j.since)
-        AND (j.until IS NULL OR m.created_at < j.until)
-    ORDER BY m.message_id, d.endpoint_id LIMIT p_rows;
+    FOR m IN
+        SELECT k.message_id, k.created_at,
+            (j.event_types = '{}' OR k.event_type = ANY (j.event_types))
+            AND (j.since IS NULL OR k.created_at >= j.since)
+            AND (j.until IS NULL OR k.created_at < j.until) AS meant
+        FROM @schema@.hook_messages k
+        WHERE k.application_id = j.application_id AND k.message_id >= o_place_message
+            AND (k.message_id > o_place_message OR o_place_endpoint < v_last)
+        ORDER BY k.message_id LIMIT p_rows + 1
+    LOOP
+        -- Messages are stored within a day of the time in their ids, so nothing that is meant follows.
+        EXIT WHEN m.created_at - interval '24 hours' >= j.until;
+        IF o_read >= p_rows THEN
+            o_more := true;
+            EXIT;
+        END IF;
+        IF m.message_id <> o_place_message THEN
+            o_place_message := m.message_id; o_place_endpoint := v_none;
+        END IF;
+        v_count := 0;
+        IF m.meant AND j.endpoint_id IS NULL THEN
+            SELECT count(*), array_agg(x.endpoint_id ORDER BY x.endpoint_id),
+                array_agg(x.delivery_id ORDER BY x.endpoint_id)
+            INTO v_count, v_ids, v_found FROM (
+                SELECT e.endpoint_id, d.delivery_id FROM @schema@.hook_endpoints e
+                LEFT JOIN @schema@.hook_deliveries d
+                    ON d.endpoint_id = e.endpoint_id AND d.message_id = m.message_id
+                WHERE e.application_id = j.application_id AND e.endpoint_id > o_place_endpoint
+                ORDER BY e.endpoint_id LIMIT p_rows - o_read) x;
+            o_endpoints := o_endpoints || v_ids; o_deliveries := o_deliveries || v_found;
+        ELSIF m.meant AND j.endpoint_id > o_place_endpoint THEN
+            o_messages := o_messages || m.message_id;
+        END IF;
+        IF v_count > 0 AND o_read + v_count = p_rows THEN
+            -- There may be more endpoints.
+            o_read := p_rows; o_more := true; o_place_endpoint := v_ids[v_count];
+            EXIT;
+        END IF;
+        o_read := o_read + greatest(v_count, 1);
+        o_place_endpoint := v_last;
+    END LOOP;
+    IF j.kind <> 1 AND j.endpoint_id IS NOT NULL THEN
+        SELECT array_agg(d.delivery_id), array_agg(d.endpoint_id) INTO o_deliveries, o_endpoints
+        FROM @schema@.hook_deliveries d
+        WHERE d.endpoint_id = j.endpoint_id AND d.message_id = ANY (o_messages);
+    END IF;
+    o_deliveries := coalesce(array_remove(o_deliveries, NULL), '{}');
 END
 $$;

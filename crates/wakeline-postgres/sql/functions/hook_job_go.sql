@@ -1,28 +1,25 @@
--- Goes on with a job, whose row the caller holds, on at most p_rows deliveries or messages; notes its
--- place. Returns how many it looked at, and the deliveries that it changed.
--- Called by: hook_chores. Lock order: the job, then deliveries by id (replay: the endpoint).
+-- Goes on with a job, whose row the caller holds, by at most p_rows steps; notes its place. Returns how
+-- many it made, and the deliveries that it changed.
+-- Called by: hook_chores. Lock order: the job; endpoints by id, so that their order does not change
+-- meanwhile; deliveries by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_job_go(
-    p_job bigint, p_rows integer, p_now timestamptz, OUT o_seen bigint, OUT o_changed bigint[])
+    p_job bigint, p_rows integer, p_now timestamptz, OUT o_read bigint, OUT o_changed bigint[])
 LANGUAGE plpgsql AS $$
 DECLARE
     j record;
-    v_messages uuid[];
-    v_endpoints uuid[];
+    a record;
     v_ids bigint[];
-    v_more boolean;
 BEGIN
     SELECT k.* INTO j FROM @schema@.hook_jobs k WHERE k.job_no = p_job;
-    SELECT array_agg(x.message_id), array_agg(x.endpoint_id), array_agg(x.delivery_id)
-    INTO v_messages, v_endpoints, v_ids
-    FROM @schema@.hook_job_ahead(p_job, p_rows + 1) x;
-    o_seen := coalesce(cardinality(v_messages), 0);
-    v_more := o_seen > p_rows;
-    o_seen := least(o_seen, p_rows);
-    v_ids := v_ids[:o_seen];
+    SELECT x.* INTO a FROM @schema@.hook_job_ahead(p_job, p_rows) x;
+    o_read := a.o_read;
+    v_ids := a.o_deliveries;
     IF j.kind = 1 THEN
-        o_changed := @schema@.hook_replay(j.endpoint_id, v_messages[:o_seen], p_now);
-    ELSE
+        o_changed := @schema@.hook_replay(j.endpoint_id, a.o_messages, p_now);
+    ELSIF v_ids <> '{}' THEN
+        PERFORM FROM @schema@.hook_endpoints e WHERE e.endpoint_id = ANY (a.o_endpoints)
+        ORDER BY e.endpoint_id FOR KEY SHARE;
         PERFORM FROM @schema@.hook_deliveries d WHERE d.delivery_id = ANY (v_ids)
         ORDER BY d.delivery_id FOR NO KEY UPDATE;
         IF j.states <> '{}' THEN
@@ -57,10 +54,11 @@ BEGIN
         END IF;
     END IF;
     UPDATE @schema@.hook_jobs k SET
-        place_message = coalesce(v_messages[o_seen], k.place_message),
-        place_endpoint = coalesce(v_endpoints[o_seen], k.place_endpoint),
-        seen = k.seen + o_seen, changed = k.changed + coalesce(cardinality(o_changed), 0),
-        updated_at = p_now, finished_at = CASE WHEN NOT v_more THEN p_now END
+        place_message = a.o_place_message, place_endpoint = a.o_place_endpoint,
+        seen = k.seen + CASE j.kind WHEN 1 THEN cardinality(a.o_messages)
+            ELSE cardinality(a.o_deliveries) END,
+        changed = k.changed + coalesce(cardinality(o_changed), 0),
+        updated_at = p_now, finished_at = CASE WHEN NOT a.o_more THEN p_now END
     WHERE k.job_no = p_job;
 END
 $$;

@@ -5,7 +5,10 @@ CREATE OR REPLACE FUNCTION @schema@.hook_job_start(
     p_app uuid, p_app_uid text, p_job uuid, p_kind smallint, p_endpoint uuid, p_types text[],
     p_since timestamptz, p_until timestamptz, p_states smallint[])
 RETURNS uuid
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_now timestamptz := @schema@.clock();
     v_app uuid;
@@ -18,8 +21,9 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO @schema@.hook_jobs (job_id, application_id, kind, endpoint_id, event_types, since,
-        until, states, created_at, updated_at)
-    VALUES (p_job, v_app, p_kind, p_endpoint, p_types, p_since, p_until, p_states, v_now, v_now)
+        until, states, place_message, created_at, updated_at)
+    VALUES (p_job, v_app, p_kind, p_endpoint, p_types, p_since, p_until, p_states,
+        @schema@.hook_job_from(v_app, p_since), v_now, v_now)
     ON CONFLICT DO NOTHING;
     RETURN p_job;
 END

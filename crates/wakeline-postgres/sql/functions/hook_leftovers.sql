@@ -7,6 +7,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_app uuid;
     v_rows bigint;
+    v_ids uuid[];
 BEGIN
     SELECT a.application_id INTO v_app FROM @schema@.hook_applications a
     WHERE a.deleted_at IS NOT NULL ORDER BY a.deleted_at LIMIT 1 FOR UPDATE SKIP LOCKED;
@@ -35,12 +36,14 @@ BEGIN
     IF v_rows > 0 THEN
         RETURN v_rows;
     END IF;
-    DELETE FROM @schema@.hook_endpoints t WHERE t.endpoint_id IN (
-        SELECT e.endpoint_id FROM @schema@.hook_endpoints e WHERE e.application_id = v_app
-        ORDER BY e.endpoint_id LIMIT p_rows);
-    GET DIAGNOSTICS v_rows = ROW_COUNT;
-    IF v_rows > 0 THEN
-        RETURN v_rows;
+    v_ids := ARRAY(SELECT e.endpoint_id FROM @schema@.hook_endpoints e
+        WHERE e.application_id = v_app ORDER BY e.endpoint_id LIMIT p_rows);
+    IF v_ids <> '{}' THEN
+        -- One that was made while its application was deleted has these still.
+        DELETE FROM @schema@.hook_filters t WHERE t.application_id = v_app;
+        DELETE FROM @schema@.hook_states t WHERE t.endpoint_id = ANY (v_ids);
+        DELETE FROM @schema@.hook_endpoints t WHERE t.endpoint_id = ANY (v_ids);
+        RETURN cardinality(v_ids);
     END IF;
     DELETE FROM @schema@.hook_applications a WHERE a.application_id = v_app;
     RETURN 1;

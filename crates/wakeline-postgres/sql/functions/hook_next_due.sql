@@ -2,7 +2,8 @@
 -- has just seen p_seen; what else is due is in rivals' hands (o_code 2).
 -- What is due first may be so too early: settling leaves due_at as it is. A few of these are
 -- reckoned anew here, so that an idle line is not woken for nothing.
--- p_fresh: first attempts only.
+-- p_fresh: first attempts only. Endpoints in strict order are passed over whose first attempts stand
+-- behind a head that is due: its end will tell. To be sure, the line looks again in a second.
 -- Called by: hook_claim_line. Lock order: see hook_claim_line; all only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_next_due(
@@ -12,26 +13,33 @@ LANGUAGE plpgsql AS $$
 DECLARE
     c record;
     v_last uuid;
+    -- The last one that was passed over.
+    v_due timestamptz := '-infinity';
+    v_served bigint := -1;
+    v_passed uuid := '00000000-0000-0000-0000-000000000000';
+    v_most bigint;
 BEGIN
     o_code := 0;
     FOR v_try IN 1..16 LOOP
         IF p_pull IS NOT NULL THEN
-            SELECT s.endpoint_id, s.due_at, s.rate_at INTO c FROM @schema@.hook_states s
+            SELECT s.endpoint_id, s.due_at, s.served, s.rate_at INTO c
+            FROM @schema@.hook_states s
             WHERE s.endpoint_id = p_pull AND s.pull AND s.due_at IS NOT NULL
-                AND s.disabled IS NULL;
+                AND s.disabled IS NULL AND s.endpoint_id <> v_passed;
         ELSIF p_fresh THEN
-            SELECT s.endpoint_id, s.due_at, s.rate_at INTO c FROM @schema@.hook_states s
+            SELECT s.endpoint_id, s.due_at, s.served, s.rate_at INTO c
+            FROM @schema@.hook_states s
             WHERE NOT s.pull AND s.fresh AND s.due_at IS NOT NULL AND s.disabled IS NULL
+                AND (s.due_at, s.served, s.endpoint_id) > (v_due, v_served, v_passed)
             ORDER BY s.due_at, s.served, s.endpoint_id LIMIT 1;
         ELSE
-            SELECT s.endpoint_id, s.due_at, s.rate_at INTO c FROM @schema@.hook_states s
+            SELECT s.endpoint_id, s.due_at, s.served, s.rate_at INTO c
+            FROM @schema@.hook_states s
             WHERE NOT s.pull AND s.due_at IS NOT NULL AND s.disabled IS NULL
             ORDER BY s.due_at, s.served, s.endpoint_id LIMIT 1;
         END IF;
         o_due_us := NULL;
-        IF c.endpoint_id IS NULL THEN
-            RETURN;
-        END IF;
+        EXIT WHEN c.endpoint_id IS NULL;
         o_due_us := @schema@.hook_until(c.due_at, p_now);
         IF c.due_at <= p_now THEN
             IF c.endpoint_id <> ALL (p_seen) THEN
@@ -42,9 +50,18 @@ BEGIN
             END IF;
             -- It is due, but perhaps not for a first attempt.
             IF c.endpoint_id = v_last THEN
-                o_due_us := CASE WHEN @schema@.hook_first_due(c.endpoint_id, false, true) <= p_now
-                    THEN 0 ELSE 2000 END;
+                IF @schema@.hook_first_due(c.endpoint_id, (
+                    SELECT e.fifo_batch IS NOT NULL FROM @schema@.hook_endpoints e
+                    WHERE e.endpoint_id = c.endpoint_id), true) <= p_now
+                THEN
+                    RETURN;
+                END IF;
+                v_due := c.due_at; v_served := c.served; v_passed := c.endpoint_id;
+                v_most := 1000000; o_due_us := v_most;
+                CONTINUE;
             END IF;
+            -- Should the tries be used up here: not zero, for it is not known that there is something.
+            o_due_us := 2000;
         END IF;
         EXIT WHEN c.endpoint_id = v_last;
         v_last := c.endpoint_id;
@@ -54,5 +71,6 @@ BEGIN
         PERFORM @schema@.hook_rest(ARRAY[c.endpoint_id], ARRAY[false], ARRAY[NULL::bigint],
             ARRAY[c.rate_at], p_now);
     END LOOP;
+    o_due_us := least(o_due_us, v_most);
 END
 $$;

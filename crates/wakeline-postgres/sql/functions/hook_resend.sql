@@ -1,21 +1,31 @@
 -- One more attempt of a delivery, now. code: 0 it is due, 1 an attempt is under way, 2 there is no
 -- such delivery, 3 the payload has expired, 4 the endpoint is disabled.
--- Called by: HookAdmin::resend. Lock order: the delivery, the state.
+-- Called by: HookAdmin::resend. Lock order: the endpoint, so that its order does not change meanwhile;
+-- the delivery, the state.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_resend(
     p_app uuid, p_app_uid text, p_message uuid, p_event_id text, p_id uuid, p_own text)
 RETURNS TABLE (code smallint, endpoint uuid, pull boolean)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
     d record;
     s record;
+    v_endpoint uuid := @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own);
 BEGIN
+    PERFORM FROM @schema@.hook_endpoints e
+    WHERE e.endpoint_id = v_endpoint AND e.deleted_at IS NULL FOR KEY SHARE;
+    IF NOT FOUND THEN
+        code := 2; RETURN NEXT; RETURN;
+    END IF;
     SELECT k.delivery_id, k.endpoint_id, m.application_id, m.message_id INTO d
     FROM @schema@.hook_message_find(p_app, p_app_uid, p_message, p_event_id) m
     JOIN @schema@.hook_deliveries k ON k.message_id = m.message_id
-        AND k.endpoint_id = @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own)
+        AND k.endpoint_id = v_endpoint
     FOR NO KEY UPDATE OF k;
     IF NOT FOUND THEN
         code := 2; RETURN NEXT; RETURN;

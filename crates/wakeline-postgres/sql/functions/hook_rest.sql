@@ -34,8 +34,9 @@ BEGIN
             CASE WHEN NOT x.more THEN
                 @schema@.hook_first_due(x.endpoint_id, e.fifo_batch IS NOT NULL, false)
             END AS first,
+            -- In strict order too, whatever stands before it.
             CASE WHEN NOT x.more AND s.fresh THEN
-                @schema@.hook_first_due(x.endpoint_id, e.fifo_batch IS NOT NULL, true)
+                @schema@.hook_first_due(x.endpoint_id, false, true)
             END AS first_fresh,
             l.until, l.live, x.endpoint_id = ANY (v_quiet) AS quiet
         FROM unnest(p_ids, p_more, p_served, p_rates)

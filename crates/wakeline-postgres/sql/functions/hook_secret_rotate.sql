@@ -6,7 +6,10 @@ CREATE OR REPLACE FUNCTION @schema@.hook_secret_rotate(
     p_app uuid, p_app_uid text, p_id uuid, p_own text, p_sealed bytea, p_grace_us bigint,
     p_old_max bigint)
 RETURNS smallint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_now timestamptz;
     e record;

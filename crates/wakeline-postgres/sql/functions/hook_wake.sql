@@ -1,6 +1,7 @@
 -- Makes the endpoints of some deliveries due, for what waits for them now. Returns them, and in how
 -- many microseconds.
--- Called by: hook_cancel, hook_job_go, which hold the deliveries. Lock order: states by id.
+-- Called by: hook_cancel, hook_chores, which hold the deliveries. Lock order: states by id; then
+-- endpoints, only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_wake(p_deliveries bigint[], p_now timestamptz)
 RETURNS TABLE (endpoint uuid, pull boolean, due_us bigint)

@@ -1,10 +1,14 @@
--- How the deliveries of an endpoint stand. Called by: HookReader::endpoint_stats.
+-- How the deliveries of an endpoint stand: of the newest 100,000, so that it ends soon however many it
+-- has had. Called by: HookReader::endpoint_stats.
 SELECT count(*) FILTER (WHERE d.state = 2) AS delivered,
     count(*) FILTER (WHERE d.state = 0) AS waiting,
     count(*) FILTER (WHERE d.state = 1) AS in_flight,
     count(*) FILTER (WHERE d.state = 3) AS failed,
     count(*) FILTER (WHERE d.state = 4) AS cancelled
 FROM @schema@.hook_endpoints e
-JOIN @schema@.hook_deliveries d ON d.endpoint_id = e.endpoint_id
+CROSS JOIN LATERAL (
+    SELECT k.state, k.created_at FROM @schema@.hook_deliveries k
+    WHERE k.endpoint_id = e.endpoint_id
+    ORDER BY k.message_id DESC LIMIT 100000) d
 WHERE e.endpoint_id = $2 AND e.application_id = @schema@.hook_application_find($1, NULL)
     AND ($3::timestamptz IS NULL OR d.created_at >= $3)

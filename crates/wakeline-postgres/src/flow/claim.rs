@@ -164,7 +164,7 @@ impl Core {
         lines: Vec<TurnLine>,
         claimed: Vec<Claimed<TurnItem>>,
     ) -> Result<Vec<TurnClaimed>, StoreError> {
-        let claimed = self.wait_for_rivals(self.turn_ways(None), lines, claimed).await?;
+        let claimed = self.wait_for_rivals(self.turn_ways(None), lines, claimed).await;
         self.granted_turns(claimed.iter().flat_map(|c| c.items.iter().flatten()));
         let answer = |c: Claimed<_>| TurnClaimed { turns: c.items, next_due: c.next_due };
         Ok(claimed.into_iter().map(answer).collect())
@@ -176,7 +176,7 @@ impl Core {
         lines: Vec<WorkLine>,
         claimed: Vec<Claimed<WorkItem>>,
     ) -> Result<Vec<WorkClaimed>, StoreError> {
-        let claimed = self.wait_for_rivals(self.work_ways(None), lines, claimed).await?;
+        let claimed = self.wait_for_rivals(self.work_ways(None), lines, claimed).await;
         self.granted_work(claimed.iter().flat_map(|c| c.items.iter().flatten()));
         let answer = |c: Claimed<_>| WorkClaimed { work: c.items, next_due: c.next_due };
         Ok(claimed.into_iter().map(answer).collect())
@@ -240,13 +240,14 @@ impl Core {
         result
     }
 
-    /// One try that waits for rivals a little, for lines in which only their rows were found.
+    /// One try that waits for rivals a little, for lines in which only their rows were found. However
+    /// it ends, what was leased before is kept.
     async fn wait_for_rivals<L: Line, T>(
         &self,
         ways: Ways<'_, T>,
         lines: Vec<L>,
         mut claimed: Vec<Claimed<T>>,
-    ) -> Result<Vec<Claimed<T>>, StoreError> {
+    ) -> Vec<Claimed<T>> {
         for (mut line, claimed) in lines.into_iter().zip(&mut claimed) {
             if !claimed.contended {
                 continue;
@@ -256,7 +257,7 @@ impl Core {
                 .collect();
             let requests = without.iter().map(|index| line.requests()[*index].clone()).collect();
             *line.requests() = requests;
-            match self.claim_once(&ways, &[line], true).await {
+            match self.claim_once(&ways, std::slice::from_ref(&line), true).await {
                 Ok(mut again) => {
                     let again = again.remove(0);
                     for (index, item) in without.into_iter().zip(again.items) {
@@ -264,14 +265,18 @@ impl Core {
                     }
                     claimed.next_due = again.next_due;
                 }
-                // They would not let go within the lock's timeout.
-                Err(error) if error::was_rolled_back(&error) => {
+                // They would not let go within the lock's timeout, or nobody knows. The next claim
+                // with these keys then finds what this one leased.
+                Err(error) => {
+                    if !error::was_rolled_back(&error) {
+                        let keys: Vec<Uuid> = line.requests().iter().map(|r| r.key).collect();
+                        self.remember(keys.into_iter());
+                    }
                     claimed.next_due = Some(CONTENDED_AGAIN);
                 }
-                Err(error) => return Err(error),
             }
         }
-        Ok(claimed)
+        claimed
     }
 
     async fn claim_once<L: Line, T>(

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! * A claim that finds only rivals' rows does not report that there is nothing (trap 24): it
-//!   tries once more and waits for them a little, without holding up the others of its call.
+//!   tries once more and waits for them a little, without holding up the others of its call. However
+//!   that ends, the claim answers with what it has leased already.
 //! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
 //!   leased. So does a later claim with a key that was granted before.
 
@@ -184,7 +185,7 @@ impl Core {
     ) -> Result<Vec<DeliveryClaimed>, StoreError> {
         for (line, claimed) in lines.iter().zip(&mut claimed) {
             if claimed.contended {
-                self.wait_for_rivals(line, claimed).await?;
+                self.wait_for_rivals(line, claimed).await;
             }
             self.granted(&line.line, &claimed.groups);
         }
@@ -193,11 +194,7 @@ impl Core {
     }
 
     /// One try that waits for rivals a little, with the attempts that are left.
-    async fn wait_for_rivals(
-        &self,
-        line: &LineForm,
-        claimed: &mut Claimed,
-    ) -> Result<(), StoreError> {
+    async fn wait_for_rivals(&self, line: &LineForm, claimed: &mut Claimed) {
         let mut rest = line.clone();
         for (form, groups) in rest.asks.iter_mut().zip(&claimed.groups) {
             let used: Vec<AttemptId> =
@@ -205,7 +202,7 @@ impl Core {
             form.ask.attempts.retain(|attempt| !used.contains(attempt));
             form.again = vec![false; form.ask.attempts.len()];
         }
-        match self.claim_once(None, &[rest], true).await {
+        match self.claim_once(None, std::slice::from_ref(&rest), true).await {
             Ok(mut again) => {
                 let again = again.remove(0);
                 for (groups, more) in claimed.groups.iter_mut().zip(again.groups) {
@@ -213,13 +210,16 @@ impl Core {
                 }
                 claimed.next_due = again.next_due;
             }
-            // They would not let go within the lock's timeout.
-            Err(error) if error::was_rolled_back(&error) => {
+            // They would not let go within the lock's timeout, or nobody knows. The next claim
+            // with these attempts then finds what this one leased.
+            Err(error) => {
+                if !error::was_rolled_back(&error) {
+                    let attempts = rest.asks.iter().flat_map(|form| &form.ask.attempts);
+                    self.remember(attempts.copied());
+                }
                 claimed.next_due = Some(CONTENDED_AGAIN);
             }
-            Err(error) => return Err(error),
         }
-        Ok(())
     }
 
     /// Remembers what was leased, and tells other nodes when it ends.

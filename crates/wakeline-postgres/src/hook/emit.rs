@@ -3,7 +3,8 @@
 //! # Invariants
 //! * Two messages of a call never share an id, an event id or an idempotency key.
 //! * A call of unknown outcome is repeated once: its messages have ids of their own, and one that
-//!   is there already is not stored again.
+//!   is there already is not stored again. What the first try leased is found by the next claim with
+//!   its keys, and whoever may wait for the rest is told.
 
 mod along;
 
@@ -27,6 +28,7 @@ use super::Core;
 use super::items::{self, Targets};
 use super::wire::{self, index, length, merge, micros, small};
 use crate::commands::{Answers, Flushed, apart, one_by_one};
+use crate::connect::Params;
 use crate::rows::{self, Columns};
 
 pub(crate) use along::EmittedAlong;
@@ -210,15 +212,40 @@ impl Core {
         let params = messages.params(&asks);
         let link = &self.shared.links.hook.emit[link];
         let mut rows = self.on_link(link, EMIT, (&self.sql.emit, &params)).await;
-        if matches!(rows, Err(StoreError::Transient { .. })) {
+        let unknown = matches!(rows, Err(StoreError::Transient { .. }));
+        if unknown {
+            self.remember(asks.keys.iter().map(|key| AttemptId(*key)));
             rows = self.on_link(link, EMIT, (&self.sql.emit, &params)).await;
         }
-        let keys = asks.keys.iter().map(|key| AttemptId(*key));
-        let rows = rows.inspect_err(|_| self.remember(keys))?;
         let sent: Vec<&NewMessage> = commands.iter().map(|command| &command.message).collect();
-        let mut written = Written::read(&rows, &sent, &asks)?;
+        let mut written = Written::read(&rows?, &sent, &asks)?;
+        if unknown {
+            self.tell_of_first_try(&sent, &mut written).await;
+        }
         self.announce(&written);
         Ok(written.replies.drain(..).flatten().collect())
+    }
+
+    /// Adds what the first try of a call would have said of the messages that it stored.
+    async fn tell_of_first_try(&self, sent: &[&NewMessage], written: &mut Written) {
+        for (message, reply) in sent.iter().zip(&mut written.replies) {
+            let Some(EmitReply { outcome: EmitOutcome::Repeated(same), changes, .. }) = reply
+            else {
+                continue;
+            };
+            if same.id != message.id {
+                continue;
+            }
+            changes.push(HookChange::now(HookWhat::Push));
+            let due_in = message.retention;
+            changes.push(HookChange { what: HookWhat::Chores, due_in });
+            let params: Params<'_> = &[&same.application.0, &same.id.0];
+            // The message is stored either way; a sweep finds what is not told.
+            let pulled = self.general(EMIT, &self.sql.pulled, params).await.unwrap_or_default();
+            for endpoint in pulled.iter().filter_map(|row| Columns::new(EMIT, row).take().ok()) {
+                changes.push(HookChange::now(HookWhat::Pull(EndpointId(endpoint))));
+            }
+        }
     }
 
     /// Remembers what was leased, and tells the other nodes.

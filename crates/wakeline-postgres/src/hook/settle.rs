@@ -16,7 +16,6 @@ use wakeline_store::hook::{
 };
 
 use super::Core;
-use super::emit::{Asks, Messages, Written};
 use super::wire::{self, index, merge, micros, shown};
 use crate::commands::{Flushed, apart};
 use crate::connect::Link;
@@ -211,15 +210,11 @@ impl Core {
             let farewell = end.announce_disabled.iter().filter(|_| settled.disabled.is_some());
             told.extend(end.announce.iter().chain(farewell).map(|message| (place, message)));
         }
-        if !told.is_empty() {
-            let sent: Vec<&NewMessage> = told.iter().map(|(_, message)| *message).collect();
-            let (messages, asks) = (Messages::of(sent.iter().copied()), Asks::default());
-            let rows = transaction.query(&self.sql.emit, &messages.params(&asks)).await?;
-            let written = Written::read(&rows, &sent, &asks)?;
-            for ((place, _), reply) in told.iter().zip(written.replies) {
-                for change in reply.map(|reply| reply.changes).unwrap_or_default() {
-                    merge(&mut settled[*place].changes, change);
-                }
+        let sent: Vec<&NewMessage> = told.iter().map(|(_, message)| *message).collect();
+        let replies = self.emit_each(&transaction, sent).await?;
+        for ((place, _), reply) in told.iter().zip(replies) {
+            for change in reply.changes {
+                merge(&mut settled[*place].changes, change);
             }
         }
         transaction.commit().await?;

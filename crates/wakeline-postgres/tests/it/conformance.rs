@@ -13,7 +13,7 @@ use crate::support::{TestSchema, client, url};
 /// A store in a schema of its own, whose clock stands still until it is advanced.
 pub(crate) struct Fixture {
     pub(crate) store: PostgresStore,
-    schema: TestSchema,
+    pub(crate) schema: TestSchema,
 }
 
 impl Fixture {

@@ -1,6 +1,10 @@
 //! The rules of webhooks, and what is PostgreSQL's own about them.
 
+mod hot;
+mod lost;
 mod plans;
+mod races;
+mod stage;
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use wakeline_core::{ApplicationId, ApplicationRef, HookMessageId, MessageRef};
 use wakeline_store::hook::{Created, DeliveryVerdict, NewMessage, SettleDelivery, SettledState};
 
-use super::{HookBench, application, end, endpoint, failure, message, plain, success};
+use super::{HookBench, application, end, endpoint, failure, key, message, plain, success};
 
 /// An application for operational messages with an endpoint.
 async fn operator(bench: &HookBench) -> ApplicationId {
@@ -33,6 +33,20 @@ pub async fn announcements_are_stored_with_the_end(bench: &HookBench) {
     let told = super::told(&settled.changes, &wakeline_core::HookLine::Push);
     assert_eq!(told, Some(std::time::Duration::ZERO));
     assert_eq!(bench.taken(5).await, ids);
+}
+
+/// Two that go out together are told apart like any others.
+pub async fn announcements_of_one_key_are_stored_once(bench: &HookBench) {
+    bench.with(plain()).await;
+    let operator = operator(bench).await;
+    bench.emit().await;
+    let item = bench.one().await;
+    let new = || NewMessage { idempotency: key("k", 1), ..message(operator) };
+    let announce = vec![new(), new()];
+    let first = announce[0].id;
+    let settled = bench.settle(SettleDelivery { announce, ..success(item.token) }).await;
+    assert_eq!(settled.state, SettledState::Delivered);
+    assert_eq!(bench.taken(5).await, [first]);
 }
 
 /// Rule 1: a stale end announces nothing.

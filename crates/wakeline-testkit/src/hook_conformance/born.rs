@@ -74,6 +74,21 @@ pub async fn nothing_is_born_leased_past_one_that_waits(bench: &HookBench) {
     assert_eq!(endpoints(&reply), [id, other], "those under way do not hinder");
 }
 
+/// Rule 7: nor past one whose lease has expired, which waits as well.
+pub async fn nothing_is_born_leased_past_an_expired_lease(bench: &HookBench) {
+    bench.with(fifo(1)).await;
+    let (first, reply) = emit_to(bench, vec![ask(1)]).await;
+    assert_eq!(given(&reply, 0).len(), 1);
+    bench.advance(30).await;
+    let (second, reply) = emit_to(bench, vec![ask(1)]).await;
+    assert!(reply.leased.is_empty(), "{reply:?}");
+    for message in [first, second] {
+        let item = bench.one().await;
+        assert_eq!(item.message, message);
+        bench.deliver(&item).await;
+    }
+}
+
 /// Rule 7: in order, one at a time.
 pub async fn an_endpoint_in_order_gives_nothing_while_one_is_under_way(bench: &HookBench) {
     bench.with(fifo(5)).await;

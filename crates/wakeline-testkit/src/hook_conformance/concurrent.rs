@@ -73,6 +73,27 @@ pub async fn a_message_that_races_with_a_claim_is_not_lost(bench: &HookBench) {
     }
 }
 
+/// A message that races with the cancelling of what waits is found as well.
+pub async fn a_message_that_races_with_a_cancel_is_not_lost(bench: &HookBench) {
+    bench.with(plain()).await;
+    for round in 0..60 {
+        let waits = bench.emit().await;
+        let (hook, new) = (bench.hook.clone(), bench.message());
+        let id = new.id;
+        let emit = tokio::spawn(async move { hook.emit(new, Vec::new()).await.map(|_| ()) });
+        let (hook, app) = (bench.hook.clone(), bench.of_app());
+        let cancel = tokio::spawn(async move {
+            hook.cancel(&app, &wakeline_core::MessageRef::Id(waits), None).await.map(|_| ())
+        });
+        for done in join_all([emit, cancel]).await {
+            done.expect("no call panics").expect("it is answered");
+        }
+        let got = take_all(bench.hook.clone(), 2).await;
+        assert_eq!(super::messages_of(&got), [id], "round {round}");
+        bench.deliver(&got[0]).await;
+    }
+}
+
 /// A message that races with the end of the last attempt is found as well.
 pub async fn a_message_that_races_with_an_end_is_not_lost(bench: &HookBench) {
     bench.with(fifo(1)).await;

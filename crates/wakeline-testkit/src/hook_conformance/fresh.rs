@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeline_core::HookMessageId;
 use wakeline_store::hook::NewMessage;
 
-use super::{HookBench, ask_fresh, fifo, items, messages_of, plain, push, secs};
+use super::{HookBench, ask_fresh, fifo, items, messages_of, plain, push, rated, secs};
 
 /// A message whose first attempt failed; the next is due.
 async fn retried(bench: &HookBench) -> HookMessageId {
@@ -112,6 +112,24 @@ pub async fn an_endpoint_in_order_is_not_overtaken_by_first_attempts(bench: &Hoo
     bench.emit().await;
     assert!(taken(bench, 1, 1).await.is_empty());
     assert_eq!(taken(bench, 2, 1).await, [head]);
+}
+
+/// Those behind a head that was tried again are first attempts still, once they may go.
+pub async fn first_attempts_behind_a_retried_head_are_found(bench: &HookBench) {
+    let mut options = rated(1);
+    options.fifo = fifo(1).fifo;
+    bench.with(options).await;
+    let head = retried(bench).await;
+    let behind = bench.emit().await;
+    bench.advance(1).await;
+    let answer = bench.claim(push(vec![ask_fresh(1, 1)])).await;
+    assert!(answer.groups[0].is_empty(), "the head comes first");
+    assert_ne!(answer.next_due, Some(Duration::ZERO), "so nothing is to be claimed");
+    let item = bench.one().await;
+    assert_eq!(item.message, head);
+    bench.deliver(&item).await;
+    bench.advance(1).await;
+    assert_eq!(taken(bench, 1, 1).await, [behind]);
 }
 
 /// Several asks keep their own.

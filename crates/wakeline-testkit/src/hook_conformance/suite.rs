@@ -103,6 +103,7 @@ macro_rules! hook_conformance_suite {
             an_ask_gets_deliveries_of_several_endpoints,
             no_more_than_the_asks_attempts_are_born_leased,
             nothing_is_born_leased_past_one_that_waits,
+            nothing_is_born_leased_past_an_expired_lease,
             an_endpoint_in_order_gives_nothing_while_one_is_under_way,
             pulled_deliveries_are_never_born_leased,
             an_endpoint_that_is_held_back_gives_nothing,
@@ -147,6 +148,7 @@ macro_rules! hook_conformance_suite {
             an_expired_first_attempt_is_not_first_again,
             a_manual_attempt_is_not_a_first_one,
             an_endpoint_in_order_is_not_overtaken_by_first_attempts,
+            first_attempts_behind_a_retried_head_are_found,
             each_ask_keeps_its_own_attempts,
         );
         $crate::hook_conformance_module!($fixture; due;
@@ -202,6 +204,7 @@ macro_rules! hook_conformance_suite {
         );
         $crate::hook_conformance_module!($fixture; announce;
             announcements_are_stored_with_the_end,
+            announcements_of_one_key_are_stored_once,
             a_stale_end_announces_nothing,
             announcements_of_nobody_are_dropped,
             a_farewell_goes_out_with_the_disabling_end,
@@ -362,6 +365,7 @@ macro_rules! hook_conformance_suite {
         $crate::hook_conformance_module!($fixture; concurrent;
             racing_claims_share_the_deliveries,
             a_message_that_races_with_a_claim_is_not_lost,
+            a_message_that_races_with_a_cancel_is_not_lost,
             a_message_that_races_with_an_end_is_not_lost,
             the_cap_holds_in_a_race,
             the_rate_holds_in_a_race,

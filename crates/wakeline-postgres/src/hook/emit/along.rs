@@ -3,7 +3,7 @@
 
 use wakeline_core::HookChange;
 use wakeline_store::StoreError;
-use wakeline_store::hook::{EmitOutcome, NewMessage};
+use wakeline_store::hook::{EmitOutcome, EmitReply, NewMessage};
 
 use super::{Asks, EMIT, Messages, Written, keys_of};
 use crate::commands::apart;
@@ -27,23 +27,32 @@ impl Core {
         transaction: &LinkTransaction<'_>,
         messages: &[NewMessage],
     ) -> Result<EmittedAlong, StoreError> {
-        let mut outcomes: Vec<Option<EmitOutcome>> = messages.iter().map(|_| None).collect();
         let mut emitted = EmittedAlong::default();
-        for (indexes, part) in apart(messages.iter().collect(), |message| keys_of(message)) {
+        for reply in self.emit_each(transaction, messages.iter().collect()).await? {
+            emitted.outcomes.push(reply.outcome);
+            for change in reply.changes {
+                merge(&mut emitted.changes, change);
+            }
+        }
+        Ok(emitted)
+    }
+
+    /// The same, with an answer for each message.
+    pub(in crate::hook) async fn emit_each(
+        &self,
+        transaction: &LinkTransaction<'_>,
+        messages: Vec<&NewMessage>,
+    ) -> Result<Vec<EmitReply>, StoreError> {
+        let mut replies: Vec<Option<EmitReply>> = messages.iter().map(|_| None).collect();
+        for (indexes, part) in apart(messages, |message| keys_of(message)) {
             let (arrays, asks) = (Messages::of(part.iter().copied()), Asks::default());
             let rows = transaction.query(&self.sql.emit, &arrays.params(&asks)).await?;
             let written = Written::read(&rows, &part, &asks)?;
             for (index, reply) in indexes.into_iter().zip(written.replies) {
-                let Some(reply) = reply else { continue };
-                outcomes[index] = Some(reply.outcome);
-                for change in reply.changes {
-                    merge(&mut emitted.changes, change);
-                }
+                replies[index] = reply;
             }
         }
-        let outcomes: Option<Vec<EmitOutcome>> = outcomes.into_iter().collect();
-        emitted.outcomes = outcomes
-            .ok_or_else(|| StoreError::Fatal { operation: EMIT, source: "no answer".into() })?;
-        Ok(emitted)
+        let replies: Option<Vec<EmitReply>> = replies.into_iter().collect();
+        replies.ok_or_else(|| StoreError::Fatal { operation: EMIT, source: "no answer".into() })
     }
 }

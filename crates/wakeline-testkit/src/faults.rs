@@ -20,6 +20,7 @@ macro_rules! passes {
 }
 
 mod flow;
+mod hook;
 
 use std::collections::HashMap;
 use std::future::pending;

@@ -4,6 +4,7 @@ mod announce;
 mod catalog;
 mod delivery;
 mod failures;
+mod faults;
 mod fifo;
 mod guard;
 mod isolation;

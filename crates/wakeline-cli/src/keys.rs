@@ -111,7 +111,7 @@ async fn has_endpoints(store: &dyn WholeStore) -> anyhow::Result<bool> {
 /// Makes a file with a new key, unless somebody else just did.
 fn make(path: &Path) -> anyhow::Result<()> {
     let half = with_suffix(path, &format!(".{}", uuid::Uuid::new_v4().simple()));
-    let made = write_key(&half).and_then(|()| Ok(std::fs::hard_link(&half, path)));
+    let made = write_key(&half).map(|()| std::fs::hard_link(&half, path));
     std::fs::remove_file(&half).or_else(|error| match error.kind() {
         ErrorKind::NotFound => Ok(()),
         _ => Err(error),

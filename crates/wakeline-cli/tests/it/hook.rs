@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Hook, KEYS, Mood, Receiver, Store, wakeline};
+use crate::support::{Hook, KEYS, Mood, Receiver, Store, output_of, wakeline};
 
 const NONE: Value = Value::Null;
 
@@ -85,7 +85,7 @@ async fn a_database_without_the_key_of_its_endpoints_is_not_given_another_one() 
     std::fs::rename(key_file(&store), &kept).expect("moved");
     let mut command = wakeline();
     command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store.url()]);
-    let output = command.output().await.expect("runs");
+    let output = output_of(command).await;
     let error = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("w.db.key") && error.contains("--encryption-key-file"), "{error}");

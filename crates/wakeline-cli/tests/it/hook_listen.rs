@@ -7,7 +7,9 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::support::{Hook, Mood, Receiver, SECRET, Server, Store, eventually, wakeline};
+use crate::support::{
+    Hook, Mood, Receiver, SECRET, Server, Store, eventually, output_of, wakeline,
+};
 
 fn listen(server: &Server, receiver: &Receiver) -> Command {
     let mut command = wakeline();
@@ -120,8 +122,8 @@ async fn a_named_endpoint_is_used_as_it_is_and_not_if_it_is_called() {
                           "eventTypes": ["invoice.paid"], "metadata": {"team": "blue"}});
         let live = hook.post("/api/v1/app/a/endpoint", body).await;
         let mut command = listen(&server, &receiver);
-        command.args(["--endpoint", "live"]).stderr(Stdio::piped());
-        let output = command.output().await.expect("runs");
+        command.args(["--endpoint", "live"]);
+        let output = output_of(command).await;
         let error = String::from_utf8(output.stderr).expect("UTF-8");
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains("live") && error.contains("cannot be pulled from"), "{error}");

@@ -14,7 +14,7 @@ pub(crate) use hook::{Hook, KEYS, ended, moment};
 pub(crate) use postgres::{Database, OwnPostgres};
 pub(crate) use proxy::Proxy;
 pub(crate) use receiver::{Mood, Receiver, SECRET, now};
-pub(crate) use server::{Server, Store, wakeline};
+pub(crate) use server::{Server, Store, output_of, wakeline};
 
 use std::future::Future;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! A `wakeline serve` process.
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,6 +22,12 @@ pub(crate) fn wakeline() -> Command {
     }
     command.kill_on_drop(true);
     command
+}
+
+/// What a command prints that must end by itself.
+pub(crate) async fn output_of(mut command: Command) -> Output {
+    let ended = tokio::time::timeout(Duration::from_secs(30), command.output()).await;
+    ended.expect("it ends by itself").expect("it runs")
 }
 
 /// A store to serve: a file in a folder of its own, or a database of its own.

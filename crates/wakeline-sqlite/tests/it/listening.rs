@@ -155,8 +155,8 @@ where
     Taking: Future<Output = Vec<T>> + Send,
 {
     let mut tasks = Vec::new();
-    for store in stores.iter().chain(&stores).cloned() {
-        let take = take.clone();
+    for store in stores.iter().chain(&stores) {
+        let (store, take) = (store.clone(), take.clone());
         tasks.push(tokio::spawn(async move {
             let mut all = Vec::new();
             loop {

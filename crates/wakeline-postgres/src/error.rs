@@ -101,6 +101,16 @@ pub(crate) fn was_rolled_back(error: &StoreError) -> bool {
         .is_some_and(|state| state.code().starts_with("40") || state.code() == "55P03")
 }
 
+/// Whether a statement found a name taken that was free when it looked: another one took it at that
+/// moment. Nothing was written; a second try sees who has it.
+pub(crate) fn lost_a_name(error: &StoreError) -> bool {
+    let StoreError::Fatal { source, .. } = error else { return false };
+    source
+        .downcast_ref::<tokio_postgres::Error>()
+        .and_then(tokio_postgres::Error::code)
+        .is_some_and(|state| *state == SqlState::UNIQUE_VIOLATION)
+}
+
 /// An error with all its causes, in one line.
 pub(crate) fn chain(error: &StoreError) -> String {
     let mut text = error.to_string();

@@ -42,6 +42,7 @@ use self::claim::{Claimed, LineForm};
 use self::emit::EmitForm;
 pub(crate) use self::emit::{EmittedAlong, check};
 use crate::connect::{Link, Params, Sql};
+use crate::error;
 use crate::face_hints::FaceHints;
 use crate::queue::{self, GrantedTokens, Lanes};
 use crate::{PostgresStore, Shared};
@@ -65,6 +66,20 @@ impl Core {
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
         self.queue.general(operation, sql, params).await
+    }
+
+    /// Runs one statement that may give something a name; repeats it once if another one took the
+    /// name at that moment, and then sees who has it.
+    async fn naming(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        match self.general(operation, sql, params).await {
+            Err(error) if error::lost_a_name(&error) => self.general(operation, sql, params).await,
+            other => other,
+        }
     }
 
     /// Runs one statement on a link; repeats it if it was rolled back.

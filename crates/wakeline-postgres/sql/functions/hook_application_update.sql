@@ -6,7 +6,10 @@ CREATE OR REPLACE FUNCTION @schema@.hook_application_update(
     p_app uuid, p_app_uid text, p_uid text, p_name text, p_rate bigint, p_metadata bytea,
     p_expected timestamptz)
 RETURNS TABLE (code smallint, application_id uuid)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_app uuid := @schema@.hook_application_find(p_app, p_app_uid);

@@ -23,15 +23,20 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
-    IF NOT p_all THEN
+    IF p_all THEN
+        SELECT array_agg(k.delivery_id) INTO v_ids FROM (
+            SELECT d.delivery_id FROM @schema@.hook_endpoints e
+            JOIN @schema@.hook_deliveries d
+                ON d.endpoint_id = e.endpoint_id AND d.message_id = m.message_id
+            WHERE e.application_id = m.application_id
+            ORDER BY d.delivery_id FOR NO KEY UPDATE OF d) k;
+    ELSE
         v_one := @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own);
+        SELECT array_agg(k.delivery_id) INTO v_ids FROM (
+            SELECT d.delivery_id FROM @schema@.hook_deliveries d
+            WHERE d.endpoint_id = v_one AND d.message_id = m.message_id
+            FOR NO KEY UPDATE) k;
     END IF;
-    SELECT array_agg(k.delivery_id) INTO v_ids FROM (
-        SELECT d.delivery_id FROM @schema@.hook_endpoints e
-        JOIN @schema@.hook_deliveries d
-            ON d.endpoint_id = e.endpoint_id AND d.message_id = m.message_id
-        WHERE e.application_id = m.application_id AND (p_all OR e.endpoint_id = v_one)
-        ORDER BY d.delivery_id FOR NO KEY UPDATE OF d) k;
     v_now := @schema@.clock();
     v_ids := @schema@.hook_give_up(v_ids, v_now);
     cancelled := coalesce(cardinality(v_ids), 0);

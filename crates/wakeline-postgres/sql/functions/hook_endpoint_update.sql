@@ -10,7 +10,10 @@ CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_update(
     p_metadata bytea, p_headers bytea, p_options text, p_pull boolean, p_numbers bigint[],
     p_expected bigint)
 RETURNS TABLE (code smallint, endpoint_id uuid, pull boolean, due_us bigint)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;

@@ -9,7 +9,10 @@ CREATE OR REPLACE FUNCTION @schema@.hook_event_type_put(
     p_archived boolean, p_deprecated boolean, p_feature_flag text, p_group_name text,
     p_key text, p_print bytea, p_expected timestamptz)
 RETURNS TABLE (code smallint, name text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := @schema@.clock();

@@ -127,7 +127,7 @@ impl Core {
             &new.metadata.as_ref(),
             &expected.map(rows::system_time),
         ];
-        let rows = self.general(APPLICATION, &self.sql.application_update, params).await?;
+        let rows = self.naming(APPLICATION, &self.sql.application_update, params).await?;
         let Some(row) = rows.first() else { return Ok(UpdateOutcome::Missing) };
         let mut columns = Columns::new(APPLICATION, row);
         match columns.take::<i16>()? {

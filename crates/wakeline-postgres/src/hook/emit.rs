@@ -6,6 +6,7 @@
 //!   is there already is not stored again. What the first try leased is found by the next claim with
 //!   its keys, and whoever may wait for the rest is told.
 
+mod again;
 mod along;
 
 use std::collections::HashMap;
@@ -28,7 +29,6 @@ use super::Core;
 use super::items::{self, Targets};
 use super::wire::{self, index, length, merge, micros, small};
 use crate::commands::{Answers, Flushed, apart, one_by_one};
-use crate::connect::Params;
 use crate::rows::{self, Columns};
 
 pub(crate) use along::EmittedAlong;
@@ -224,28 +224,6 @@ impl Core {
         }
         self.announce(&written);
         Ok(written.replies.drain(..).flatten().collect())
-    }
-
-    /// Adds what the first try of a call would have said of the messages that it stored.
-    async fn tell_of_first_try(&self, sent: &[&NewMessage], written: &mut Written) {
-        for (message, reply) in sent.iter().zip(&mut written.replies) {
-            let Some(EmitReply { outcome: EmitOutcome::Repeated(same), changes, .. }) = reply
-            else {
-                continue;
-            };
-            if same.id != message.id {
-                continue;
-            }
-            changes.push(HookChange::now(HookWhat::Push));
-            let due_in = message.retention;
-            changes.push(HookChange { what: HookWhat::Chores, due_in });
-            let params: Params<'_> = &[&same.application.0, &same.id.0];
-            // The message is stored either way; a sweep finds what is not told.
-            let pulled = self.general(EMIT, &self.sql.pulled, params).await.unwrap_or_default();
-            for endpoint in pulled.iter().filter_map(|row| Columns::new(EMIT, row).take().ok()) {
-                changes.push(HookChange::now(HookWhat::Pull(EndpointId(endpoint))));
-            }
-        }
     }
 
     /// Remembers what was leased, and tells the other nodes.

@@ -187,7 +187,7 @@ impl Core {
             &options.as_ref().map(|options| &options.numbers),
             &update.expected_version.map(|version| i64::try_from(version).unwrap_or(i64::MAX)),
         ];
-        let rows = self.general(ENDPOINT, &self.sql.endpoint_update, params).await?;
+        let rows = self.naming(ENDPOINT, &self.sql.endpoint_update, params).await?;
         let Some(row) = rows.first() else { return Ok((UpdateOutcome::Missing, Vec::new())) };
         let mut columns = Columns::new(ENDPOINT, row);
         match columns.take::<i16>()? {

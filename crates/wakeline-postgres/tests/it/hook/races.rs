@@ -1,8 +1,8 @@
 //! Two transactions of webhooks at once, one of them held open at the worst moment.
 
 use wakeline_core::{EndpointId, EndpointRef, HookLine};
-use wakeline_store::hook::{DeliveryFilter, EndpointUpdate, JobKind};
-use wakeline_testkit::hook_conformance::{fifo, plain};
+use wakeline_store::hook::{DeliveryFilter, EndpointUpdate, JobKind, UpdateOutcome};
+use wakeline_testkit::hook_conformance::{application, fifo, plain, uid};
 
 use super::stage::Stage;
 
@@ -107,5 +107,39 @@ async fn an_endpoint_made_while_its_application_is_deleted_leaves_nothing() {
         let left: i64 = stage.rival.query_one(&count, &[]).await.expect("counted").get(0);
         assert_eq!(left, 0, "{table}");
     }
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn an_own_id_that_another_endpoint_takes_at_that_moment_is_taken() {
+    let stage = Stage::open().await;
+    let bench = &stage.bench;
+    let (mine, other) = (bench.with(plain()).await, bench.with(plain()).await);
+    let rename = "BEGIN; UPDATE hook_endpoints SET uid = 'wanted' WHERE endpoint_id =";
+    stage.run(&format!("{rename} '{}'", other.0)).await;
+    let (hook, of) = (bench.hook.clone(), bench.of_app());
+    let update = EndpointUpdate { uid: Some(Some(uid("wanted"))), ..EndpointUpdate::default() };
+    let update = async move { hook.update_endpoint(&of, &EndpointRef::Id(mine), update).await };
+    let update = stage.held_up(update).await;
+    stage.run("COMMIT").await;
+    let (outcome, _) = update.await.expect("no panic").expect("it is answered");
+    assert!(matches!(outcome, UpdateOutcome::Taken), "{outcome:?}");
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn an_own_id_that_another_application_takes_at_that_moment_is_taken() {
+    let stage = Stage::open().await;
+    let bench = &stage.bench;
+    let other = bench.application(application(Some("other"))).await;
+    let rename = "BEGIN; UPDATE hook_applications SET uid = 'wanted' WHERE application_id =";
+    stage.run(&format!("{rename} '{}'", other.0)).await;
+    let (hook, of) = (bench.hook.clone(), bench.of_app());
+    let wanted = application(Some("wanted"));
+    let update = async move { hook.update_application(&of, wanted, None).await };
+    let update = stage.held_up(update).await;
+    stage.run("COMMIT").await;
+    let outcome = update.await.expect("no panic").expect("it is answered");
+    assert!(matches!(outcome, UpdateOutcome::Taken), "{outcome:?}");
     stage.close().await;
 }

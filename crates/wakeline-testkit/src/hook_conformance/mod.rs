@@ -30,7 +30,6 @@ pub mod manual;
 pub mod messages;
 pub mod rate;
 pub mod read;
-mod rules;
 pub mod secrets;
 pub mod settle;
 mod suite;

@@ -39,9 +39,10 @@ BEGIN
             NULL::integer, NULL::integer, NULL::bigint, NULL::uuid, NULL::integer, NULL::integer,
             NULL::boolean, NULL::uuid, NULL::text, NULL::text, NULL::text[],
             NULL::timestamptz, NULL::bytea, s.o_now, NULL::bigint
-        FROM (SELECT DISTINCT x.id FROM unnest(s.o_endpoints) AS x (id)) x
-        JOIN @schema@.hook_endpoints e ON e.endpoint_id = x.id
-        WHERE x.id <> ALL (v_sent);
+        FROM (SELECT DISTINCT x.id FROM unnest(s.o_endpoints) AS x (id)
+            WHERE x.id <> ALL (v_sent)) x
+        CROSS JOIN LATERAL (
+            SELECT e.* FROM @schema@.hook_endpoints e WHERE e.endpoint_id = x.id OFFSET 0) e;
         v_sent := v_sent || s.o_endpoints;
         RETURN QUERY
         SELECT 2::smallint, n, NULL::smallint, NULL::bigint,
@@ -53,10 +54,15 @@ BEGIN
             s.o_now, (extract(epoch FROM d.lease_until - s.o_now) * 1000000)::bigint
         FROM unnest(s.o_deliveries, s.o_keys, s.o_asks, s.o_groups)
             AS x (delivery_id, key, ask, grp)
-        JOIN @schema@.hook_deliveries d ON d.delivery_id = x.delivery_id
-        JOIN @schema@.hook_endpoints e ON e.endpoint_id = d.endpoint_id
-        JOIN @schema@.hook_messages m
-            ON m.application_id = e.application_id AND m.message_id = d.message_id;
+        CROSS JOIN LATERAL (
+            SELECT d.* FROM @schema@.hook_deliveries d
+            WHERE d.delivery_id = x.delivery_id OFFSET 0) d
+        CROSS JOIN LATERAL (
+            SELECT e.application_id FROM @schema@.hook_endpoints e
+            WHERE e.endpoint_id = d.endpoint_id OFFSET 0) e
+        CROSS JOIN LATERAL (
+            SELECT m.* FROM @schema@.hook_messages m
+            WHERE m.application_id = e.application_id AND m.message_id = d.message_id OFFSET 0) m;
     END LOOP;
 END
 $$;

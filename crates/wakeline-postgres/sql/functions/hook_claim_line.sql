@@ -13,7 +13,6 @@ CREATE OR REPLACE FUNCTION @schema@.hook_claim_line(
 LANGUAGE plpgsql AS $$
 DECLARE
     c record;
-    t record;
     -- By ask: attempts left, those of them for first attempts only, the next key.
     a_left integer[] := p_lengths[p_first:p_first + p_count - 1];
     a_fresh integer[] := p_fresh[p_first:p_first + p_count - 1];
@@ -34,8 +33,18 @@ DECLARE
     e_rate_at timestamptz[] := '{}';
     e_lease bigint[] := '{}';
     e_room integer[] := '{}';
+    -- Nothing but first attempts waits for it.
+    e_plain boolean[] := '{}';
     e_since timestamptz[] := '{}';
     e_served bigint[] := '{}';
+    -- Picked in advance: for the how manieth endpoint in order of service, and what.
+    g_turn integer[];
+    g_id bigint[];
+    v_share integer;
+    v_at integer := 1;
+    v_from integer;
+    t_id bigint[];
+    t_fresh boolean[];
     -- Endpoints whose next time is to be reckoned.
     r_id uuid[] := '{}';
     r_more boolean[] := '{}';
@@ -47,6 +56,7 @@ DECLARE
     v_want integer;
     v_given integer;
     v_more boolean;
+    v_fresh boolean;
     v_group integer := 0;
     v_begin integer;
     v_until timestamptz[] := '{}';
@@ -124,57 +134,108 @@ BEGIN
         END IF;
         EXIT WHEN v_ids IS NULL;
         v_seen := v_seen || v_ids;
-        SELECT array_agg(x.id) INTO v_over FROM unnest(v_ids) AS x (id) WHERE EXISTS (
-            SELECT FROM @schema@.hook_deliveries d
-            WHERE d.endpoint_id = x.id AND d.state = 1 AND d.lease_until <= o_now);
+        -- OFFSET 0 and subqueries for single values: one probe for each endpoint, whatever the
+        -- planner thought when the tables were small.
+        SELECT array_agg(x.id) INTO v_over FROM unnest(v_ids) AS x (id) WHERE (
+            SELECT true FROM @schema@.hook_deliveries d
+            WHERE d.endpoint_id = x.id AND d.state = 1 AND d.lease_until <= o_now LIMIT 1);
         IF v_over IS NOT NULL THEN
             PERFORM @schema@.hook_reclaim(v_over, o_now);
         END IF;
-        FOR c IN
-            SELECT s.endpoint_id, s.served, s.served_at, s.rate_at, e.fifo_batch, e.rate,
-                e.lease_us,
-                s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL AS off,
-                @schema@.hook_gate(s.throttled_until, s.open_until, e.breaker_probes, e.rate,
-                    s.rate_at) AS gate,
-                @schema@.hook_room(e.fifo_batch IS NOT NULL,
-                    @schema@.hook_most(e.in_flight_max, s.open_until, e.breaker_probes),
-                    l.live, e.rate, s.rate_at, o_now) AS room,
-                @schema@.hook_first_due(s.endpoint_id, e.fifo_batch IS NOT NULL, v_general = 0)
-                    AS first
-            FROM unnest(v_ids) AS x (id)
-            JOIN @schema@.hook_states s ON s.endpoint_id = x.id
-            JOIN @schema@.hook_endpoints e ON e.endpoint_id = x.id
-            CROSS JOIN LATERAL (
-                SELECT count(*) AS live FROM (
-                    SELECT FROM @schema@.hook_deliveries d
-                    WHERE d.endpoint_id = x.id AND d.state = 1 AND d.lease_until > o_now
-                    LIMIT e.in_flight_max) d) l
-        LOOP
-            IF c.off OR c.gate > o_now OR c.room = 0 OR c.first IS NULL OR c.first > o_now THEN
-                r_id := r_id || c.endpoint_id; r_more := r_more || false;
-                r_place := r_place || NULL::bigint; r_rate := r_rate || c.rate_at;
-                CONTINUE;
-            END IF;
-            e_id := e_id || c.endpoint_id; e_fifo := e_fifo || c.fifo_batch;
-            e_rate := e_rate || c.rate; e_rate_at := e_rate_at || c.rate_at;
-            e_lease := e_lease || c.lease_us; e_room := e_room || c.room;
-            e_since := e_since || greatest(c.first, c.gate, c.served_at);
-            e_served := e_served || c.served;
-        END LOOP;
+        SELECT array_agg(k.id) FILTER (WHERE k.can) AS id,
+            array_agg(k.fifo_batch) FILTER (WHERE k.can) AS fifo,
+            array_agg(k.rate) FILTER (WHERE k.can) AS rate,
+            array_agg(k.rate_at) FILTER (WHERE k.can) AS rate_at,
+            array_agg(k.lease_us) FILTER (WHERE k.can) AS lease,
+            array_agg(k.room) FILTER (WHERE k.can) AS room,
+            array_agg(k.plain) FILTER (WHERE k.can) AS plain,
+            array_agg(greatest(k.first, k.gate, k.served_at)) FILTER (WHERE k.can) AS since,
+            array_agg(k.served) FILTER (WHERE k.can) AS served,
+            array_agg(k.id) FILTER (WHERE NOT k.can) AS idle_id,
+            array_agg(k.rate_at) FILTER (WHERE NOT k.can) AS idle_rate_at
+        INTO c FROM (
+            SELECT k.*, (NOT k.off AND (k.gate > o_now) IS NOT TRUE AND k.room > 0
+                AND k.first <= o_now) IS TRUE AS can
+            FROM (
+                SELECT x.id, s.served, s.served_at, s.rate_at, e.fifo_batch, e.rate, e.lease_us,
+                    s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL AS off,
+                    CASE WHEN s.throttled_until IS NOT NULL OR s.open_until IS NOT NULL
+                        OR e.rate IS NOT NULL
+                    THEN @schema@.hook_gate(s.throttled_until, s.open_until, e.breaker_probes,
+                        e.rate, s.rate_at) END AS gate,
+                    CASE WHEN e.fifo_batch IS NULL AND e.rate IS NULL AND s.open_until IS NULL
+                    THEN least(greatest(greatest(e.in_flight_max, 1) - l.live, 0), 1000000)::integer
+                    ELSE @schema@.hook_room(e.fifo_batch IS NOT NULL,
+                        @schema@.hook_most(e.in_flight_max, s.open_until, e.breaker_probes),
+                        l.live, e.rate, s.rate_at, o_now) END AS room,
+                    e.fifo_batch IS NULL AND f.other IS NULL AS plain,
+                    CASE WHEN e.fifo_batch IS NULL AND f.other IS NULL THEN f.first ELSE
+                        @schema@.hook_first_due(x.id, e.fifo_batch IS NOT NULL, v_general = 0)
+                    END AS first
+                FROM unnest(v_ids) AS x (id)
+                CROSS JOIN LATERAL (
+                    SELECT s.* FROM @schema@.hook_states s WHERE s.endpoint_id = x.id OFFSET 0) s
+                CROSS JOIN LATERAL (
+                    SELECT e.fifo_batch, e.rate, e.lease_us, e.deleted_at, e.breaker_probes,
+                        e.in_flight_max
+                    FROM @schema@.hook_endpoints e WHERE e.endpoint_id = x.id OFFSET 0) e
+                CROSS JOIN LATERAL (
+                    SELECT count(*) AS live FROM (
+                        SELECT FROM @schema@.hook_deliveries d
+                        WHERE d.endpoint_id = x.id AND d.state = 1 AND d.lease_until > o_now
+                        LIMIT e.in_flight_max) d) l
+                CROSS JOIN LATERAL (
+                    SELECT (SELECT d.due_at FROM @schema@.hook_deliveries d
+                        WHERE d.endpoint_id = x.id AND d.state = 0 AND d.class = 0
+                        ORDER BY d.due_at LIMIT 1) AS first,
+                    (SELECT true FROM @schema@.hook_deliveries d
+                        WHERE d.endpoint_id = x.id AND d.state = 0 AND d.class > 0
+                        LIMIT 1) AS other OFFSET 0) f
+                OFFSET 0) k) k;
+        e_id := e_id || c.id; e_fifo := e_fifo || c.fifo; e_rate := e_rate || c.rate;
+        e_rate_at := e_rate_at || c.rate_at; e_lease := e_lease || c.lease;
+        e_room := e_room || c.room; e_plain := e_plain || c.plain;
+        e_since := e_since || c.since; e_served := e_served || c.served;
+        IF c.idle_id IS NOT NULL THEN
+            r_id := r_id || c.idle_id; r_rate := r_rate || c.idle_rate_at;
+            r_more := r_more || array_fill(false, ARRAY[cardinality(c.idle_id)]);
+            r_place := r_place || array_fill(NULL::bigint, ARRAY[cardinality(c.idle_id)]);
+        END IF;
         EXIT WHEN p_pull IS NOT NULL;
     END LOOP;
 
     SELECT array_agg(x.ord ORDER BY x.since, x.served, x.id) INTO v_order
     FROM unnest(e_id, e_since, e_served) WITH ORDINALITY AS x (id, since, served, ord);
+    v_share := (v_left + cardinality(e_id) - 1) / greatest(cardinality(e_id), 1);
+    SELECT array_agg(k.turn), array_agg(k.delivery_id) INTO g_turn, g_id FROM (
+        SELECT x.turn::integer AS turn, d.delivery_id
+        FROM unnest(v_order) WITH ORDINALITY AS x (i, turn)
+        CROSS JOIN LATERAL (
+            SELECT d.delivery_id, d.due_at FROM @schema@.hook_deliveries d
+            WHERE d.endpoint_id = e_id[x.i] AND d.state = 0 AND d.class = 0 AND d.due_at <= o_now
+            ORDER BY d.due_at, d.delivery_id LIMIT least(v_share, e_room[x.i]) + 1
+            FOR NO KEY UPDATE SKIP LOCKED) d
+        WHERE e_plain[x.i]
+        ORDER BY x.turn, d.due_at, d.delivery_id) k;
     FOR n IN 1..cardinality(e_id) LOOP
         EXIT WHEN v_left = 0;
         i := v_order[n];
         -- The fair share of those that are left, rounded up.
         v_want := least((v_left + cardinality(e_id) - n) / (cardinality(e_id) - n + 1), e_room[i]);
         v_given := 0; v_more := false; v_ask := 0;
-        FOR t IN SELECT p.delivery_id, p.fresh FROM @schema@.hook_pick(e_id[i],
-            e_fifo[i] IS NOT NULL, coalesce(e_fifo[i], v_want), v_general, o_now) p
-        LOOP
+        v_from := v_at;
+        WHILE g_turn[v_at] = n LOOP
+            v_at := v_at + 1;
+        END LOOP;
+        IF e_plain[i] AND (v_want <= v_share OR v_at - v_from <= least(v_share, e_room[i])) THEN
+            t_id := g_id[v_from:v_at - 1]; t_fresh := NULL;
+        ELSE
+            SELECT array_agg(p.delivery_id), array_agg(p.fresh) INTO t_id, t_fresh
+            FROM @schema@.hook_pick(e_id[i], e_fifo[i] IS NOT NULL, coalesce(e_fifo[i], v_want),
+                v_general, o_now) p;
+        END IF;
+        FOR j IN 1..coalesce(cardinality(t_id), 0) LOOP
+            v_fresh := t_fresh IS NULL OR t_fresh[j];
             IF v_given = v_want AND e_fifo[i] IS NULL THEN
                 v_more := true;
                 EXIT;
@@ -182,7 +243,7 @@ BEGIN
             IF e_fifo[i] IS NULL OR v_ask = 0 THEN
                 v_ask := 0;
                 FOR a IN 1..p_count LOOP
-                    IF a_left[a] > (CASE WHEN t.fresh THEN 0 ELSE a_fresh[a] END) THEN
+                    IF a_left[a] > (CASE WHEN v_fresh THEN 0 ELSE a_fresh[a] END) THEN
                         v_ask := a;
                         EXIT;
                     END IF;
@@ -190,7 +251,7 @@ BEGIN
                 CONTINUE WHEN v_ask = 0 AND e_fifo[i] IS NULL;
                 EXIT WHEN v_ask = 0;
                 v_given := v_given + 1; v_group := v_group + 1;
-            ELSIF a_left[v_ask] <= (CASE WHEN t.fresh THEN 0 ELSE a_fresh[v_ask] END) THEN
+            ELSIF a_left[v_ask] <= (CASE WHEN v_fresh THEN 0 ELSE a_fresh[v_ask] END) THEN
                 -- Too few attempts for the whole group.
                 EXIT;
             END IF;
@@ -203,7 +264,7 @@ BEGIN
             WHILE p_keys[a_next[v_ask]] = ANY (v_held) LOOP
                 a_next[v_ask] := a_next[v_ask] + 1;
             END LOOP;
-            o_deliveries := o_deliveries || t.delivery_id;
+            o_deliveries := o_deliveries || t_id[j];
             o_keys := o_keys || p_keys[a_next[v_ask]];
             o_asks := o_asks || p_first + v_ask - 1; o_groups := o_groups || v_group;
             o_endpoints := o_endpoints || e_id[i];
@@ -223,15 +284,20 @@ BEGIN
     IF cardinality(v_until) > 0 THEN
         UPDATE @schema@.hook_deliveries d SET state = 1, lease_key = x.key, lease_at = o_now,
             lease_until = x.until, updated_at = o_now
-        FROM unnest(o_deliveries[v_begin:], o_keys[v_begin:], v_until) AS x (id, key, until)
-        WHERE d.delivery_id = x.id;
+        FROM (
+            SELECT x.key, x.until, k.place
+            FROM unnest(o_deliveries[v_begin:], o_keys[v_begin:], v_until) AS x (id, key, until)
+            CROSS JOIN LATERAL (
+                SELECT k.ctid AS place FROM @schema@.hook_deliveries k
+                WHERE k.delivery_id = x.id OFFSET 0) k OFFSET 0) x
+        WHERE d.ctid = x.place;
     END IF;
     IF r_id <> '{}' THEN
         PERFORM @schema@.hook_rest(r_id, r_more, r_place, r_rate, o_now);
     END IF;
     IF v_left > 0 THEN
         SELECT x.o_code, x.o_due_us INTO o_code, o_due_us
-        FROM @schema@.hook_next_due(p_pull, v_general = 0, v_seen, o_now) x;
+        FROM @schema@.hook_next_due(p_pull, v_general = 0, v_seen, o_now, o_deliveries <> '{}') x;
     END IF;
 END
 $$;

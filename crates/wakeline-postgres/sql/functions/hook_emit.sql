@@ -40,9 +40,17 @@ DECLARE
     m_app uuid[];
     m_code smallint[];
     m_same uuid[];
-    v_found uuid[];
+    -- Endpoints that want a type, by pair; pair 0: those that are named in p_only.
+    f_pair integer[];
+    f_id uuid[];
     v_fifo boolean;
     v_stored uuid[];
+    -- Of those, in the same order: which endpoint it is, and what it takes.
+    w_pair integer[];
+    w_target integer[];
+    w_app uuid[];
+    w_open boolean[];
+    w_channels text[];
     -- By delivery: its message, its endpoint, and which of those.
     d_command integer[];
     d_target integer[];
@@ -52,31 +60,36 @@ DECLARE
     t_fifo boolean[];
     t_pull boolean[];
     t_due bigint[];
-    g record;
+    -- By lease: which delivery has it, its key, its ask, its end.
+    g_place integer[] := '{}';
+    g_key uuid[] := '{}';
+    g_ask integer[] := '{}';
+    g_until timestamptz[] := '{}';
 BEGIN
     SELECT x.* INTO s FROM @schema@.hook_emit_check(p_ids, p_apps, p_app_uids, p_keys, p_prints,
         p_new_ids, p_new_uids, p_new_names, p_new_rates, p_new_metadata) x;
     m_app := s.o_apps; m_code := s.o_codes; m_same := s.o_same;
-    SELECT '{}'::integer[] AS o_places, '{}'::uuid[] AS o_keys, '{}'::integer[] AS o_asks,
-        '{}'::timestamptz[] AS o_untils INTO g;
 
     -- Who might get something: these are held until the commit, so that no claim puts them to
-    -- sleep meanwhile.
-    SELECT array_agg(DISTINCT x.id) INTO v_found FROM (
-        SELECT f.endpoint_id AS id
+    -- sleep meanwhile. OFFSET 0, here and below: one probe each, whatever the planner thought when
+    -- the tables were small.
+    SELECT array_agg(x.pair), array_agg(x.id) INTO f_pair, f_id FROM (
+        SELECT DISTINCT m.pair, f.endpoint_id AS id
         FROM (SELECT DISTINCT p_pairs[i] AS pair, m_app[i] AS app FROM generate_series(1, v_count) i
             WHERE m_code[i] = 0) m
         JOIN unnest(p_patterns, p_pattern_pairs) AS w (pattern, pair) ON w.pair = m.pair
-        JOIN @schema@.hook_filters f ON f.application_id = m.app AND f.pattern = w.pattern
+        CROSS JOIN LATERAL (
+            SELECT f.endpoint_id FROM @schema@.hook_filters f
+            WHERE f.application_id = m.app AND f.pattern = w.pattern OFFSET 0) f
         UNION ALL
-        SELECT o.id FROM unnest(p_only) AS o (id) WHERE o.id IS NOT NULL) x;
+        SELECT DISTINCT 0, o.id FROM unnest(p_only) AS o (id) WHERE o.id IS NOT NULL) x;
     SELECT bool_or(k.fifo) INTO v_fifo FROM (
         SELECT e.fifo_batch IS NOT NULL AS fifo FROM @schema@.hook_endpoints e
-        WHERE e.endpoint_id = ANY (v_found)
+        WHERE e.endpoint_id = ANY (f_id)
         ORDER BY e.endpoint_id FOR KEY SHARE) k;
     IF v_fifo THEN
         PERFORM FROM @schema@.hook_endpoints e
-        WHERE e.endpoint_id = ANY (v_found) AND e.fifo_batch IS NOT NULL
+        WHERE e.endpoint_id = ANY (f_id) AND e.fifo_batch IS NOT NULL
         ORDER BY e.endpoint_id FOR NO KEY UPDATE;
     END IF;
     v_now := @schema@.clock();
@@ -113,55 +126,47 @@ BEGIN
             AND k.key = x.key AND k.made = x.id::text;
     END IF;
 
-    IF v_found IS NOT NULL THEN
-        SELECT array_agg(t.endpoint_id ORDER BY t.endpoint_id),
-            array_agg(t.fifo ORDER BY t.endpoint_id), array_agg(t.pull ORDER BY t.endpoint_id)
-        INTO t_id, t_fifo, t_pull FROM (
-            SELECT e.endpoint_id, e.fifo_batch IS NOT NULL AS fifo, e.pull
-            FROM @schema@.hook_endpoints e
-            WHERE e.endpoint_id = ANY (v_found) AND e.deleted_at IS NULL) t;
-        SELECT array_agg(x.command ORDER BY x.command, x.target),
-            array_agg(x.target ORDER BY x.command, x.target)
-        INTO d_command, d_target FROM (
+    IF f_id IS NOT NULL THEN
+        SELECT array_agg(w.pair), array_agg(w.target), array_agg(w.app), array_agg(w.open),
+            array_agg(w.channels), array_agg(w.id) FILTER (WHERE w.nth = 1),
+            array_agg(w.fifo) FILTER (WHERE w.nth = 1), array_agg(w.pull) FILTER (WHERE w.nth = 1)
+        INTO w_pair, w_target, w_app, w_open, w_channels, t_id, t_fifo, t_pull FROM (
+            SELECT x.pair, x.id, e.application_id AS app, e.fifo_batch IS NOT NULL AS fifo, e.pull,
+                array_to_string(e.channels, ',') AS channels, k.disabled IS NULL AS open,
+                dense_rank() OVER o AS target, row_number() OVER (PARTITION BY x.id) AS nth
+            FROM unnest(f_pair, f_id) AS x (pair, id)
+            CROSS JOIN LATERAL (
+                SELECT e.application_id, e.fifo_batch, e.pull, e.channels, e.deleted_at
+                FROM @schema@.hook_endpoints e WHERE e.endpoint_id = x.id OFFSET 0) e
+            CROSS JOIN LATERAL (
+                SELECT k.disabled FROM @schema@.hook_states k
+                WHERE k.endpoint_id = x.id OFFSET 0) k
+            WHERE e.deleted_at IS NULL
+            WINDOW o AS (ORDER BY x.id)
+            ORDER BY x.id) w;
+        SELECT array_agg(x.command), array_agg(x.target) INTO d_command, d_target FROM (
             SELECT m.i AS command, w.target
             FROM generate_series(1, v_count) AS m (i)
-            JOIN (
-                SELECT DISTINCT m.pair, t.ord::integer AS target, e.channels
-                FROM (SELECT DISTINCT p_pairs[i] AS pair, m_app[i] AS app
-                    FROM generate_series(1, v_count) i WHERE m_code[i] = 0) m
-                JOIN unnest(p_patterns, p_pattern_pairs) AS w (pattern, pair) ON w.pair = m.pair
-                JOIN @schema@.hook_filters f ON f.application_id = m.app AND f.pattern = w.pattern
-                JOIN unnest(t_id) WITH ORDINALITY AS t (id, ord) ON t.id = f.endpoint_id
-                JOIN @schema@.hook_endpoints e ON e.endpoint_id = f.endpoint_id
-                JOIN @schema@.hook_states k ON k.endpoint_id = f.endpoint_id
-                WHERE k.disabled IS NULL) w ON w.pair = p_pairs[m.i]
-            WHERE m_code[m.i] = 0 AND p_only[m.i] IS NULL
-                AND (w.channels = '{}' OR w.channels && string_to_array(p_channels[m.i], ','))
-            UNION ALL
-            SELECT m.i, t.ord::integer
-            FROM generate_series(1, v_count) AS m (i)
-            JOIN unnest(t_id) WITH ORDINALITY AS t (id, ord) ON t.id = p_only[m.i]
-            JOIN @schema@.hook_endpoints e ON e.endpoint_id = t.id
-            WHERE m_code[m.i] = 0 AND e.application_id = m_app[m.i]) x;
+            JOIN unnest(w_pair, w_target, w_app, w_open, w_channels)
+                AS w (pair, target, app, open, channels)
+                ON w.pair = CASE WHEN p_only[m.i] IS NULL THEN p_pairs[m.i] ELSE 0 END
+            WHERE m_code[m.i] = 0 AND CASE WHEN w.pair = 0
+                THEN t_id[w.target] = p_only[m.i] AND w.app = m_app[m.i]
+                ELSE w.open AND (w.channels = ''
+                    OR string_to_array(w.channels, ',') && string_to_array(p_channels[m.i], ','))
+                END
+            ORDER BY m.i, w.target) x;
     END IF;
 
     IF d_command IS NOT NULL THEN
         IF p_asks <> '{}' AND cardinality(t_id) <= 200 THEN
-            SELECT x.* INTO g FROM @schema@.hook_emit_leases(t_id, d_command, d_target, p_asks,
-                p_leases, p_starts, p_lengths, p_lease_keys, v_now) x;
+            SELECT x.* INTO g_place, g_key, g_ask, g_until
+            FROM @schema@.hook_emit_leases(t_id, d_command, d_target, p_asks, p_leases, p_starts,
+                p_lengths, p_lease_keys, v_now) x;
         ELSE
-            PERFORM FROM @schema@.hook_states k
-            WHERE k.endpoint_id = ANY (t_id) AND k.disabled IS NULL
-                AND (NOT k.fresh OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > v_now))
-            ORDER BY k.endpoint_id FOR NO KEY UPDATE;
-            IF FOUND THEN
-                UPDATE @schema@.hook_states k SET fresh = true,
-                    due_at = CASE WHEN k.held = 0 THEN least(k.due_at, v_now) ELSE k.due_at END
-                FROM unnest(t_id) WITH ORDINALITY AS t (id, ord)
-                WHERE k.endpoint_id = t.id AND k.disabled IS NULL
-                    AND (NOT k.fresh OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > v_now))
-                    AND t.ord = ANY (d_target);
-            END IF;
+            PERFORM @schema@.hook_emit_wake(ARRAY(
+                SELECT t_id[x.target] FROM (
+                    SELECT DISTINCT x.target FROM unnest(d_target) AS x (target)) x), v_now);
         END IF;
         WITH made AS (
             INSERT INTO @schema@.hook_deliveries (endpoint_id, message_id, state, class, fifo,
@@ -170,18 +175,22 @@ BEGIN
                 t_fifo[x.target], v_now, l.key, CASE WHEN l.key IS NOT NULL THEN v_now END, l.until,
                 v_now, v_now
             FROM unnest(d_command, d_target) WITH ORDINALITY AS x (command, target, ord)
-            LEFT JOIN unnest(g.o_places, g.o_keys, g.o_untils) AS l (place, key, until)
+            LEFT JOIN unnest(g_place, g_key, g_until) AS l (place, key, until)
                 ON l.place = x.ord
             ORDER BY x.ord
             RETURNING delivery_id, lease_key
         )
         SELECT array_agg(i.delivery_id ORDER BY x.ord) INTO d_id
-        FROM made i JOIN unnest(g.o_keys) WITH ORDINALITY AS x (key, ord) ON x.key = i.lease_key;
-        SELECT array_agg(CASE WHEN k.disabled IS NULL AND (k.held <> 1 OR k.due_at <= v_now)
-                THEN @schema@.hook_until(k.due_at, v_now)
-                ELSE -1 END ORDER BY t.ord)
-        INTO t_due FROM unnest(t_id) WITH ORDINALITY AS t (id, ord)
-        JOIN @schema@.hook_states k ON k.endpoint_id = t.id;
+        FROM made i JOIN unnest(g_key) WITH ORDINALITY AS x (key, ord) ON x.key = i.lease_key;
+        IF cardinality(g_place) < cardinality(d_command) THEN
+            SELECT array_agg(CASE WHEN k.disabled IS NULL AND (k.held <> 1 OR k.due_at <= v_now)
+                    THEN @schema@.hook_until(k.due_at, v_now)
+                    ELSE -1 END ORDER BY t.ord)
+            INTO t_due FROM unnest(t_id) WITH ORDINALITY AS t (id, ord)
+            CROSS JOIN LATERAL (
+                SELECT k.disabled, k.held, k.due_at FROM @schema@.hook_states k
+                WHERE k.endpoint_id = t.id OFFSET 0) k;
+        END IF;
     END IF;
 
     RETURN QUERY
@@ -198,11 +207,11 @@ BEGIN
             array_agg(t_id[d.target]) FILTER (WHERE t_pull[d.target] AND t_due[d.target] >= 0)
                 AS pulls
         FROM unnest(d_command, d_target) WITH ORDINALITY AS d (command, target, ord)
-        LEFT JOIN unnest(g.o_places) AS l (place) ON l.place = d.ord
+        LEFT JOIN unnest(g_place) AS l (place) ON l.place = d.ord
         GROUP BY d.command) w ON w.command = x.ord
     LEFT JOIN @schema@.hook_messages o
         ON o.application_id = x.app AND o.message_id = x.same;
-    IF d_command IS NULL OR g.o_places = '{}' THEN
+    IF d_command IS NULL OR g_place = '{}' THEN
         RETURN;
     END IF;
     RETURN QUERY
@@ -212,14 +221,14 @@ BEGIN
         NULL::integer, NULL::bigint, NULL::uuid, NULL::bigint
     FROM @schema@.hook_endpoints e
     WHERE e.endpoint_id = ANY (ARRAY(
-        SELECT t_id[d_target[x.place]] FROM unnest(g.o_places) AS x (place)));
+        SELECT t_id[d_target[x.place]] FROM unnest(g_place) AS x (place)));
     RETURN QUERY
     SELECT 2::smallint, d_command[x.place], NULL::smallint, NULL::integer, NULL::bigint,
         NULL::uuid[], NULL::uuid, NULL::text, NULL::text, NULL::text[], v_now,
         t_id[d_target[x.place]], NULL::uuid, NULL::text, NULL::bytea, NULL::bytea[], NULL::timestamptz[],
         NULL::text, x.ask, d_id[x.ord], x.key,
         (extract(epoch FROM x.until - v_now) * 1000000)::bigint
-    FROM unnest(g.o_places, g.o_keys, g.o_asks, g.o_untils) WITH ORDINALITY
+    FROM unnest(g_place, g_key, g_ask, g_until) WITH ORDINALITY
         AS x (place, key, ask, until, ord);
 END
 $$;

@@ -33,27 +33,33 @@ BEGIN
         WHERE a.application_id = ANY (o_apps) AND a.deleted_at IS NULL
         ORDER BY a.application_id FOR KEY SHARE) k;
     v_now := @schema@.clock();
-    FOR n IN
-        SELECT x.ord, x.id, x.uid, p_new_names[x.ord] AS name, p_new_rates[x.ord] AS rate,
-            p_new_metadata[x.ord] AS metadata
-        FROM unnest(o_apps, p_new_ids, p_new_uids) WITH ORDINALITY AS x (app, id, uid, ord)
-        WHERE x.id IS NOT NULL AND (x.app IS NULL OR (x.app = ANY (v_live)) IS NOT TRUE)
-        ORDER BY x.uid, x.ord
-    LOOP
-        INSERT INTO @schema@.hook_applications
-            (application_id, uid, name, rate_limit, metadata, created_at, updated_at)
-        VALUES (n.id, n.uid, n.name, n.rate, n.metadata, v_now, v_now)
-        ON CONFLICT DO NOTHING;
-        SELECT a.application_id INTO v_app FROM @schema@.hook_applications a
-        WHERE (a.uid = n.uid OR n.uid IS NULL AND a.application_id = n.id)
-            AND a.deleted_at IS NULL
-        FOR KEY SHARE;
-        o_apps[n.ord] := v_app;
-        v_live := v_live || v_app;
-    END LOOP;
-    SELECT array_agg(CASE WHEN x.app = ANY (v_live) THEN 0 ELSE 4 END ORDER BY x.ord)
-    INTO o_codes FROM unnest(o_apps) WITH ORDINALITY AS x (app, ord);
-    IF NOT EXISTS (SELECT FROM unnest(p_keys) AS x (key) WHERE x.key IS NOT NULL) THEN
+    IF array_remove(p_new_ids, NULL) <> '{}' THEN
+        FOR n IN
+            SELECT x.ord, x.id, x.uid, p_new_names[x.ord] AS name, p_new_rates[x.ord] AS rate,
+                p_new_metadata[x.ord] AS metadata
+            FROM unnest(o_apps, p_new_ids, p_new_uids) WITH ORDINALITY AS x (app, id, uid, ord)
+            WHERE x.id IS NOT NULL AND (x.app IS NULL OR (x.app = ANY (v_live)) IS NOT TRUE)
+            ORDER BY x.uid, x.ord
+        LOOP
+            INSERT INTO @schema@.hook_applications
+                (application_id, uid, name, rate_limit, metadata, created_at, updated_at)
+            VALUES (n.id, n.uid, n.name, n.rate, n.metadata, v_now, v_now)
+            ON CONFLICT DO NOTHING;
+            SELECT a.application_id INTO v_app FROM @schema@.hook_applications a
+            WHERE (a.uid = n.uid OR n.uid IS NULL AND a.application_id = n.id)
+                AND a.deleted_at IS NULL
+            FOR KEY SHARE;
+            o_apps[n.ord] := v_app;
+            v_live := v_live || v_app;
+        END LOOP;
+    END IF;
+    IF o_apps <@ v_live THEN
+        o_codes := array_fill(0::smallint, ARRAY[cardinality(o_apps)]);
+    ELSE
+        SELECT array_agg(CASE WHEN x.app = ANY (v_live) THEN 0 ELSE 4 END ORDER BY x.ord)
+        INTO o_codes FROM unnest(o_apps) WITH ORDINALITY AS x (app, ord);
+    END IF;
+    IF array_remove(p_keys, NULL) = '{}' THEN
         RETURN;
     END IF;
     WITH fresh AS (

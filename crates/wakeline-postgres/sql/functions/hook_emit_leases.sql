@@ -14,51 +14,64 @@ LANGUAGE plpgsql AS $$
 DECLARE
     s record;
     a_left integer[] := p_lengths;
+    v_free integer := cardinality(p_keys);
+    -- By endpoint: something might be leased; it must be made due.
+    t_may boolean[];
+    t_wake boolean[];
     v_mine integer[];
     v_ask integer;
-    v_locked boolean;
     v_live bigint;
+    v_waits boolean;
     v_room integer;
     v_given integer;
     v_until timestamptz;
 BEGIN
     o_places := '{}'; o_keys := '{}'; o_asks := '{}'; o_untils := '{}';
+    -- A look without locks: most endpoints of a busy store need none.
+    SELECT array_agg(k.may ORDER BY t.ord), array_agg(k.wake ORDER BY t.ord) INTO t_may, t_wake
+    FROM unnest(p_endpoints) WITH ORDINALITY AS t (id, ord)
+    CROSS JOIN LATERAL (
+        SELECT k.disabled IS NULL AND (NOT k.fresh
+                OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > p_now)) AS wake,
+            NOT k.pull AND k.disabled IS NULL AND (
+                SELECT true FROM @schema@.hook_deliveries d
+                WHERE d.endpoint_id = t.id AND d.state = 0 LIMIT 1) IS NULL AS may
+        FROM @schema@.hook_states k WHERE k.endpoint_id = t.id OFFSET 0) k;
     FOR n IN 1..cardinality(p_endpoints) LOOP
-        SELECT array_agg(x.ord::integer ORDER BY x.ord) INTO v_mine
-        FROM unnest(p_targets) WITH ORDINALITY AS x (target, ord) WHERE x.target = n;
-        CONTINUE WHEN v_mine IS NULL;
-        v_locked := false; v_given := 0; v_until := NULL;
-        IF EXISTS (
-            SELECT FROM unnest(p_asks, a_left) AS x (command, free) WHERE x.free > 0
-                AND x.command = ANY (ARRAY(SELECT p_commands[m.m] FROM unnest(v_mine) AS m (m))))
-        THEN
+        CONTINUE WHEN NOT t_wake[n] AND (NOT t_may[n] OR v_free = 0);
+        v_mine := array_positions(p_targets, n);
+        CONTINUE WHEN v_mine = '{}';
+        v_given := 0; v_until := NULL;
+        IF t_may[n] AND v_free > 0 THEN
             SELECT k.endpoint_id, k.disabled, k.rate_at, k.open_until, e.rate, e.lease_us,
                 e.in_flight_max, e.breaker_probes, e.fifo_batch IS NOT NULL AS fifo,
                 @schema@.hook_gate(k.throttled_until, k.open_until, e.breaker_probes, e.rate,
                     k.rate_at) AS gate
             INTO s FROM @schema@.hook_states k
-            JOIN @schema@.hook_endpoints e ON e.endpoint_id = k.endpoint_id
+            CROSS JOIN LATERAL (
+                SELECT e.* FROM @schema@.hook_endpoints e
+                WHERE e.endpoint_id = p_endpoints[n] OFFSET 0) e
             WHERE k.endpoint_id = p_endpoints[n] AND NOT k.pull
             FOR NO KEY UPDATE OF k SKIP LOCKED;
-            v_locked := FOUND;
-        END IF;
-        IF v_locked THEN
-            v_locked := s.disabled IS NULL AND (s.gate > p_now) IS NOT TRUE
-                AND NOT EXISTS (SELECT FROM @schema@.hook_deliveries d
-                    WHERE d.endpoint_id = s.endpoint_id AND d.state = 0)
+            v_room := 0;
+            IF FOUND AND s.disabled IS NULL AND (s.gate > p_now) IS NOT TRUE THEN
                 -- An expired lease is a delivery that waits.
-                AND NOT EXISTS (SELECT FROM @schema@.hook_deliveries d
+                SELECT count(*), coalesce((SELECT true FROM @schema@.hook_deliveries d
+                    WHERE d.endpoint_id = s.endpoint_id AND d.state = 0 LIMIT 1), (
+                    SELECT true FROM @schema@.hook_deliveries d
                     WHERE d.endpoint_id = s.endpoint_id AND d.state = 1
-                        AND (s.fifo OR d.lease_until <= p_now));
-        END IF;
-        IF v_locked THEN
-            SELECT count(*) INTO v_live FROM (
-                SELECT FROM @schema@.hook_deliveries d
-                WHERE d.endpoint_id = s.endpoint_id AND d.state = 1 AND d.lease_until > p_now
-                LIMIT s.in_flight_max) d;
-            v_room := @schema@.hook_room(s.fifo,
-                @schema@.hook_most(s.in_flight_max, s.open_until, s.breaker_probes), v_live,
-                s.rate, s.rate_at, p_now);
+                        AND d.lease_until <= CASE WHEN s.fifo THEN 'infinity' ELSE p_now END
+                    LIMIT 1))
+                INTO v_live, v_waits FROM (
+                    SELECT FROM @schema@.hook_deliveries d
+                    WHERE d.endpoint_id = s.endpoint_id AND d.state = 1 AND d.lease_until > p_now
+                    LIMIT s.in_flight_max) d;
+                IF v_waits IS NULL THEN
+                    v_room := @schema@.hook_room(s.fifo,
+                        @schema@.hook_most(s.in_flight_max, s.open_until, s.breaker_probes),
+                        v_live, s.rate, s.rate_at, p_now);
+                END IF;
+            END IF;
             FOR m IN 1..least(v_room, cardinality(v_mine)) LOOP
                 v_ask := NULL;
                 FOR a IN 1..cardinality(p_asks) LOOP
@@ -73,7 +86,7 @@ BEGIN
                 o_untils := o_untils || p_now
                     + coalesce(p_leases[v_ask], s.lease_us) * interval '1 microsecond';
                 v_until := least(v_until, o_untils[cardinality(o_untils)]);
-                a_left[v_ask] := a_left[v_ask] - 1;
+                a_left[v_ask] := a_left[v_ask] - 1; v_free := v_free - 1;
                 v_given := v_given + 1;
             END LOOP;
         END IF;

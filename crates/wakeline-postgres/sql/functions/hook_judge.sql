@@ -1,6 +1,8 @@
 -- What ended attempts mean for their endpoints: breaker, failing, throttling, disabling, and when
--- they are due again. By attempt, in order: p_commands; p_endpoints; p_dues, when its delivery is due
--- again, if it is; p_samples (1 success, 2 failure), p_throttles, p_gone: see hook_settle.
+-- they are due again. By attempt, in order: p_commands, which of the call's it is; p_endpoints;
+-- p_dues, when its delivery is due again, if it is. p_loud: endpoints of attempts that did not
+-- plainly succeed. By command: p_samples (1 success, 2 failure), p_throttles, p_gone: see
+-- hook_settle.
 -- An endpoint that worked before and works now is not even locked, unless something waits for the
 -- end of its leases.
 -- o_disabled: by attempt, 2 if it disabled its endpoint because it is gone, 3 because it only
@@ -8,8 +10,8 @@
 -- Called by: hook_settle, which holds the deliveries. Lock order: states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_judge(
-    p_endpoints uuid[], p_dues timestamptz[], p_samples smallint[], p_throttles bigint[],
-    p_gone boolean[], p_now timestamptz,
+    p_commands integer[], p_endpoints uuid[], p_dues timestamptz[], p_loud uuid[],
+    p_samples smallint[], p_throttles bigint[], p_gone boolean[], p_now timestamptz,
     OUT o_disabled smallint[])
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -23,21 +25,21 @@ BEGIN
         SELECT k.*, e.breaker_failures, e.breaker_open_us, e.breaker_probes, e.disable_after_us,
             e.deleted_at
         FROM @schema@.hook_states k
-        JOIN @schema@.hook_endpoints e ON e.endpoint_id = k.endpoint_id
+        CROSS JOIN LATERAL (
+            SELECT e.* FROM @schema@.hook_endpoints e
+            WHERE e.endpoint_id = k.endpoint_id OFFSET 0) e
         WHERE k.endpoint_id = ANY (p_endpoints) AND (
             k.held = 1 OR k.failures > 0 OR k.open_until IS NOT NULL OR k.failing_since IS NOT NULL
-            OR EXISTS (
-                SELECT FROM unnest(p_endpoints, p_dues, p_samples, p_throttles, p_gone)
-                    AS x (id, due, sample, throttle, gone)
-                WHERE x.id = k.endpoint_id
-                    AND (x.due IS NOT NULL OR x.sample = 2 OR x.throttle IS NOT NULL OR x.gone)))
+            OR k.endpoint_id = ANY (p_loud))
         ORDER BY k.endpoint_id
         FOR NO KEY UPDATE OF k
     LOOP
         v_due := NULL;
         FOR n IN
-            SELECT x.* FROM unnest(p_endpoints, p_dues, p_samples, p_throttles, p_gone)
-                WITH ORDINALITY AS x (id, due, sample, throttle, gone, ord)
+            SELECT x.ord, x.due, p_samples[x.command] AS sample,
+                p_throttles[x.command] AS throttle, p_gone[x.command] AS gone
+            FROM unnest(p_commands, p_endpoints, p_dues) WITH ORDINALITY
+                AS x (command, id, due, ord)
             WHERE x.id = s.endpoint_id ORDER BY x.ord
         LOOP
             v_due := least(v_due, n.due);

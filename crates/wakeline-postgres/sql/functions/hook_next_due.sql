@@ -1,13 +1,14 @@
 -- How many microseconds until a line has something to claim; NULL if nothing is in sight. A claim
 -- has just seen p_seen; what else is due is in rivals' hands (o_code 2).
 -- What is due first may be so too early: settling leaves due_at as it is. A few of these are
--- reckoned anew here, so that an idle line is not woken for nothing.
+-- reckoned anew here, so that an idle line is not woken for nothing; not so in a claim that found
+-- something (p_busy), because another will follow.
 -- p_fresh: first attempts only. Endpoints in strict order are passed over whose first attempts stand
 -- behind a head that is due: its end will tell. To be sure, the line looks again in a second.
 -- Called by: hook_claim_line. Lock order: see hook_claim_line; all only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_next_due(
-    p_pull uuid, p_fresh boolean, p_seen uuid[], p_now timestamptz,
+    p_pull uuid, p_fresh boolean, p_seen uuid[], p_now timestamptz, p_busy boolean,
     OUT o_code smallint, OUT o_due_us bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -63,7 +64,7 @@ BEGIN
             -- Should the tries be used up here: not zero, for it is not known that there is something.
             o_due_us := 2000;
         END IF;
-        EXIT WHEN c.endpoint_id = v_last;
+        EXIT WHEN c.endpoint_id = v_last OR p_busy AND c.due_at > p_now;
         v_last := c.endpoint_id;
         PERFORM FROM @schema@.hook_states s WHERE s.endpoint_id = c.endpoint_id
         FOR NO KEY UPDATE SKIP LOCKED;

@@ -3,90 +3,86 @@
 -- place in the order of service and the rate of those that were served.
 --
 -- Moving due_at to a later time needs the endpoint FOR UPDATE, tried, and then a new look (see
--- the migration); where it cannot be had, the endpoint stays due in a moment. Where leases hold
--- up what is due, they are locked as well, tried, so that settling one of them sees it.
--- Called by: hook_claim_line. Lock order: endpoints and leases, only tried.
+-- the migration); where it cannot be had, the endpoint stays due in a moment.
+-- Called by: hook_claim_line, hook_next_due. Lock order: endpoints and leases, only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_rest(
     p_ids uuid[], p_more boolean[], p_served bigint[], p_rates timestamptz[], p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    c record;
-    v_quiet uuid[];
-    v_locked bigint;
-    v_due timestamptz;
-    v_held smallint;
-    v_fresh boolean;
+    -- By endpoint: it was got FOR UPDATE.
+    v_quiet boolean[];
+    -- What is written, to states that stand at these places and are locked.
+    u_place tid[];
+    u_due timestamptz[];
+    u_fresh boolean[];
+    u_served bigint[];
+    u_rate timestamptz[];
+    v_ready integer[];
 BEGIN
-    SELECT array_agg(k.endpoint_id) INTO v_quiet FROM (
-        SELECT e.endpoint_id FROM unnest(p_ids, p_more) AS x (endpoint_id, more)
-        JOIN @schema@.hook_endpoints e ON e.endpoint_id = x.endpoint_id
-        WHERE NOT x.more
-        FOR UPDATE OF e SKIP LOCKED) k;
-    FOR c IN
-        SELECT x.*, s.due_at, s.held, s.held_since, s.fresh, s.served_at,
-            e.fifo_batch IS NOT NULL AS fifo,
-            s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL AS off,
-            @schema@.hook_gate(s.throttled_until, s.open_until, e.breaker_probes, e.rate, x.rate_at)
-                AS gate,
-            @schema@.hook_most(e.in_flight_max, s.open_until, e.breaker_probes) AS most,
-            CASE WHEN NOT x.more THEN
-                @schema@.hook_first_due(x.endpoint_id, e.fifo_batch IS NOT NULL, false)
-            END AS first,
-            -- In strict order too, whatever stands before it.
-            CASE WHEN NOT x.more AND s.fresh THEN
-                @schema@.hook_first_due(x.endpoint_id, false, true)
-            END AS first_fresh,
-            l.until, l.live, x.endpoint_id = ANY (v_quiet) AS quiet
-        FROM unnest(p_ids, p_more, p_served, p_rates)
-            AS x (endpoint_id, more, place, rate_at)
-        JOIN @schema@.hook_states s ON s.endpoint_id = x.endpoint_id
-        JOIN @schema@.hook_endpoints e ON e.endpoint_id = x.endpoint_id
-        CROSS JOIN LATERAL (
-            SELECT min(d.lease_until) AS until, count(*) AS live FROM (
-                SELECT d.lease_until FROM @schema@.hook_deliveries d
-                WHERE d.endpoint_id = x.endpoint_id AND d.state = 1 AND NOT x.more
-                ORDER BY d.lease_until LIMIT e.in_flight_max + 1) d) l
-    LOOP
-        v_held := 0;
-        v_fresh := c.fresh AND (c.more OR c.first_fresh IS NOT NULL OR c.quiet IS NOT TRUE);
-        IF c.more THEN
-            v_due := p_now;
-        ELSIF c.off THEN
-            v_due := c.until;
-        ELSIF c.first IS NOT NULL AND (c.first <= p_now OR c.fifo AND c.live = 0) THEN
-            IF greatest(c.gate, c.first) > p_now THEN
-                v_due := least(c.until, greatest(c.gate, c.first)); v_held := 2;
-            ELSIF c.live >= (CASE WHEN c.fifo THEN 1 ELSE c.most END) THEN
-                v_due := c.until; v_held := 1;
-                SELECT count(*) INTO v_locked FROM (
-                    SELECT FROM @schema@.hook_deliveries d
-                    WHERE d.endpoint_id = c.endpoint_id AND d.state = 1
-                    FOR NO KEY UPDATE SKIP LOCKED) k;
-                IF v_locked < c.live THEN
-                    v_due := p_now + interval '2 milliseconds'; v_held := 0;
-                END IF;
-            ELSE
-                v_due := greatest(c.first, c.gate, c.served_at,
-                    CASE WHEN c.place IS NOT NULL THEN p_now END);
-            END IF;
-        ELSIF c.quiet IS NOT TRUE THEN
-            v_due := p_now + interval '2 milliseconds';
-        ELSE
-            v_due := least(c.until, greatest(c.first, CASE WHEN c.first IS NOT NULL THEN c.gate END));
-        END IF;
-        IF c.place IS NOT NULL OR v_due IS DISTINCT FROM c.due_at OR v_held <> c.held
-            OR v_fresh <> c.fresh
-        THEN
-            UPDATE @schema@.hook_states s SET due_at = v_due, held = v_held, fresh = v_fresh,
-                held_since = CASE WHEN v_held = 1
-                    THEN greatest(c.first, CASE WHEN c.place IS NULL THEN c.served_at ELSE p_now END)
-                    END,
-                served = coalesce(c.place, s.served), rate_at = c.rate_at,
-                served_at = CASE WHEN c.place IS NULL THEN s.served_at ELSE p_now END
-            WHERE s.endpoint_id = c.endpoint_id;
-        END IF;
+    SELECT array_agg(e.quiet ORDER BY x.ord) INTO v_quiet
+    FROM unnest(p_ids, p_more) WITH ORDINALITY AS x (id, more, ord)
+    LEFT JOIN LATERAL (
+        SELECT true AS quiet FROM @schema@.hook_endpoints e
+        WHERE e.endpoint_id = x.id AND NOT x.more FOR UPDATE SKIP LOCKED) e ON true;
+    SELECT array_agg(w.place) FILTER (WHERE w.news AND NOT w.ready),
+        array_agg(w.due) FILTER (WHERE w.news AND NOT w.ready),
+        array_agg(w.fresh) FILTER (WHERE w.news AND NOT w.ready),
+        array_agg(w.served) FILTER (WHERE w.news AND NOT w.ready),
+        array_agg(w.rate_at) FILTER (WHERE w.news AND NOT w.ready),
+        array_agg(w.ord) FILTER (WHERE w.ready)
+    INTO u_place, u_due, u_fresh, u_served, u_rate, v_ready FROM (
+        SELECT k.*, k.served IS NOT NULL OR k.due IS DISTINCT FROM k.due_at OR k.held <> 0
+            OR k.fresh <> k.was_fresh AS news
+        FROM (
+            SELECT x.ord, x.served, x.rate_at, s.place, s.due_at, s.held, s.fresh AS was_fresh,
+                s.fresh AND (x.more OR x.quiet IS NOT TRUE OR CASE WHEN f.plain THEN f.first
+                    ELSE @schema@.hook_first_due(x.id, false, true) END IS NOT NULL) AS fresh,
+                CASE WHEN x.more THEN p_now
+                    WHEN s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL THEN l.until
+                    WHEN x.quiet IS NOT TRUE THEN p_now + interval '2 milliseconds'
+                    ELSE least(l.until, greatest(f.due, CASE WHEN f.due IS NOT NULL THEN
+                        @schema@.hook_gate(s.throttled_until, s.open_until, e.breaker_probes,
+                            e.rate, x.rate_at) END)) END AS due,
+                NOT x.more AND s.disabled IS NULL AND e.deleted_at IS NULL AND f.due IS NOT NULL
+                    AND (f.due <= p_now OR e.fifo_batch IS NOT NULL) AS ready
+            FROM unnest(p_ids, p_more, p_served, p_rates, v_quiet) WITH ORDINALITY
+                AS x (id, more, served, rate_at, quiet, ord)
+            CROSS JOIN LATERAL (
+                SELECT s.*, s.ctid AS place FROM @schema@.hook_states s
+                WHERE s.endpoint_id = x.id OFFSET 0) s
+            CROSS JOIN LATERAL (
+                SELECT e.fifo_batch, e.rate, e.deleted_at, e.breaker_probes
+                FROM @schema@.hook_endpoints e WHERE e.endpoint_id = x.id OFFSET 0) e
+            CROSS JOIN LATERAL (
+                SELECT CASE WHEN NOT x.more THEN (SELECT d.lease_until
+                    FROM @schema@.hook_deliveries d
+                    WHERE d.endpoint_id = x.id AND d.state = 1
+                    ORDER BY d.lease_until LIMIT 1) END AS until OFFSET 0) l
+            CROSS JOIN LATERAL (
+                SELECT f.plain, f.first, CASE WHEN f.plain THEN f.first WHEN NOT x.more THEN
+                    @schema@.hook_first_due(x.id, e.fifo_batch IS NOT NULL, false) END AS due
+                FROM (
+                    SELECT NOT x.more AND e.fifo_batch IS NULL AND (
+                        SELECT true FROM @schema@.hook_deliveries d
+                        WHERE d.endpoint_id = x.id AND d.state = 0 AND d.class > 0
+                        LIMIT 1) IS NULL AS plain,
+                    (SELECT d.due_at FROM @schema@.hook_deliveries d
+                        WHERE d.endpoint_id = x.id AND d.state = 0 AND d.class = 0
+                        ORDER BY d.due_at LIMIT 1) AS first OFFSET 0) f OFFSET 0) f
+            OFFSET 0) k) w;
+    IF u_place IS NOT NULL THEN
+        UPDATE @schema@.hook_states s SET due_at = u.due, held = 0, held_since = NULL,
+            fresh = u.fresh, served = coalesce(u.served, s.served), rate_at = u.rate_at,
+            served_at = CASE WHEN u.served IS NULL THEN s.served_at ELSE p_now END
+        FROM unnest(u_place, u_due, u_fresh, u_served, u_rate)
+            AS u (place, due, fresh, served, rate_at)
+        WHERE s.ctid = u.place;
+    END IF;
+    FOR n IN 1..coalesce(cardinality(v_ready), 0) LOOP
+        PERFORM @schema@.hook_hold(p_ids[v_ready[n]], v_quiet[v_ready[n]], p_served[v_ready[n]],
+            p_rates[v_ready[n]], p_now);
     END LOOP;
 END
 $$;

@@ -26,20 +26,28 @@ DECLARE
     a_endpoint uuid[];
     a_pull boolean[];
     a_due timestamptz[];
+    v_loud uuid[];
     v_disabled smallint[];
     v_ready uuid[];
 BEGIN
     PERFORM FROM @schema@.hook_deliveries d WHERE d.delivery_id = ANY (p_deliveries)
     ORDER BY d.delivery_id FOR NO KEY UPDATE;
     v_now := @schema@.clock();
+    -- OFFSET 0: one probe per delivery, whatever the planner thought when the tables were small. By
+    -- their places (ctid), because they are locked and stay where they are.
     WITH live AS (
-        SELECT x.*, d.endpoint_id, d.message_id, d.manual, d.cancelled, d.attempts, d.back_state,
-            d.back_behind, d.back_due, d.due_at, e.application_id, e.pull
-        FROM unnest(p_deliveries, p_keys, p_verdicts, p_delays, p_began, p_took, p_status,
-            p_responses, p_errors, p_urls) WITH ORDINALITY
-            AS x (id, key, verdict, delay, began, took, status, response, error, url, ord)
-        JOIN @schema@.hook_deliveries d ON d.delivery_id = x.id
-        JOIN @schema@.hook_endpoints e ON e.endpoint_id = d.endpoint_id
+        SELECT x.*, d.place, d.endpoint_id, d.message_id, d.manual, d.cancelled, d.attempts,
+            d.back_state, d.back_behind, d.back_due, d.due_at, e.application_id, e.pull
+        FROM unnest(p_deliveries, p_keys, p_verdicts, p_delays, p_samples, p_throttles, p_gone,
+            p_began, p_took, p_status, p_responses, p_errors, p_urls) WITH ORDINALITY
+            AS x (id, key, verdict, delay, sample, throttle, gone, began, took, status, response,
+                error, url, ord)
+        CROSS JOIN LATERAL (
+            SELECT d.*, d.ctid AS place FROM @schema@.hook_deliveries d
+            WHERE d.delivery_id = x.id OFFSET 0) d
+        CROSS JOIN LATERAL (
+            SELECT e.application_id, e.pull FROM @schema@.hook_endpoints e
+            WHERE e.endpoint_id = d.endpoint_id OFFSET 0) e
         WHERE d.state = 1 AND d.lease_key = x.key AND d.lease_until > v_now
     ), logged AS (
         INSERT INTO @schema@.hook_attempts (application_id, attempt_id, endpoint_id, message_id,
@@ -65,25 +73,22 @@ BEGIN
             lease_key = NULL, lease_at = NULL, lease_until = NULL,
             back_state = NULL, back_behind = NULL, back_due = NULL, updated_at = v_now
         FROM live l
-        WHERE d.delivery_id = l.id
-        RETURNING l.ord, d.state, d.endpoint_id, l.pull,
+        WHERE d.ctid = l.place
+        RETURNING l.ord, d.state, d.endpoint_id, l.pull, l.sample, l.throttle, l.gone,
             CASE WHEN d.state = 0 THEN d.due_at END AS due_at
     )
-    SELECT array_agg(x.ord ORDER BY x.ord), array_agg(x.state ORDER BY x.ord),
-        array_agg(x.endpoint_id ORDER BY x.ord), array_agg(x.pull ORDER BY x.ord),
-        array_agg(x.due_at ORDER BY x.ord)
-    INTO a_command, a_state, a_endpoint, a_pull, a_due FROM ended x;
-    IF a_command IS NOT NULL THEN
-        v_disabled := @schema@.hook_judge(a_endpoint, a_due,
-            ARRAY(SELECT p_samples[x.c] FROM unnest(a_command) WITH ORDINALITY AS x (c, ord)
-                ORDER BY x.ord),
-            ARRAY(SELECT p_throttles[x.c] FROM unnest(a_command) WITH ORDINALITY AS x (c, ord)
-                ORDER BY x.ord),
-            ARRAY(SELECT p_gone[x.c] FROM unnest(a_command) WITH ORDINALITY AS x (c, ord)
-                ORDER BY x.ord), v_now);
-        SELECT array_agg(s.endpoint_id) INTO v_ready FROM @schema@.hook_states s
-        WHERE s.endpoint_id = ANY (a_endpoint) AND s.due_at <= v_now AND s.disabled IS NULL;
+    SELECT array_agg(x.ord), array_agg(x.state), array_agg(x.endpoint_id), array_agg(x.pull),
+        array_agg(x.due_at), array_agg(x.endpoint_id) FILTER (WHERE x.due_at IS NOT NULL
+            OR x.sample = 2 OR x.throttle IS NOT NULL OR x.gone)
+    INTO a_command, a_state, a_endpoint, a_pull, a_due, v_loud
+    FROM (SELECT e.* FROM ended e ORDER BY e.ord) x;
+    IF a_command IS NULL THEN
+        RETURN;
     END IF;
+    v_disabled := @schema@.hook_judge(a_command, a_endpoint, a_due, v_loud, p_samples, p_throttles,
+        p_gone, v_now);
+    SELECT array_agg(s.endpoint_id) INTO v_ready FROM @schema@.hook_states s
+    WHERE s.endpoint_id = ANY (a_endpoint) AND s.due_at <= v_now AND s.disabled IS NULL;
     RETURN QUERY
     SELECT x.command, CASE x.state WHEN 0 THEN 2 WHEN 2 THEN 1 ELSE x.state END::smallint,
         x.disabled,

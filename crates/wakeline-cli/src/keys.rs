@@ -4,8 +4,8 @@
 //! * Nothing secret is stored without a key. On SQLite one is made beside the database, so that
 //!   nobody has to think of it before a first try; on PostgreSQL all nodes need the same, so it is
 //!   the operator's.
-//! * A key is made only for a store without endpoints: for others there was one, and a new one opens
-//!   nothing of theirs.
+//! * A key is made only for a store without endpoints: for others there was one, and a new one
+//!   opens nothing of theirs.
 //! * A key file is there as a whole or not at all.
 
 use std::io::{ErrorKind, Write as _};

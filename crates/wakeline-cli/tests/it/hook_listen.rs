@@ -113,6 +113,33 @@ async fn what_the_local_receiver_refuses_comes_again() {
 }
 
 #[tokio::test]
+async fn no_event_is_held_while_another_is_forwarded() {
+    for store in Store::both().await {
+        let server = Hook::serve(&store.url(), &[]).await;
+        let hook = Hook::open(&server).await;
+        let mut receiver = Receiver::start("local", Mood::Holds).await;
+        let body = json!({"uid": "local", "delivery": {"pull": true}});
+        hook.post("/api/v1/app/a/endpoint", body).await;
+        for mark in ["first", "second"] {
+            hook.send(mark).await;
+        }
+        let mut command = listen(&server, &receiver);
+        command.args(["--endpoint", "local"]);
+        let (child, _lines) = started(command).await;
+        receiver.got(1).await;
+        assert_eq!(hook.deliveries("first").await[0]["state"], "in_flight");
+        assert_eq!(hook.deliveries("second").await[0]["state"], "pending", "{}", store.name());
+        receiver.becomes(Mood::Answers(200)).await;
+        eventually("both arrive", || async {
+            hook.deliveries("second").await[0]["state"] == "delivered"
+        })
+        .await;
+        assert_eq!(receiver.count(), 2);
+        assert_eq!(stopped(child, Signal::INT).await, Some(0));
+    }
+}
+
+#[tokio::test]
 async fn a_named_endpoint_is_used_as_it_is_and_not_if_it_is_called() {
     for store in Store::both().await {
         let server = Hook::serve(&store.url(), &[]).await;

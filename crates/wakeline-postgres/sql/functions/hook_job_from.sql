@@ -1,7 +1,7 @@
 -- Where a job begins that looks only at what was stored since a time: a place before which there are
 -- only older messages of the application. Found by halving: ids begin with the time at which they
--- were made, which is at most a day before the message is stored.
--- Called by: hook_job_start. Reads only; one probe of an index for each bit of that time.
+-- were made, which is at most a day before the message is stored. A few hours early is near enough.
+-- Called by: hook_job_start. Reads only; 24 probes of an index.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_job_from(p_app uuid, p_since timestamptz) RETURNS uuid
 LANGUAGE plpgsql STABLE AS $$
@@ -11,7 +11,7 @@ DECLARE
     v_half bigint;
     v_at timestamptz;
 BEGIN
-    WHILE p_since IS NOT NULL AND v_high - v_low > 1 LOOP
+    WHILE p_since IS NOT NULL AND v_high - v_low > 1 << 24 LOOP
         v_half := (v_low + v_high) / 2;
         SELECT m.created_at INTO v_at FROM @schema@.hook_messages m
         WHERE m.application_id = p_app

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::task::JoinHandle;
-use wakeline_core::{ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookMessageId};
-use wakeline_core::{JobId, MessageRef};
+use wakeline_core::{
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, HookMessageId, JobId, MessageRef,
+};
 use wakeline_postgres::PostgresStore;
 use wakeline_store::StoreAdmin as _;
 use wakeline_store::hook::{

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use wakeline_core::{HookLine, HookMessageId};
+use wakeline_core::HookLine;
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_store::StoreAdmin as _;
-use wakeline_store::hook::{EmitOutcome, HookStore as _, NewMessage};
+use wakeline_store::hook::{EmitOutcome, HookStore as _};
 use wakeline_testkit::hook_conformance::{
     ask, capped, fifo, items, message, messages_of, plain, pulled, push, told,
 };
@@ -23,7 +23,7 @@ async fn an_emit_whose_answer_was_lost_tells_and_its_leases_are_found() {
     let proxy = Proxy::start().await;
     let options = PostgresOptions { url: proxy.url(), ..stage.options.clone() };
     let store = PostgresStore::connect(options).await.expect("a store");
-    let new = NewMessage { id: HookMessageId::generate(), ..message(bench.app) };
+    let new = message(bench.app);
     let (id, ask) = (new.id, ask(1));
     // Another one with its id keeps the first try waiting, behind all its locks.
     stage

@@ -99,10 +99,7 @@ fn statements() -> Vec<Statement> {
         "SELECT count(*) FROM hook_claim(ARRAY[NULL]::uuid[], '{{1}}', '{{1}}', '{{0}}', \
          ARRAY[NULL]::bigint[], '{{1}}', '{{1}}', ARRAY['{KEY}']::uuid[], '{{f}}', false)"
     );
-    let nothing = "UPDATE hook_states SET due_at = now() + interval '1 day' WHERE due_at <= now(); \
-                   UPDATE hook_deliveries SET state = 4 WHERE state = 0 AND class = 0 AND \
-                   endpoint_id = '00000000-0000-0000-0000-000000000001' AND delivery_id IN (\
-                   SELECT delivery_id FROM hook_deliveries WHERE state = 9)";
+    let nothing = "UPDATE hook_states SET due_at = now() + interval '1 day' WHERE due_at <= now()";
     let emit = format!(
         "SELECT count(*) FROM hook_emit(ARRAY['20000000-0000-0000-0000-000000000001']::uuid[], \
          ARRAY['{KEY}']::uuid[], ARRAY[NULL]::text[], '{{1}}', '{{type.1}}', \
@@ -122,11 +119,45 @@ fn statements() -> Vec<Statement> {
          ARRAY['{KEY}']::uuid[], '{{0}}', ARRAY[NULL]::bigint[], '{{1}}', ARRAY[NULL]::bigint[], \
          '{{f}}', '{{1}}', '{{1}}', '{{200}}', ARRAY['']::bytea[], ARRAY[NULL]::text[], '{{u}}')"
     );
-    vec![
+    let mut all = vec![
         ("claim", String::new(), claim.clone()),
         ("claim nothing", nothing.to_owned(), claim),
         ("emit", String::new(), emit),
         ("settle", lease, settle),
+        ("sweep", String::new(), "SELECT count(*) FROM hook_sweep('{0,2}', '{NULL,NULL}')".into()),
+    ];
+    all.extend(interventions());
+    all
+}
+
+/// What is done by hand, or in bulk.
+fn interventions() -> Vec<(&'static str, String, String)> {
+    let delivery = format!(
+        "'{KEY}', NULL, '10000000-0000-0000-0000-000000000001', NULL, {{}}\
+         '00000000-0000-0000-0000-000000000001', NULL"
+    );
+    let cancel = format!("SELECT count(*) FROM hook_cancel({})", delivery.replace("{}", "false, "));
+    let resend = format!("SELECT count(*) FROM hook_resend({})", delivery.replace("{}", ""));
+    let job = |kind: u32, about: &str| {
+        format!(
+            "SELECT hook_job_start('{KEY}', NULL, gen_random_uuid(), {kind}::smallint, {about})"
+        )
+    };
+    let one = "'00000000-0000-0000-0000-000000000001'";
+    let piece = "SELECT count(*) FROM hook_chores(2)";
+    // Of a type that no message has, of all endpoints; and of one, far behind the first message.
+    let rare = job(0, "NULL, '{none}', NULL, NULL, '{}'");
+    let ahead = job(2, &format!("{one}, '{{}}', NULL, NULL, '{{}}'"))
+        + "; UPDATE hook_jobs SET place_message = '10000000-0000-0000-0000-000000000000', \
+           place_endpoint = 'ffffffff-ffff-ffff-ffff-ffffffffffff'";
+    let late = job(0, &format!("{one}, '{{}}', now() + interval '3 days', NULL, '{{}}'"));
+    vec![
+        ("cancel", String::new(), cancel),
+        ("resend", String::new(), resend),
+        ("a job of rare messages", rare, piece.to_owned()),
+        ("a job further on", ahead, piece.to_owned()),
+        ("a job of late messages", late.clone(), piece.to_owned()),
+        ("the start of a job", String::new(), late),
     ]
 }
 

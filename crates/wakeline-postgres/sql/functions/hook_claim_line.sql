@@ -20,6 +20,11 @@ DECLARE
     v_left integer := 0;
     v_general integer := 0;
     v_held uuid[] := '{}';
+    v_again boolean;
+    v_apps uuid[];
+    -- Some ids are used up: what was asked for under them is not given.
+    v_short boolean := false;
+    v_only_fresh boolean;
     v_ids uuid[];
     v_over uuid[];
     v_seen uuid[] := '{}';
@@ -73,9 +78,9 @@ BEGIN
     END IF;
     o_now := @schema@.clock();
     -- What the claim's first try leased, if this is its second.
-    IF true = ANY (p_again[p_starts[p_first]:p_starts[p_first + p_count - 1]
-        + p_lengths[p_first + p_count - 1] - 1])
-    THEN
+    v_again := true = ANY (p_again[p_starts[p_first]:p_starts[p_first + p_count - 1]
+        + p_lengths[p_first + p_count - 1] - 1]);
+    IF v_again THEN
         FOR c IN
             SELECT x.ask, d.delivery_id, d.endpoint_id, d.lease_key, d.fifo
             FROM generate_series(p_first, p_first + p_count - 1) AS x (ask)
@@ -105,6 +110,7 @@ BEGIN
         v_general := v_general + a_left[i] - a_fresh[i];
     END LOOP;
     v_begin := cardinality(o_deliveries) + 1;
+    v_only_fresh := v_general = 0;
 
     WHILE cardinality(e_id) < v_left LOOP
         IF p_pull IS NOT NULL THEN
@@ -204,6 +210,37 @@ BEGIN
         EXIT WHEN p_pull IS NOT NULL;
     END LOOP;
 
+    -- An id is the name of one attempt: one that is in the log, or holds something, is used up.
+    IF v_again THEN
+        SELECT array_agg(DISTINCT e.application_id) INTO v_apps FROM unnest(e_id) AS x (id)
+        CROSS JOIN LATERAL (
+            SELECT e.application_id FROM @schema@.hook_endpoints e
+            WHERE e.endpoint_id = x.id OFFSET 0) e;
+        FOR c IN
+            SELECT x.ask, p_keys[y.key] AS key
+            FROM generate_series(p_first, p_first + p_count - 1) AS x (ask)
+            CROSS JOIN LATERAL generate_series(
+                p_starts[x.ask], p_starts[x.ask] + p_lengths[x.ask] - 1) AS y (key)
+            WHERE p_again[y.key] AND p_keys[y.key] <> ALL (v_held) AND coalesce((
+                SELECT true FROM @schema@.hook_deliveries d
+                WHERE d.lease_key = p_keys[y.key] AND d.state = 1 LIMIT 1), (
+                SELECT true FROM unnest(v_apps) AS a (id)
+                CROSS JOIN LATERAL (
+                    SELECT FROM @schema@.hook_attempts t
+                    WHERE t.application_id = a.id AND t.attempt_id = p_keys[y.key] OFFSET 0) t
+                LIMIT 1), false)
+        LOOP
+            v_held := v_held || c.key; v_short := true;
+            i := c.ask - p_first + 1;
+            a_left[i] := a_left[i] - 1; v_left := v_left - 1;
+            IF a_fresh[i] > a_left[i] THEN
+                a_fresh[i] := a_left[i];
+            ELSE
+                v_general := v_general - 1;
+            END IF;
+        END LOOP;
+    END IF;
+
     SELECT array_agg(x.ord ORDER BY x.since, x.served, x.id) INTO v_order
     FROM unnest(e_id, e_since, e_served) WITH ORDINALITY AS x (id, since, served, ord);
     v_share := (v_left + cardinality(e_id) - 1) / greatest(cardinality(e_id), 1);
@@ -295,9 +332,11 @@ BEGIN
     IF r_id <> '{}' THEN
         PERFORM @schema@.hook_rest(r_id, r_more, r_place, r_rate, o_now);
     END IF;
-    IF v_left > 0 THEN
+    IF v_left > 0 OR v_short THEN
         SELECT x.o_code, x.o_due_us INTO o_code, o_due_us
-        FROM @schema@.hook_next_due(p_pull, v_general = 0, v_seen, o_now, o_deliveries <> '{}') x;
+        FROM @schema@.hook_next_due(p_pull,
+            CASE WHEN v_short THEN v_only_fresh ELSE v_general = 0 END, v_seen, o_now,
+            o_deliveries <> '{}') x;
     END IF;
 END
 $$;

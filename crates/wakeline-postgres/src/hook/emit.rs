@@ -172,14 +172,17 @@ pub(super) struct Asks {
 }
 
 impl Asks {
-    fn add(&mut self, command: usize, asks: &[DeliveryAsk]) {
+    /// Adds the asks of a command, without the ids that hold something already.
+    fn add(&mut self, command: usize, asks: &[DeliveryAsk], held: impl Fn(AttemptId) -> bool) {
         for (number, ask) in asks.iter().enumerate() {
+            let begin = self.keys.len();
+            let free = ask.attempts.iter().filter(|attempt| !held(**attempt));
+            self.keys.extend(free.map(|attempt| attempt.0));
             self.commands.push(length(command + 1));
             self.numbers.push(number);
             self.leases.push(ask.lease.map(micros));
-            self.starts.push(length(self.keys.len() + 1));
-            self.lengths.push(length(ask.attempts.len()));
-            self.keys.extend(ask.attempts.iter().map(|attempt| attempt.0));
+            self.starts.push(length(begin + 1));
+            self.lengths.push(length(self.keys.len() - begin));
         }
     }
 }
@@ -207,7 +210,7 @@ impl Core {
         let messages = Messages::of(commands.iter().map(|command| &command.message));
         let mut asks = Asks::default();
         for (c, command) in commands.iter().enumerate() {
-            asks.add(c, &command.asks);
+            asks.add(c, &command.asks, |attempt| self.remembers(attempt));
         }
         let params = messages.params(&asks);
         let link = &self.shared.links.hook.emit[link];

@@ -1,8 +1,8 @@
 //! What webhooks tell the wake hub about themselves: lines, hints, how to claim.
 //!
 //! # Invariants
-//! * A grant of chores says that there are some: who gets it does them. Deliveries that are claimed in
-//!   the same call neither wait for chores nor fail with them.
+//! * A grant of chores says that there are some: who gets it does them. Deliveries that are claimed
+//!   in the same call neither wait for chores nor fail with them.
 
 use std::sync::Arc;
 use std::time::Duration;

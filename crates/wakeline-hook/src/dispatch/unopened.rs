@@ -44,7 +44,7 @@ pub(super) async fn leave(
     let endpoint = target.endpoint;
     if inner.unopened.is_news(endpoint) {
         let error = &error as &dyn std::error::Error;
-        tracing::error!(%endpoint, error, "this node lacks the keys of an endpoint: left to others");
+        tracing::error!(%endpoint, error, "no keys for an endpoint: left to other nodes");
     } else {
         tokio::time::sleep(KEPT_FOR).await;
     }

@@ -3,7 +3,7 @@
 //! # Invariants
 //! * Every address is judged right before it is dialled, whether it was spelt in the URL or came
 //!   from a name: there is no time between check and use in which a name could change its mind.
-//! * Connecting ends by itself: the client goes on with it after the call that it was for has ended.
+//! * Connecting ends by itself: the client goes on with it when the call that it was for has ended.
 //! * A socket is counted from its dialling to its end, whoever holds it.
 
 use std::future::Future;

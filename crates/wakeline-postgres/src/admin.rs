@@ -5,25 +5,22 @@
 //! connection for general use.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_postgres::Row;
 use wakeline_core::{
     Backoff, Change, Fencing, GroupName, MessageId, MessageOrder, PartitionId, PartitionName,
-    QueueName, QueueOptions, Subscription, Timestamp, TransactionId,
+    QueueName, QueueOptions, TransactionId,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, GroupDetail, MessageDetail,
-    MessageState, QueueAdmin, QueueDetail, StoreError,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, MessageDetail, MessageState,
+    QueueAdmin, QueueDetail, StoreError,
 };
 
 use crate::PostgresStore;
 use crate::rows::{self, Columns};
-
-/// More changes than this are told as one per queue.
-const CHANGES_MAX: usize = 100;
 
 #[async_trait]
 impl QueueAdmin for PostgresStore {
@@ -75,65 +72,6 @@ impl QueueAdmin for PostgresStore {
             core.purge().await?;
         }
         Ok(existed)
-    }
-
-    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
-        const OPERATION: &str = "list groups";
-        let core = &self.queue.core;
-        let group = group.map(GroupName::as_str);
-        let rows = core.general(OPERATION, &core.sql.group_list, &[&group]).await?;
-        rows.iter().map(|row| group_detail(&mut Columns::new(OPERATION, row))).collect()
-    }
-
-    async fn delete_group(
-        &self,
-        group: &GroupName,
-        queue: Option<&QueueName>,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        const OPERATION: &str = "delete group";
-        let core = &self.queue.core;
-        let queue = queue.map(QueueName::as_str);
-        let sql = &core.sql.group_delete;
-        let rows = core.general(OPERATION, sql, &[&group.as_str(), &queue]).await?;
-        let (mut gone, mut changes) = (0, Vec::with_capacity(rows.len()));
-        for row in &rows {
-            let mut columns = Columns::new(OPERATION, row);
-            let queue = columns.name_if("queue")?;
-            let (namespace, task) = (columns.name_if("namespace")?, columns.name_if("task")?);
-            let mut change = Change::of_filter(namespace, task, group.clone());
-            change.queue = queue.unwrap_or(change.queue);
-            changes.push(change);
-            gone += count(columns.take()?);
-        }
-        self.shared.notifier.tell(&changes);
-        Ok((gone, changes))
-    }
-
-    async fn resubscribe(
-        &self,
-        group: &GroupName,
-        from: Timestamp,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        const OPERATION: &str = "resubscribe";
-        let core = &self.queue.core;
-        core.not_in_the_future("subscriptionTimestamp", from).await?;
-        let sql = &core.sql.group_resubscribe;
-        let from = rows::system_time(from);
-        let rows = core.general(OPERATION, sql, &[&group.as_str(), &from]).await?;
-        let mut changes = Vec::new();
-        for row in &rows {
-            let mut columns = Columns::new(OPERATION, row);
-            let change = rows::change(&mut columns)?;
-            if let Some(due) = columns.take::<Option<i64>>()? {
-                let due_in = rows::span(due);
-                changes.push(Change { group: Some(group.clone()), due_in, ..change });
-            }
-        }
-        if changes.len() > CHANGES_MAX {
-            changes = by_queue(changes);
-        }
-        self.shared.notifier.tell(&changes);
-        Ok((rows.len() as u64, changes))
     }
 
     async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
@@ -260,26 +198,6 @@ fn queue_detail(
     })
 }
 
-fn group_detail(columns: &mut Columns<'_>) -> Result<GroupDetail, StoreError> {
-    let (queue, group) = (columns.name("queue")?, columns.name("group")?);
-    let mode: i16 = columns.take()?;
-    let from: Option<SystemTime> = columns.take()?;
-    Ok(GroupDetail {
-        queue,
-        group,
-        subscription: match (mode, from) {
-            (0, _) => Subscription::All,
-            (2, Some(from)) => Subscription::From(rows::timestamp(from)),
-            _ => Subscription::New,
-        },
-        created_at: columns.moment()?,
-        partitions: count(columns.take()?),
-        partitions_behind: count(columns.take()?),
-        lag: count(columns.take()?),
-        leases: count(columns.take()?),
-    })
-}
-
 fn dead_letter(columns: &mut Columns<'_>) -> Result<DeadLetter, StoreError> {
     let id: uuid::Uuid = columns.take()?;
     let txn: String = columns.take()?;
@@ -311,23 +229,11 @@ fn message_group(columns: &mut Columns<'_>) -> Result<(GroupName, MessageState, 
     Ok((group, state, u32::try_from(columns.take::<i32>()?).unwrap_or(0)))
 }
 
-/// One change per queue, due when the first of them is.
-fn by_queue(changes: Vec<Change>) -> Vec<Change> {
-    let mut queues: BTreeMap<QueueName, Change> = BTreeMap::new();
-    for change in changes {
-        let due_in = change.due_in;
-        let whole =
-            queues.entry(change.queue.clone()).or_insert(Change { partition: None, ..change });
-        whole.due_in = whole.due_in.min(due_in);
-    }
-    queues.into_values().collect()
-}
-
 /// A number that the database keeps as bigint and that was small when it was stored.
 fn small(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-fn count(number: i64) -> u64 {
+pub(crate) fn count(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

@@ -97,7 +97,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "group_begin",
     "group_delete",
     "group_due",
-    "group_resubscribe",
+    "group_seek",
     "hook_again",
     "hook_application_create",
     "hook_application_delete",

@@ -21,6 +21,7 @@ mod error;
 mod face_hints;
 mod flow;
 mod fuse;
+mod groups;
 mod hook;
 mod incoming;
 mod lease_hints;

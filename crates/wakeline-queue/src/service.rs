@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{
-    Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription, Timestamp,
-};
+use wakeline_core::{Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription};
 use wakeline_store::{
     Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, LinkState,
-    PushItem, PushOutcome, QueueDetail, SettleItem, SettleOutcome, Store, StoreError,
+    PushItem, PushOutcome, QueueDetail, Seek, SettleItem, SettleOutcome, Store, StoreError,
     TransactCommand, TransactOutcome,
 };
 use wakeline_wake::{
@@ -205,10 +203,10 @@ impl QueueService {
         self.to_the_end(async move { store.delete_group(&group, queue.as_ref()).await }).await
     }
 
-    /// Moves a group to a moment. Returns the number of cursors moved.
-    pub async fn resubscribe(&self, group: GroupName, from: Timestamp) -> Result<u64, QueueError> {
+    /// Moves a group. Returns the number of cursors moved.
+    pub async fn seek(&self, seek: Seek) -> Result<u64, QueueError> {
         let store = Arc::clone(&self.store);
-        self.to_the_end(async move { store.resubscribe(&group, from).await }).await
+        self.to_the_end(async move { store.seek(seek).await }).await
     }
 
     async fn take(

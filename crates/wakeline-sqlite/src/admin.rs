@@ -1,13 +1,17 @@
 //! Configuration and inspection of queues, and of the store itself.
 
 mod configure;
+mod groups;
 mod inspect;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use wakeline_core::{Change, GroupName, PartitionId, QueueName, Timestamp, TransactionId};
+use wakeline_core::{Change, GroupName, PartitionId, QueueName, TransactionId};
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, QueueAdmin,
-    QueueDetail, StoreAdmin, StoreError, StoreInfo,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, GroupDetail, GroupPartition,
+    GroupPartitionFilter, MessageDetail, QueueAdmin, QueueDetail, QueueGroups, Seek, StoreAdmin,
+    StoreError, StoreInfo,
 };
 
 use crate::SqliteStore;
@@ -32,33 +36,6 @@ impl QueueAdmin for SqliteStore {
         self.write(Work::new("delete_queue", move |s| configure::delete_queue(s, &queue))).await
     }
 
-    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
-        let group = group.cloned();
-        self.read("groups", move |s| inspect::groups(s, group.as_ref())).await
-    }
-
-    async fn delete_group(
-        &self,
-        group: &GroupName,
-        queue: Option<&QueueName>,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        let (group, queue) = (group.clone(), queue.cloned());
-        self.write(Work::new("delete_group", move |s| {
-            configure::delete_group(s, &group, queue.as_ref())
-        }))
-        .await
-    }
-
-    async fn resubscribe(
-        &self,
-        group: &GroupName,
-        from: Timestamp,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        let group = group.clone();
-        let work = Work::new("resubscribe", move |s| configure::resubscribe(s, &group, from));
-        self.write(work).await
-    }
-
     async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
         self.read("dead_letters", move |s| inspect::dead_letters(s, &filter)).await
     }
@@ -70,6 +47,45 @@ impl QueueAdmin for SqliteStore {
     ) -> Result<Option<MessageDetail>, StoreError> {
         let transaction_id = transaction_id.clone();
         self.read("message", move |s| inspect::message(s, partition, &transaction_id)).await
+    }
+}
+
+#[async_trait]
+impl QueueGroups for SqliteStore {
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        let group = group.cloned();
+        self.read("groups", move |s| groups::groups(s, group.as_ref())).await
+    }
+
+    async fn group_partitions(
+        &self,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        self.read("group_partitions", move |s| groups::partitions(s, &filter)).await
+    }
+
+    async fn lagging(
+        &self,
+        behind: Duration,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        self.read("lagging", move |s| groups::lagging(s, behind, &filter)).await
+    }
+
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        let (group, queue) = (group.clone(), queue.cloned());
+        self.write(Work::new("delete_group", move |s| {
+            groups::delete_group(s, &group, queue.as_ref())
+        }))
+        .await
+    }
+
+    async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
+        self.write(Work::new("seek", move |s| groups::seek(s, &seek))).await
     }
 }
 

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{
     Change, GroupName, MessageId, Namespace, PartitionId, PartitionName, QueueName, QueueOptions,
-    Subscription, TaskName, Timestamp, TransactionId,
+    TaskName, Timestamp, TransactionId,
 };
 
 use crate::error::StoreError;
@@ -37,27 +37,6 @@ pub struct QueueDetail {
     pub options: QueueOptions,
     /// The partition `Default`.
     pub default_partition: PartitionId,
-}
-
-/// A consumer group of one queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupDetail {
-    /// The queue.
-    pub queue: QueueName,
-    /// The group.
-    pub group: GroupName,
-    /// Where it began.
-    pub subscription: Subscription,
-    /// When it subscribed.
-    pub created_at: Timestamp,
-    /// Partitions that it reads.
-    pub partitions: u64,
-    /// Partitions in which something is unread or unsettled.
-    pub partitions_behind: u64,
-    /// Messages that are unread or unsettled.
-    pub lag: u64,
-    /// Partitions that are leased.
-    pub leases: u64,
 }
 
 /// A message that used up its tries, or was given up. It owns its data.
@@ -144,26 +123,6 @@ pub trait QueueAdmin: Send + Sync {
 
     /// Removes a queue with its messages, groups and dead letters. True if it existed.
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError>;
-
-    /// All groups, or those of one name, ordered by name and queue.
-    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError>;
-
-    /// Forgets a group, in one queue or in all: its next poll subscribes anew. Returns the
-    /// number of cursors that went, and whom to tell: those who wait in the group make no claim
-    /// by themselves, and it begins anew with their next one.
-    async fn delete_group(
-        &self,
-        group: &GroupName,
-        queue: Option<&QueueName>,
-    ) -> Result<(u64, Vec<Change>), StoreError>;
-
-    /// Moves a group, in all its queues, to what was pushed at or after a moment. What it holds
-    /// under a lease is lost to it. Returns the number of cursors moved.
-    async fn resubscribe(
-        &self,
-        group: &GroupName,
-        from: Timestamp,
-    ) -> Result<(u64, Vec<Change>), StoreError>;
 
     /// Dead letters, newest first.
     async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError>;

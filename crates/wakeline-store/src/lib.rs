@@ -18,16 +18,18 @@ mod admin;
 mod carried;
 mod error;
 pub mod flow;
+mod groups;
 mod hints;
 pub mod hook;
 mod queue;
 
 pub use admin::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, MessageState,
-    QueueAdmin, QueueDetail, StoreAdmin, StoreInfo,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, MessageDetail, MessageState, QueueAdmin,
+    QueueDetail, StoreAdmin, StoreInfo,
 };
 pub use carried::Carried;
 pub use error::{BoxError, StoreError};
+pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups, Seek, SeekTo};
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
 pub use queue::{
     ClaimRequest, Delivered, Extension, Grant, GrantedPartition, LineClaim, LineOutcome, PushItem,
@@ -36,9 +38,9 @@ pub use queue::{
 };
 
 /// Everything that the server asks of a store.
-pub trait Store: QueueStore + QueueAdmin + HintFeed + StoreAdmin {}
+pub trait Store: QueueStore + QueueAdmin + QueueGroups + HintFeed + StoreAdmin {}
 
-impl<T: QueueStore + QueueAdmin + HintFeed + StoreAdmin> Store for T {}
+impl<T: QueueStore + QueueAdmin + QueueGroups + HintFeed + StoreAdmin> Store for T {}
 
 /// A store for all faces.
 pub trait WholeStore: Store + flow::FlowBackend + hook::HookBackend {}

@@ -30,14 +30,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{
-    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, Timestamp, TransactionId,
-};
+use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
-    LineClaim, LineOutcome, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
-    QueueStore, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply, WholeStore,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
+    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, PushItem,
+    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Seek, SettleItem, SettleReply,
+    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply, WholeStore,
 };
 
 /// How a call fails.
@@ -198,26 +196,6 @@ impl QueueAdmin for FaultingStore {
         self.call("delete_queue", self.inner.delete_queue(queue)).await
     }
 
-    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
-        self.call("groups", self.inner.groups(group)).await
-    }
-
-    async fn delete_group(
-        &self,
-        group: &GroupName,
-        queue: Option<&QueueName>,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        self.call("delete_group", self.inner.delete_group(group, queue)).await
-    }
-
-    async fn resubscribe(
-        &self,
-        group: &GroupName,
-        from: Timestamp,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        self.call("resubscribe", self.inner.resubscribe(group, from)).await
-    }
-
     async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
         self.call("dead_letters", self.inner.dead_letters(filter)).await
     }
@@ -229,6 +207,40 @@ impl QueueAdmin for FaultingStore {
     ) -> Result<Option<MessageDetail>, StoreError> {
         let found = QueueAdmin::message(&*self.inner, partition, transaction_id);
         self.call("message", found).await
+    }
+}
+
+#[async_trait]
+impl QueueGroups for FaultingStore {
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        self.call("groups", self.inner.groups(group)).await
+    }
+
+    async fn group_partitions(
+        &self,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        self.call("group_partitions", self.inner.group_partitions(filter)).await
+    }
+
+    async fn lagging(
+        &self,
+        behind: Duration,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        self.call("lagging", self.inner.lagging(behind, filter)).await
+    }
+
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        self.call("delete_group", self.inner.delete_group(group, queue)).await
+    }
+
+    async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
+        self.call("seek", self.inner.seek(seek)).await
     }
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EndpointOptions, FifoOptions, HookMessageId,
-    IdempotencyKey,
+    ApplicationId, EndpointId, EndpointOptions, FifoOptions, HookMessageId, IdempotencyKey,
 };
 use wakeline_hook::{Emit, HookError};
 use wakeline_store::hook::{

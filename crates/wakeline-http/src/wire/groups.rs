@@ -1,9 +1,11 @@
 //! Consumer groups.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wakeline_core::Subscription;
-use wakeline_store::GroupDetail;
+use wakeline_store::{GroupDetail, GroupPartition};
 
 use crate::render;
 
@@ -58,6 +60,134 @@ impl From<GroupDetail> for GroupAnswer {
             subscription_created_at: render::time(group.created_at),
         }
     }
+}
+
+/// A consumer group in one queue, partition by partition.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GroupInQueueAnswer {
+    #[serde(flatten)]
+    group: GroupAnswer,
+    /// In order of their names.
+    partitions: Vec<GroupPartitionAnswer>,
+}
+
+/// A consumer group in one partition.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct GroupPartitionAnswer {
+    partition: String,
+    partition_id: String,
+    /// Always null: a lease's id is known to its holder alone.
+    worker_id: Option<String>,
+    /// Messages that it has read or passed over.
+    total_consumed: u64,
+    /// Messages that are unread or unsettled.
+    offset_lag: u64,
+    /// How long ago the oldest of these was pushed.
+    time_lag_seconds: u64,
+    oldest_unconsumed_at: Option<String>,
+    lease_active: bool,
+    lease_expires_at: Option<String>,
+}
+
+/// A group in each of its queues, by the queue's name. Queues of which no partition is listed have
+/// none.
+pub(crate) fn by_queue(
+    groups: Vec<GroupDetail>,
+    partitions: Vec<GroupPartition>,
+) -> BTreeMap<String, GroupInQueueAnswer> {
+    let mut queues: BTreeMap<String, GroupInQueueAnswer> = (groups.into_iter())
+        .map(|group| {
+            let name = group.queue.to_string();
+            (name, GroupInQueueAnswer { group: group.into(), partitions: Vec::new() })
+        })
+        .collect();
+    for one in partitions {
+        // A group that began after the groups were read is listed next time.
+        if let Some(queue) = queues.get_mut(one.queue.as_str()) {
+            queue.partitions.push(one.into());
+        }
+    }
+    queues
+}
+
+impl From<GroupPartition> for GroupPartitionAnswer {
+    fn from(one: GroupPartition) -> Self {
+        Self {
+            partition: one.partition.into(),
+            partition_id: one.partition_id.to_string(),
+            worker_id: None,
+            total_consumed: one.end.saturating_sub(one.lag),
+            offset_lag: one.lag,
+            time_lag_seconds: one.behind.as_secs(),
+            oldest_unconsumed_at: one.oldest_at.map(render::time),
+            lease_active: one.leased_until.is_some(),
+            lease_expires_at: one.leased_until.map(render::time),
+        }
+    }
+}
+
+/// A partition in which a group is behind.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct LaggingAnswer {
+    consumer_group: String,
+    queue_name: String,
+    partition_name: String,
+    partition_id: String,
+    /// Always null: a lease's id is known to its holder alone.
+    worker_id: Option<String>,
+    offset_lag: u64,
+    time_lag_seconds: u64,
+    lag_hours: f64,
+    oldest_unconsumed_at: Option<String>,
+}
+
+impl From<GroupPartition> for LaggingAnswer {
+    fn from(one: GroupPartition) -> Self {
+        let hours = one.behind.as_secs_f64() / 3600.0;
+        Self {
+            consumer_group: one.group.into(),
+            queue_name: one.queue.into(),
+            partition_name: one.partition.into(),
+            partition_id: one.partition_id.to_string(),
+            worker_id: None,
+            offset_lag: one.lag,
+            time_lag_seconds: one.behind.as_secs(),
+            lag_hours: (hours * 100.0).round() / 100.0,
+            oldest_unconsumed_at: one.oldest_at.map(render::time),
+        }
+    }
+}
+
+/// Where a group shall go on: one of these.
+#[derive(Deserialize, Default, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SeekBody {
+    /// With what will be pushed.
+    #[serde(default)]
+    pub(crate) to_end: bool,
+    /// With the oldest message that is stored.
+    #[serde(default)]
+    pub(crate) to_beginning: bool,
+    /// With what was pushed at or after this time, ISO 8601.
+    pub(crate) timestamp: Option<String>,
+}
+
+/// Where a group goes on.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SeekAnswer {
+    pub(crate) success: bool,
+    pub(crate) consumer_group: String,
+    pub(crate) queue_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) partition_name: Option<String>,
+    pub(crate) seek_to_end: bool,
+    pub(crate) seek_to_beginning: bool,
+    pub(crate) target_timestamp: Option<String>,
+    pub(crate) updated: bool,
+    pub(crate) partitions_updated: u64,
 }
 
 /// Where a group shall continue.

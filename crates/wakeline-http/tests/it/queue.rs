@@ -236,10 +236,19 @@ async fn groups_are_listed_moved_and_forgotten() {
     let node = Node::start().await;
     node.push("q", &["a", "b"]).await;
     node.get("/api/v1/pop/queue/q?consumerGroup=g&autoAck=true").await;
-    let groups = node.get("/api/v1/consumer-groups/g").await.json();
-    assert_eq!(groups[0]["queueName"], "q");
-    assert_eq!(groups[0]["totalLag"], 1);
-    assert_eq!(groups[0]["subscriptionMode"], "all");
+    let groups = node.get("/api/v1/consumer-groups").await.json();
+    let listed = groups.as_array().expect("groups").iter().find(|group| group["name"] == "g");
+    assert_eq!(listed.expect("it is listed")["totalLag"], 1);
+    let group = node.get("/api/v1/consumer-groups/g").await.json();
+    assert_eq!(group["q"]["queueName"], "q");
+    assert_eq!(group["q"]["totalLag"], 1);
+    assert_eq!(group["q"]["subscriptionMode"], "all");
+    let partition = &group["q"]["partitions"][0];
+    assert_eq!(partition["partition"], "Default");
+    assert_eq!(partition["offsetLag"], 1);
+    assert_eq!(partition["totalConsumed"], 1);
+    assert_eq!(partition["leaseActive"], false);
+    assert!(partition["oldestUnconsumedAt"].is_string(), "{partition}");
     let moved = node
         .post(
             "/api/v1/consumer-groups/g/subscription",
@@ -254,4 +263,69 @@ async fn groups_are_listed_moved_and_forgotten() {
     assert_eq!(node.get("/api/v1/consumer-groups/g").await.status, StatusCode::NOT_FOUND);
     let missing = node.post("/api/v1/consumer-groups/g/subscription", "{}").await;
     assert_eq!(missing.error(), "Missing subscriptionTimestamp in request body");
+}
+
+#[tokio::test]
+async fn a_group_is_moved_in_one_queue_and_in_one_partition() {
+    let node = Node::start().await;
+    node.push("q", &["a", "b"]).await;
+    node.push("r", &["c"]).await;
+    for queue in ["q", "r"] {
+        let path = format!("/api/v1/pop/queue/{queue}?consumerGroup=g&batch=9&autoAck=true");
+        node.get(&path).await;
+    }
+    let seek = "/api/v1/consumer-groups/g/queues/q/seek";
+    let popped = async |queue: &str| {
+        let path = format!("/api/v1/pop/queue/{queue}?consumerGroup=g&batch=9&autoAck=true");
+        let reply = node.get(&path).await;
+        if reply.status == StatusCode::NO_CONTENT {
+            return 0;
+        }
+        reply.json()["messages"].as_array().expect("messages").len()
+    };
+    let moved = node.post(seek, r#"{"toBeginning":true}"#).await.json();
+    assert_eq!(moved["partitionsUpdated"], 1, "{moved}");
+    assert_eq!((popped("q").await, popped("r").await), (2, 0));
+    let moved = node.post(seek, r#"{"timestamp":"2020-01-01T00:00:00Z"}"#).await.json();
+    assert_eq!(moved["targetTimestamp"], "2020-01-01T00:00:00.000000Z", "{moved}");
+    let moved = node.post(seek, r#"{"toEnd":true}"#).await.json();
+    assert_eq!(moved["seekToEnd"], true, "{moved}");
+    assert_eq!(popped("q").await, 0);
+    let partition = "/api/v1/consumer-groups/g/queues/q/partitions/Default/seek";
+    let moved = node.post(partition, r#"{"toBeginning":true}"#).await.json();
+    assert_eq!((&moved["updated"], &moved["partitionName"]), (&json!(true), &json!("Default")));
+    let moved = node.post(partition, "").await.json();
+    assert_eq!(moved["seekToEnd"], true, "without a body, to the end: {moved}");
+    assert_eq!(popped("q").await, 0);
+    for (path, body, status, words) in [
+        (seek, "{}", 400, "Must specify either 'toEnd': true or 'timestamp'"),
+        (seek, r#"{"toEnd":true,"toBeginning":true}"#, 400, "Only one of"),
+        (seek, r#"{"timestamp":"yesterday"}"#, 400, "timestamp"),
+        (seek, r#"{"timestamp":"2999-01-01T00:00:00Z"}"#, 400, "future"),
+        ("/api/v1/consumer-groups/no/queues/q/seek", r#"{"toEnd":true}"#, 404, "this queue"),
+        ("/api/v1/consumer-groups/g/queues/no/seek", r#"{"toEnd":true}"#, 404, "this queue"),
+        ("/api/v1/consumer-groups/g/queues/q/partitions/no/seek", "", 404, "this partition"),
+    ] {
+        let refused = node.post(path, body).await;
+        assert_eq!(refused.status.as_u16(), status, "{path} {body}");
+        assert!(refused.error().contains(words), "{path} {body}: {}", refused.error());
+    }
+}
+
+#[tokio::test]
+async fn lagging_groups_are_found() {
+    let node = Node::start().await;
+    node.push("q", &["a", "b"]).await;
+    node.get("/api/v1/pop/queue/q?consumerGroup=g&autoAck=true").await;
+    let all = node.get("/api/v1/consumer-groups/lagging?minLagSeconds=0&consumerGroup=g").await;
+    let all = all.json();
+    assert_eq!(all[0]["consumer_group"], "g", "{all}");
+    assert_eq!(all[0]["queue_name"], "q");
+    assert_eq!(all[0]["partition_name"], "Default");
+    assert_eq!(all[0]["offset_lag"], 1);
+    assert_eq!(all.as_array().expect("a list").len(), 1);
+    let none = node.get("/api/v1/consumer-groups/lagging").await.json();
+    assert_eq!(none, json!([]), "nobody is behind by an hour");
+    let refused = node.get("/api/v1/consumer-groups/lagging?minLagSeconds=soon").await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
 }

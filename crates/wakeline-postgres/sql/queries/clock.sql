@@ -1,2 +1,2 @@
--- The store's clock. Called by: claim and resubscribe, to refuse moments that lie in the future.
+-- The store's clock. Called by: claim and seek, to refuse moments that lie in the future.
 SELECT @schema@.clock()

@@ -9,7 +9,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 use wakeline_core::{GroupName, LeaseToken, QueueName, Subscription, Verdict};
 use wakeline_postgres::PostgresStore;
 use wakeline_store::{
-    Grant, LineOutcome, PushOutcome, QueueAdmin, QueueStore, SettleItem, StoreAdmin,
+    Grant, LineOutcome, PushOutcome, QueueGroups, QueueStore, SettleItem, StoreAdmin,
     TransactCommand, TransactOutcome,
 };
 use wakeline_testkit::conformance::{Ask, item};

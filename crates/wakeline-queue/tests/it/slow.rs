@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{
-    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, Timestamp, TransactionId,
-};
+use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
-    LineClaim, LineOutcome, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
-    QueueStore, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
+    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, PushItem,
+    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Seek, SettleItem, SettleReply,
+    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -66,23 +64,6 @@ impl QueueAdmin for SlowStore {
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
         self.0.delete_queue(queue).await
     }
-    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
-        self.0.groups(group).await
-    }
-    async fn delete_group(
-        &self,
-        group: &GroupName,
-        queue: Option<&QueueName>,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        self.0.delete_group(group, queue).await
-    }
-    async fn resubscribe(
-        &self,
-        group: &GroupName,
-        from: Timestamp,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        slowly(self.0.resubscribe(group, from)).await
-    }
     async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
         self.0.dead_letters(filter).await
     }
@@ -92,6 +73,36 @@ impl QueueAdmin for SlowStore {
         transaction_id: &TransactionId,
     ) -> Result<Option<MessageDetail>, StoreError> {
         self.0.message(partition, transaction_id).await
+    }
+}
+
+#[async_trait]
+impl QueueGroups for SlowStore {
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        self.0.groups(group).await
+    }
+    async fn group_partitions(
+        &self,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        self.0.group_partitions(filter).await
+    }
+    async fn lagging(
+        &self,
+        behind: Duration,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        self.0.lagging(behind, filter).await
+    }
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        self.0.delete_group(group, queue).await
+    }
+    async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
+        slowly(self.0.seek(seek)).await
     }
 }
 

@@ -1,7 +1,9 @@
--- Puts the cursors of a group at the end of every partition; what they held is let go.
--- Called by: configure::resubscribe.
+-- Puts the cursors of a group at the end of every partition of a queue, or of one of them (?4); what
+-- they held is let go.
+-- Called by: groups::seek.
 UPDATE cursors
 SET next_offset = (SELECT p.next_offset FROM partitions p WHERE p.partition_id = cursors.partition_id),
     due_at = NULL, freed_at = ?3, parked = 0,
     lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
-WHERE group_id = ?1 AND partition_id IN (SELECT partition_id FROM partitions WHERE queue_id = ?2)
+WHERE group_id = ?1 AND partition_id IN (
+    SELECT partition_id FROM partitions WHERE queue_id = ?2 AND (?4 IS NULL OR name = ?4))

@@ -1,3 +1,3 @@
 -- Notes where a group begins after it was moved.
--- Called by: configure::resubscribe.
-UPDATE groups SET mode = 'from', from_at = ?2 WHERE group_id = ?1
+-- Called by: groups::seek.
+UPDATE groups SET mode = ?2, from_at = ?3 WHERE group_id = ?1

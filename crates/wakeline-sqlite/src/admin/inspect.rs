@@ -6,13 +6,10 @@ use uuid::Uuid;
 use wakeline_core::{
     GroupName, MessageId, PartitionId, PartitionName, QueueName, Timestamp, TransactionId,
 };
-use wakeline_store::{
-    DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, MessageState, QueueDetail,
-};
+use wakeline_store::{DeadLetter, DeadLetterFilter, MessageDetail, MessageState, QueueDetail};
 
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::Cursor;
-use crate::queue::group::subscription;
 use crate::queue::message;
 use crate::session::{Queue, Session};
 
@@ -29,48 +26,6 @@ pub(super) fn queue(s: &mut Session<'_>, name: &QueueName) -> Res<Option<QueueDe
         options: queue.options.clone(),
         default_partition: PartitionId(partition.ok_or_else(missing)?),
     }))
-}
-
-/// All groups, or those of one name.
-pub(super) fn groups(s: &mut Session<'_>, only: Option<&GroupName>) -> Res<Vec<GroupDetail>> {
-    let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/group_list.sql"))?;
-    let mut rows = statement.query((only.map(GroupName::as_str), s.now.0))?;
-    let mut details = Vec::new();
-    while let Some(row) = rows.next()? {
-        let id: i64 = row.get(0)?;
-        let (group, queue, mode): (String, String, String) =
-            (row.get(2)?, row.get(3)?, row.get(4)?);
-        details.push(GroupDetail {
-            queue: QueueName::new(queue).map_err(corrupt("group", id))?,
-            group: GroupName::new(group).map_err(corrupt("group", id))?,
-            subscription: subscription("group", id, (&mode, row.get(5)?))?,
-            created_at: Timestamp(row.get(6)?),
-            partitions: count(row, 7)?,
-            partitions_behind: count(row, 8)?,
-            lag: count(row, 9)? + first_deliveries(s, row.get(1)?, id)?,
-            leases: count(row, 10)?,
-        });
-    }
-    Ok(details)
-}
-
-fn count(row: &Row<'_>, column: usize) -> Res<u64> {
-    u64::try_from(row.get::<_, i64>(column)?).map_err(corrupt("count", column))
-}
-
-/// Messages of the log that are under a lease: neither unread nor parked.
-fn first_deliveries(s: &Session<'_>, queue: i64, group: i64) -> Res<u64> {
-    let sql = include_str!("../../sql/queries/cursor_leased.sql");
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query((queue, group))?;
-    let mut sum = 0;
-    while let Some(row) = rows.next()? {
-        let Some(cursor) = Cursor::read(s, row.get(0)?, group)? else { continue };
-        if let Some(lease) = &cursor.lease {
-            sum += lease.unsettled.iter().filter(|offset| *offset >= lease.start).count() as u64;
-        }
-    }
-    Ok(sum)
 }
 
 /// Dead letters, newest first.

@@ -128,15 +128,20 @@ impl Cursor {
         Ok(head.map(|head| (head + delay).max(window_end(queue, head, self.last_push_at))))
     }
 
+    /// The lowest offset that is parked, also while it is out under a lease again.
+    pub(crate) fn lowest_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {
+        self.of_parked(s, include_str!("../../sql/queries/retry_lowest.sql"))
+    }
+
     fn first_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {
-        self.parked_due(s, include_str!("../../sql/queries/retry_first.sql"))
+        self.of_parked(s, include_str!("../../sql/queries/retry_first.sql"))
     }
 
     fn soonest_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {
-        self.parked_due(s, include_str!("../../sql/queries/retry_soonest.sql"))
+        self.of_parked(s, include_str!("../../sql/queries/retry_soonest.sql"))
     }
 
-    fn parked_due(&self, s: &Session<'_>, sql: &str) -> Res<Option<i64>> {
+    fn of_parked(&self, s: &Session<'_>, sql: &str) -> Res<Option<i64>> {
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query((self.partition, self.group))?;
         Ok(rows.next()?.map(|row| row.get(0)).transpose()?)

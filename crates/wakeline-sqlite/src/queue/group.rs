@@ -147,16 +147,21 @@ fn add_group(
         _ => drop(statement.execute((queue.id, group))?),
     }
     if let Subscription::From(from) = subscription {
-        start_from(s, queue, group, from)?;
+        start_from(s, queue, group, (from, None))?;
     }
     Ok(group)
 }
 
 /// Moves a group's cursors, which stand at the tails, back to what was pushed since a moment.
-pub(crate) fn start_from(s: &Session<'_>, queue: &Queue, group: i64, from: Timestamp) -> Res<()> {
+pub(crate) fn start_from(
+    s: &Session<'_>,
+    queue: &Queue,
+    group: i64,
+    (from, only): (Timestamp, Option<&PartitionName>),
+) -> Res<()> {
     let sql = include_str!("../../sql/queries/partition_pushed_since.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query((queue.id, from.0))?;
+    let mut rows = statement.query((queue.id, from.0, only.map(PartitionName::as_str)))?;
     while let Some(row) = rows.next()? {
         let (partition, tail, last_push_at): (i64, i64, i64) =
             (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -170,14 +175,15 @@ pub(crate) fn start_from(s: &Session<'_>, queue: &Queue, group: i64, from: Times
     Ok(())
 }
 
-/// The first offset whose message was pushed at or after a moment: times ascend with offsets.
+/// The first offset whose message was pushed at or after a moment: times ascend with offsets, and
+/// what is no longer stored is older than what is.
 fn first_since(s: &Session<'_>, partition: i64, (tail, from): (i64, i64)) -> Res<i64> {
     let (mut low, mut high) = (0, tail);
     while low < high {
         let middle = low + (high - low) / 2;
         match created_at(s, partition, middle)? {
-            Some(at) if at < from => low = middle + 1,
-            _ => high = middle,
+            Some(at) if at >= from => high = middle,
+            _ => low = middle + 1,
         }
     }
     Ok(low)
@@ -221,7 +227,7 @@ fn remembered(s: &Session<'_>, queue: &Queue) -> Res<Vec<Remembered>> {
     Ok(found)
 }
 
-fn mode_columns(subscription: Subscription) -> (&'static str, Option<i64>) {
+pub(crate) fn mode_columns(subscription: Subscription) -> (&'static str, Option<i64>) {
     match subscription {
         Subscription::All => ("all", None),
         Subscription::New => ("new", None),

@@ -195,8 +195,8 @@ pub trait HookReader: Send + Sync {
         attempt: AttemptId,
     ) -> Result<Option<Attempt>, StoreError>;
 
-    /// How the deliveries of an endpoint stand that were made at or after `since` (all if `None`). A
-    /// store may leave out all but the newest 100,000.
+    /// How the deliveries of an endpoint stand that were made at or after `since` (all if `None`).
+    /// A store may leave out all but the newest 100,000.
     async fn endpoint_stats(
         &self,
         application: ApplicationId,

@@ -1,7 +1,7 @@
 //! Whatever makes work available says so: for which line, and when.
 
 use wakeline_core::{QueueOptions, Subscription, Verdict};
-use wakeline_store::TransactCommand;
+use wakeline_store::{Seek, SeekTo, TransactCommand};
 
 use super::{Ask, Bench, item, secs, told};
 
@@ -122,15 +122,20 @@ pub async fn a_transaction_tells_of_both_sides(bench: &Bench) {
 }
 
 /// Moving a group back tells it.
-pub async fn a_resubscription_tells_its_group(bench: &Bench) {
+pub async fn a_seek_tells_its_group(bench: &Bench) {
     let queue = bench.queue("q");
     bench.push(&queue, "p", &["a"]).await;
     let pushed_at = bench.now().await;
     bench.advance(5).await;
     let ask = Ask::queue(&queue).group(&bench.group("g"));
     bench.nothing(&ask.clone().subscribe(Subscription::New)).await;
-    let moved = bench.store.resubscribe(&ask.line.group, pushed_at).await;
-    let (_, changes) = moved.expect("a group is moved");
+    let seek = Seek {
+        group: ask.line.group.clone(),
+        queue: None,
+        partition: None,
+        to: SeekTo::Since(pushed_at),
+    };
+    let (_, changes) = bench.store.seek(seek).await.expect("a group is moved");
     assert_eq!(told(&changes, &ask), secs(0));
     assert_eq!(told(&changes, &Ask::queue(&queue)), None);
 }

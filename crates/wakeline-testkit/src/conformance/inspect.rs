@@ -174,28 +174,3 @@ pub async fn a_deleted_group_forgets_its_subscription(bench: &Bench) {
         bench.nothing(&ask.clone().group(&group).subscribe(Subscription::New)).await;
     }
 }
-
-/// A group is moved, forth and back, in all its queues; what it held is lost to it.
-pub async fn a_group_is_moved_to_a_moment(bench: &Bench) {
-    let (one, two) = (bench.queue("one"), bench.queue("two"));
-    let group = bench.group("g");
-    for queue in [&one, &two] {
-        bench.push(queue, "Default", &["a"]).await;
-    }
-    bench.advance(10).await;
-    let between = bench.now().await;
-    bench.push(&one, "Default", &["b", "c"]).await;
-    let held = bench.take(&Ask::queue(&one).group(&group)).await;
-    assert_eq!(held.ids(), ["a"]);
-    bench.take(&Ask::queue(&two).group(&group)).await;
-    let moved = bench.store.resubscribe(&group, between).await.expect("a group is moved").0;
-    assert_eq!(moved, 2);
-    assert_eq!(bench.settle(&held, "a", Verdict::Completed).await, SettleOutcome::StaleLease);
-    assert_eq!(bench.drain(&Ask::queue(&one).group(&group)).await, ["b", "c"]);
-    assert_eq!(bench.nothing(&Ask::queue(&two).group(&group)).await, None);
-    let start = wakeline_core::Timestamp(between.0 - 10_000_000);
-    bench.store.resubscribe(&group, start).await.expect("a group is moved");
-    let taken = bench.take(&Ask::queue(&one).group(&group).batch(10)).await;
-    assert_eq!((taken.ids().concat(), taken.attempts()), ("abc".to_owned(), vec![1, 1, 1]));
-    assert_eq!(bench.drain(&Ask::queue(&two).group(&group)).await, ["a"]);
-}

@@ -25,6 +25,7 @@ pub mod payload;
 pub mod pop;
 pub mod push;
 pub mod retry;
+pub mod seek;
 pub mod settle;
 pub mod subscribe;
 pub mod transact;
@@ -219,8 +220,19 @@ macro_rules! conformance_suite {
             a_failure_tells_when_its_retry_is_due,
             a_release_tells_at_once,
             a_transaction_tells_of_both_sides,
-            a_resubscription_tells_its_group,
+            a_seek_tells_its_group,
             a_deletion_tells_those_who_wait_in_its_group,
+        );
+        $crate::conformance_module!($fixture; seek;
+            a_group_is_moved_to_a_moment,
+            a_group_is_moved_in_a_queue_or_a_partition,
+            what_is_not_there_is_not_moved,
+            a_future_moment_is_not_sought,
+            a_seek_lets_go_of_leases_and_parked_messages,
+            a_seek_of_a_queue_changes_the_subscription,
+            a_group_tells_how_far_it_is_behind,
+            partitions_of_groups_are_listed_in_pages,
+            lagging_partitions_are_found_by_age,
         );
         $crate::conformance_module!($fixture; inspect;
             a_message_tells_where_it_stands,
@@ -230,7 +242,6 @@ macro_rules! conformance_suite {
             groups_are_listed_by_name_and_queue,
             a_deleted_group_begins_anew,
             a_deleted_group_forgets_its_subscription,
-            a_group_is_moved_to_a_moment,
         );
         $crate::conformance_module!($fixture; concurrent;
             racing_claims_share_what_is_there,

@@ -1,13 +1,22 @@
 //! Everything that can be listed, on both sides.
 
+use std::time::Duration;
+
 use wakeline_core::{GroupName, TransactionId};
 use wakeline_store::{
-    DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, QueueAdmin as _, Store,
+    DeadLetter, DeadLetterFilter, GroupDetail, GroupPartition, GroupPartitionFilter, MessageDetail,
+    QueueAdmin as _, QueueGroups as _, Store,
 };
 
 use super::compare::{Same, same};
-use super::side::Hold;
+use super::side::{Hold, Skew};
 use super::world::{World, failed};
+
+/// The oracle's own clock.
+const NO_SKEW: Skew = Skew(0);
+
+/// What is asked for as lagging.
+const LAGGING: Duration = Duration::from_secs(3);
 
 impl World<'_> {
     pub(super) async fn inspect(&mut self) -> Same {
@@ -27,8 +36,7 @@ impl World<'_> {
                 });
                 letters
             };
-            let no_skew = super::side::Skew(0);
-            let oracle = oracle.iter().map(|letter| no_skew.dead_letter(letter)).collect();
+            let oracle = oracle.iter().map(|letter| NO_SKEW.dead_letter(letter)).collect();
             let store = store.iter().map(|letter| self.skew.dead_letter(letter)).collect();
             same(&format!("dead letters of {queue}"), plain(oracle), plain(store))?;
             let oracle = self.oracle.queue(&queue).await.map_err(failed)?;
@@ -57,7 +65,33 @@ impl World<'_> {
         };
         let of_store: Vec<_> = store.iter().filter(ours).map(plain).collect();
         let of_oracle: Vec<_> = oracle.iter().map(plain).collect();
-        same("groups (partitions, behind, lag, leases)", of_oracle, of_store)
+        same("groups (partitions, behind, lag, leases)", of_oracle, of_store)?;
+        if group.is_queue_mode() {
+            return Ok(());
+        }
+        let filter = GroupPartitionFilter {
+            group: Some(group.clone()),
+            limit: 1_000,
+            ..GroupPartitionFilter::default()
+        };
+        let oracle = self.oracle.group_partitions(filter.clone()).await.map_err(failed)?;
+        let store = self.store.group_partitions(filter.clone()).await.map_err(failed)?;
+        same(
+            "partitions of a group",
+            plain_partitions(NO_SKEW, oracle),
+            plain_partitions(self.skew, store),
+        )?;
+        let oracle = self.oracle.lagging(LAGGING, filter.clone()).await.map_err(failed)?;
+        let store = self.store.lagging(LAGGING, filter).await.map_err(failed)?;
+        let oldest_first = store.is_sorted_by_key(|partition| partition.oldest_at);
+        same("whether the oldest comes first", true, oldest_first)?;
+        let sorted = |mut partitions: Vec<GroupPartition>| {
+            partitions.sort_by(|a, b| (&a.queue, &a.partition).cmp(&(&b.queue, &b.partition)));
+            partitions
+        };
+        let oracle = sorted(plain_partitions(NO_SKEW, oracle));
+        let store = sorted(plain_partitions(self.skew, store));
+        same("lagging partitions", oracle, store)
     }
 
     async fn inspect_messages(&self, hold: &Hold) -> Same {
@@ -77,6 +111,10 @@ impl World<'_> {
         }
         Ok(())
     }
+}
+
+fn plain_partitions(skew: Skew, partitions: Vec<GroupPartition>) -> Vec<GroupPartition> {
+    partitions.into_iter().map(|partition| skew.group_partition(partition)).collect()
 }
 
 async fn find(

@@ -85,8 +85,8 @@ pub(super) enum Op {
     DeleteQueue(usize),
     /// Forgets a group, in one queue or in all.
     DeleteGroup { group: usize, queue: Option<usize> },
-    /// Moves a group.
-    Resubscribe { group: usize, ms_ago: u64 },
+    /// Moves a group, in one queue or in all, in one partition or in all.
+    Seek { group: usize, queue: Option<usize>, partition: Option<usize>, to: Begin },
     /// Moves the clock on.
     Advance { ms: u64 },
     /// Moves the clock to the moment at which a cursor has something, or next to it.
@@ -101,13 +101,16 @@ fn place() -> impl Strategy<Value = Place> {
 
 fn portion() -> impl Strategy<Value = Portion> {
     let batch = prop_oneof![6 => 1u32..6, 2 => 6u32..60, 1 => 60u32..300];
-    let begin = prop_oneof![
+    (0..GROUPS, batch, prop::bool::weighted(0.15), begin())
+        .prop_map(|(group, batch, auto_ack, begin)| Portion { group, batch, auto_ack, begin })
+}
+
+fn begin() -> impl Strategy<Value = Begin> {
+    prop_oneof![
         6 => Just(Begin::All),
         2 => Just(Begin::New),
         1 => (0u64..20_000).prop_map(Begin::FromMsAgo),
-    ];
-    (0..GROUPS, batch, prop::bool::weighted(0.15), begin)
-        .prop_map(|(group, batch, auto_ack, begin)| Portion { group, batch, auto_ack, begin })
+    ]
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {
@@ -184,8 +187,8 @@ fn rarity() -> impl Strategy<Value = Op> {
         1 => (0..QUEUES).prop_map(Op::DeleteQueue),
         1 => (0..GROUPS, prop::option::of(0..QUEUES))
             .prop_map(|(group, queue)| Op::DeleteGroup { group, queue }),
-        1 => (0..GROUPS, 0u64..20_000)
-            .prop_map(|(group, ms_ago)| Op::Resubscribe { group, ms_ago }),
+        2 => (0..GROUPS, prop::option::of(0..QUEUES), prop::option::of(0..PARTITIONS), begin())
+            .prop_map(|(group, queue, partition, to)| Op::Seek { group, queue, partition, to }),
         4 => Just(Op::Inspect),
     ]
 }

@@ -6,7 +6,7 @@ use wakeline_core::{
     CursorId, GroupName, LeaseId, LeaseToken, Namespace, PartitionId, PartitionName, QueueLine,
     QueueName, Selector, Timestamp, TransactionId,
 };
-use wakeline_store::{DeadLetter, Delivered};
+use wakeline_store::{DeadLetter, Delivered, GroupPartition};
 
 use super::op::{GROUPS, PARTITIONS, Place, QUEUES};
 
@@ -79,6 +79,15 @@ impl Names {
 pub(super) struct Skew(pub(super) i64);
 
 impl Skew {
+    pub(super) fn group_partition(self, partition: GroupPartition) -> GroupPartition {
+        GroupPartition {
+            partition_id: PartitionId(0),
+            oldest_at: partition.oldest_at.map(|at| self.to_oracle(at)),
+            leased_until: partition.leased_until.map(|until| self.to_oracle(until)),
+            ..partition
+        }
+    }
+
     /// A moment of the store's, by the oracle's clock.
     pub(super) fn to_oracle(self, moment: Timestamp) -> Timestamp {
         Timestamp(moment.0 - self.0)

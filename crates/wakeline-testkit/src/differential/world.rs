@@ -6,12 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use wakeline_core::{Change, MessageId, QueueLine, QueueName, QueueOptions, TransactionId};
 use wakeline_store::{
-    ClaimRequest, ConfigureQueue, LineClaim, PushItem, QueueAdmin as _, QueueStore as _, Store,
-    StoreError,
+    ClaimRequest, ConfigureQueue, LineClaim, PushItem, QueueAdmin as _, QueueGroups as _,
+    QueueStore as _, Seek, SeekTo, Store, StoreError,
 };
 
 use super::compare::{Same, same, same_pushes, sweep_is_not_late, told_of_what_became_due};
-use super::op::{Op, Place};
+use super::op::{Begin, Op, Place};
 use super::side::{Hold, Names, Skew, ago};
 use crate::conformance::StoreUnderTest;
 use crate::oracle::MemoryStore;
@@ -131,8 +131,9 @@ impl<'a> World<'a> {
             Op::DeleteGroup { group, queue } => {
                 return self.delete_group(*group, *queue).await.map(Some);
             }
-            Op::Resubscribe { group, ms_ago } => {
-                return self.resubscribe(*group, *ms_ago).await.map(Some);
+            Op::Seek { group, queue, partition, to } => {
+                let to_where = (*queue, *partition, *to);
+                return self.seek(*group, to_where).await.map(Some);
             }
             Op::Advance { ms } => self.advance(*ms).await,
             Op::AdvanceToDue { place, group, beside_ms } => {
@@ -204,12 +205,27 @@ impl<'a> World<'a> {
         Ok(changes)
     }
 
-    async fn resubscribe(&mut self, group: usize, ms_ago: u64) -> Result<Vec<Change>, String> {
-        let group = &self.names.groups[group.max(1)];
-        let from = ago(self.oracle.now(), ms_ago);
-        let oracle = self.oracle.resubscribe(group, from).await.map_err(failed)?;
-        let from = self.skew.to_store(from);
-        let store = self.store.resubscribe(group, from).await.map_err(failed)?;
+    async fn seek(
+        &mut self,
+        group: usize,
+        (queue, partition, to): (Option<usize>, Option<usize>, Begin),
+    ) -> Result<Vec<Change>, String> {
+        let seek = |to| Seek {
+            group: self.names.groups[group.max(1)].clone(),
+            queue: queue.map(|queue| self.names.queues[queue].clone()),
+            partition: partition.map(|partition| self.names.partitions[partition].clone()),
+            to,
+        };
+        let (oracle, store) = match to {
+            Begin::All => (SeekTo::Beginning, SeekTo::Beginning),
+            Begin::New => (SeekTo::End, SeekTo::End),
+            Begin::FromMsAgo(ms_ago) => {
+                let from = ago(self.oracle.now(), ms_ago);
+                (SeekTo::Since(from), SeekTo::Since(self.skew.to_store(from)))
+            }
+        };
+        let oracle = self.oracle.seek(seek(oracle)).await.map_err(failed)?;
+        let store = self.store.seek(seek(store)).await.map_err(failed)?;
         same("number of moved cursors", oracle.0, store.0)?;
         Ok(store.1)
     }

@@ -3,16 +3,14 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    Change, GroupName, PartitionId, PartitionName, QueueName, Selector, Subscription, Timestamp,
-    TransactionId,
+    Change, GroupName, PartitionId, PartitionName, QueueName, Selector, Timestamp, TransactionId,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, GroupDetail, MessageDetail, MessageState,
-    QueueDetail,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, MessageDetail, MessageState, QueueDetail,
 };
 
-use super::claim::{CursorKey, delivered};
-use super::state::{Cursor, Group, Message, Partition, Queue, State};
+use super::claim::delivered;
+use super::state::{Cursor, Message, State};
 
 impl State {
     pub(super) fn configure(
@@ -50,75 +48,6 @@ impl State {
         self.dead_letters.retain(|letter| letter.queue != *name);
         self.remembered.retain(|other| other.selector != Selector::Queue(name.clone()));
         self.queues.remove(name).is_some()
-    }
-
-    pub(super) fn groups(&self, only: Option<&GroupName>, now: Timestamp) -> Vec<GroupDetail> {
-        let mut details = Vec::new();
-        for (queue_name, queue) in &self.queues {
-            for (name, group) in &queue.groups {
-                if only.is_none_or(|only| only == name) {
-                    details.push(group_detail(queue_name, queue, (name, group), now));
-                }
-            }
-        }
-        details.sort_by(|a, b| (&a.group, &a.queue).cmp(&(&b.group, &b.queue)));
-        details
-    }
-
-    pub(super) fn delete_group(
-        &mut self,
-        name: &GroupName,
-        only: Option<&QueueName>,
-    ) -> (u64, Vec<Change>) {
-        let mut changes = Vec::new();
-        self.remembered.retain(|other| {
-            let concerned = match (only, &other.selector) {
-                (None, _) => true,
-                (Some(only), Selector::Queue(queue)) => queue == only,
-                (Some(_), _) => false,
-            };
-            let forgotten = other.group == *name && concerned;
-            if forgotten {
-                changes.push(subscription_change(&other.selector, name));
-            }
-            !forgotten
-        });
-        let mut gone = 0;
-        for (queue_name, queue) in &mut self.queues {
-            if only.is_none_or(|only| only == queue_name)
-                && let Some(group) = queue.groups.remove(name)
-            {
-                gone += group.cursors.len() as u64;
-                let change = queue.change(queue_name, Duration::ZERO);
-                changes.push(Change { group: Some(name.clone()), ..change });
-            }
-        }
-        (gone, changes)
-    }
-
-    pub(super) fn resubscribe(
-        &mut self,
-        name: &GroupName,
-        from: Timestamp,
-        now: Timestamp,
-    ) -> (u64, Vec<Change>) {
-        let mut moved = 0;
-        let mut keys = Vec::new();
-        for (queue_name, queue) in &mut self.queues {
-            let Some(group) = queue.groups.get_mut(name) else { continue };
-            group.subscription = Subscription::From(from);
-            for (partition, cursor) in &mut group.cursors {
-                *cursor = Cursor::at(queue.partitions[partition].first_since(from), now);
-                moved += 1;
-                keys.push(CursorKey {
-                    queue: queue_name.clone(),
-                    partition: partition.clone(),
-                    group: name.clone(),
-                });
-            }
-        }
-        let changes = keys.iter().filter_map(|key| self.left_behind(key, now)).collect();
-        (moved, changes)
     }
 
     pub(super) fn dead_letters(&self, filter: &DeadLetterFilter) -> Vec<DeadLetter> {
@@ -171,47 +100,6 @@ impl State {
             false => MessageState::Completed,
         }
     }
-}
-
-/// Speaks to those who wait where a subscription was remembered.
-fn subscription_change(selector: &Selector, group: &GroupName) -> Change {
-    match selector {
-        Selector::Queue(queue) | Selector::Partition(queue, _) => {
-            let change = Change::of_filter(None, None, group.clone());
-            Change { queue: queue.clone(), ..change }
-        }
-        Selector::Filter { namespace, task } => {
-            Change::of_filter(namespace.clone(), task.clone(), group.clone())
-        }
-    }
-}
-
-fn group_detail(
-    queue_name: &QueueName,
-    queue: &Queue,
-    (name, group): (&GroupName, &Group),
-    now: Timestamp,
-) -> GroupDetail {
-    let lags: Vec<u64> = (group.cursors.iter())
-        .map(|(partition, cursor)| lag(&queue.partitions[partition], cursor))
-        .collect();
-    let live = |cursor: &&Cursor| cursor.lease.as_ref().is_some_and(|lease| lease.until > now);
-    GroupDetail {
-        queue: queue_name.clone(),
-        group: name.clone(),
-        subscription: group.subscription,
-        created_at: group.created_at,
-        partitions: lags.len() as u64,
-        partitions_behind: lags.iter().filter(|lag| **lag > 0).count() as u64,
-        lag: lags.iter().sum(),
-        leases: group.cursors.values().filter(live).count() as u64,
-    }
-}
-
-fn lag(partition: &Partition, cursor: &Cursor) -> u64 {
-    let unread = u64::try_from(partition.len() - cursor.next).expect("a cursor ends at its log");
-    let unsettled = cursor.lease.as_ref().map_or(0, |lease| lease.unsettled.len());
-    unread + (cursor.parked.len() + unsettled) as u64
 }
 
 fn failures(cursor: &Cursor, offset: i64) -> u32 {

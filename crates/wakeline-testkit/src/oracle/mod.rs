@@ -13,6 +13,7 @@ mod admin;
 mod claim;
 mod clock;
 mod flow;
+mod groups;
 mod hook;
 mod settle;
 mod state;
@@ -30,10 +31,10 @@ use wakeline_core::{
     Subscription, Timestamp, TransactionId,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
-    LineClaim, LineOutcome, LinkState, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
-    QueueStore, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
+    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, LinkState, MessageDetail,
+    PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Seek, SeekTo,
+    SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 
 pub use clock::TEST_EPOCH;
@@ -170,29 +171,6 @@ impl QueueAdmin for MemoryStore {
         Ok(self.state.lock().delete_queue(queue))
     }
 
-    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
-        let state = self.state.lock();
-        Ok(state.groups(group, self.now()))
-    }
-
-    async fn delete_group(
-        &self,
-        group: &GroupName,
-        queue: Option<&QueueName>,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        Ok(self.state.lock().delete_group(group, queue))
-    }
-
-    async fn resubscribe(
-        &self,
-        group: &GroupName,
-        from: Timestamp,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        let mut state = self.state.lock();
-        self.not_in_the_future("subscriptionTimestamp", from)?;
-        Ok(state.resubscribe(group, from, self.now()))
-    }
-
     async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
         Ok(self.state.lock().dead_letters(&filter))
     }
@@ -204,6 +182,47 @@ impl QueueAdmin for MemoryStore {
     ) -> Result<Option<MessageDetail>, StoreError> {
         let state = self.state.lock();
         Ok(state.message(partition, transaction_id, self.now()))
+    }
+}
+
+#[async_trait]
+impl QueueGroups for MemoryStore {
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        let state = self.state.lock();
+        Ok(state.groups(group, self.now()))
+    }
+
+    async fn group_partitions(
+        &self,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        let state = self.state.lock();
+        Ok(state.group_partitions(&filter, self.now()))
+    }
+
+    async fn lagging(
+        &self,
+        behind: Duration,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        let state = self.state.lock();
+        Ok(state.lagging(behind, &filter, self.now()))
+    }
+
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        Ok(self.state.lock().delete_group(group, queue))
+    }
+
+    async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
+        let mut state = self.state.lock();
+        if let SeekTo::Since(from) = seek.to {
+            self.not_in_the_future("subscriptionTimestamp", from)?;
+        }
+        Ok(state.seek(&seek, self.now()))
     }
 }
 

@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{
-    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, Timestamp, TransactionId,
-};
+use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, HintFeed, HintSink,
-    LineClaim, LineOutcome, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail,
-    QueueStore, SettleItem, SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
+    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, PushItem,
+    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Seek, SettleItem, SettleReply,
+    Store, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
@@ -156,26 +154,6 @@ impl QueueAdmin for Sinner {
         self.inner.delete_queue(queue).await
     }
 
-    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
-        self.inner.groups(group).await
-    }
-
-    async fn delete_group(
-        &self,
-        group: &GroupName,
-        queue: Option<&QueueName>,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        self.inner.delete_group(group, queue).await
-    }
-
-    async fn resubscribe(
-        &self,
-        group: &GroupName,
-        from: Timestamp,
-    ) -> Result<(u64, Vec<Change>), StoreError> {
-        self.inner.resubscribe(group, from).await
-    }
-
     async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
         if self.sin == Sin::LosesDeadLetters {
             return Ok(Vec::new());
@@ -189,6 +167,40 @@ impl QueueAdmin for Sinner {
         transaction_id: &TransactionId,
     ) -> Result<Option<MessageDetail>, StoreError> {
         self.inner.message(partition, transaction_id).await
+    }
+}
+
+#[async_trait]
+impl QueueGroups for Sinner {
+    async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
+        self.inner.groups(group).await
+    }
+
+    async fn group_partitions(
+        &self,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        self.inner.group_partitions(filter).await
+    }
+
+    async fn lagging(
+        &self,
+        behind: Duration,
+        filter: GroupPartitionFilter,
+    ) -> Result<Vec<GroupPartition>, StoreError> {
+        self.inner.lagging(behind, filter).await
+    }
+
+    async fn delete_group(
+        &self,
+        group: &GroupName,
+        queue: Option<&QueueName>,
+    ) -> Result<(u64, Vec<Change>), StoreError> {
+        self.inner.delete_group(group, queue).await
+    }
+
+    async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
+        self.inner.seek(seek).await
     }
 }
 

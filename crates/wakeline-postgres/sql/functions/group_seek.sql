@@ -1,9 +1,11 @@
--- Moves a group, in all its queues, to what was pushed at or after a moment: leases and parked
+-- Moves a group, in all its queues or in one, in all partitions or in one: leases and parked
 -- messages are forgotten. Returns one row per cursor, with the time until something can be taken.
--- Called by: QueueAdmin::resubscribe. Lock order: queues FOR UPDATE by id; cursors by (partition,
--- group); then tries partitions.
+-- p_to: 0 to the first message that is stored, 1 to the end, 2 to what was pushed since p_from.
+-- Called by: QueueGroups::seek. Lock order: queues FOR UPDATE by id; cursors by (partition, group);
+-- then tries partitions.
 
-CREATE OR REPLACE FUNCTION @schema@.group_resubscribe(p_group text, p_from timestamptz)
+CREATE OR REPLACE FUNCTION @schema@.group_seek(
+    p_group text, p_queue text, p_partition text, p_to smallint, p_from timestamptz)
 RETURNS TABLE (queue text, partition text, namespace text, task text, due_us bigint)
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off AS $$
@@ -19,19 +21,27 @@ BEGIN
     FOR q IN
         SELECT x.*, g.group_id FROM @schema@.queues x
         JOIN @schema@.groups g ON g.queue_id = x.queue_id AND g.name = p_group
+        WHERE p_queue IS NULL OR x.name = p_queue
         ORDER BY x.queue_id FOR UPDATE
     LOOP
-        UPDATE @schema@.groups g SET mode = 2, from_at = p_from WHERE g.group_id = q.group_id;
+        IF p_partition IS NULL THEN
+            UPDATE @schema@.groups g SET mode = CASE WHEN p_to = 0 THEN 0 ELSE 2 END,
+                from_at = CASE p_to WHEN 1 THEN @schema@.clock() WHEN 2 THEN p_from END
+            WHERE g.group_id = q.group_id;
+        END IF;
         v_last := 0;
         LOOP
             SELECT array_agg(l.partition_id), array_agg(l.name),
-                array_agg(@schema@.offset_since(l.partition_id, l.next_offset, p_from))
+                array_agg(CASE WHEN p_to = 1 THEN l.next_offset
+                    ELSE @schema@.offset_since(l.partition_id, l.next_offset,
+                        CASE WHEN p_to = 0 THEN '-infinity' ELSE p_from END) END)
             INTO v_partitions, v_names, v_nexts
             FROM (
                 SELECT p.partition_id, p.name, p.next_offset FROM @schema@.partitions p
                 JOIN @schema@.cursors c ON c.partition_id = p.partition_id
                     AND c.group_id = q.group_id
                 WHERE p.queue_id = q.queue_id AND p.partition_id > v_last
+                    AND (p_partition IS NULL OR p.name = p_partition)
                 ORDER BY p.partition_id LIMIT 2000 FOR NO KEY UPDATE OF c
             ) l;
             EXIT WHEN v_partitions IS NULL;

@@ -1,0 +1,2 @@
+-- Called by: QueueGroups::seek.
+SELECT * FROM @schema@.group_seek($1, $2, $3, $4, $5)

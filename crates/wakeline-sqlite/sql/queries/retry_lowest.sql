@@ -1,0 +1,3 @@
+-- The lowest offset that is parked.
+-- Called by: Cursor::lowest_parked.
+SELECT offset FROM retries WHERE partition_id = ?1 AND group_id = ?2 ORDER BY offset LIMIT 1

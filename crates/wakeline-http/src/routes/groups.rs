@@ -35,11 +35,11 @@ pub(crate) async fn groups(
     params(
         ("group" = String, Path, description = "The group"),
         ("queue" = Option<String>, Query, description = "Only in this queue"),
-        ("limit" = Option<u32>, Query, description = "At most so many partitions, up to 10000 (1000)"),
+        ("limit" = Option<u32>, Query, description = "At most so many, up to 10000 (1000)"),
         ("offset" = Option<u32>, Query, description = "After skipping so many (0)"),
     ),
     responses(
-        (status = 200, description = "By the names of its queues", body = BTreeMap<String, GroupInQueueAnswer>),
+        (status = 200, description = "By queue", body = BTreeMap<String, GroupInQueueAnswer>),
         (status = 400, description = "Something is wrong with the request", body = Problem),
         (status = 404, description = "There is no such group", body = Problem),
     )

@@ -240,8 +240,8 @@ impl Core {
         result
     }
 
-    /// One try that waits for rivals a little, for lines in which only their rows were found. However
-    /// it ends, what was leased before is kept.
+    /// One try that waits for rivals a little, for lines in which only their rows were found.
+    /// However it ends, what was leased before is kept.
     async fn wait_for_rivals<L: Line, T>(
         &self,
         ways: Ways<'_, T>,

@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! * A claim that finds only rivals' rows does not report that there is nothing (trap 24): it
-//!   tries once more and waits for them a little, without holding up the others of its call. However
-//!   that ends, the claim answers with what it has leased already.
+//!   tries once more and waits for them a little, without holding up the others of its call.
+//!   However that ends, the claim answers with what it has leased already.
 //! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
 //!   leased. So does a later claim with a key that was granted before.
 

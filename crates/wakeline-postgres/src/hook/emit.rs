@@ -3,8 +3,8 @@
 //! # Invariants
 //! * Two messages of a call never share an id, an event id or an idempotency key.
 //! * A call of unknown outcome is repeated once: its messages have ids of their own, and one that
-//!   is there already is not stored again. What the first try leased is found by the next claim with
-//!   its keys, and whoever may wait for the rest is told.
+//!   is there already is not stored again. What the first try leased is found by the next claim
+//!   with its keys, and whoever may wait for the rest is told.
 
 mod again;
 mod along;

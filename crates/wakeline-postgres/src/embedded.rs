@@ -146,6 +146,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_room",
     "hook_secret_rotate",
     "hook_seen_due",
+    "hook_sendable",
     "hook_settle",
     "hook_sweep",
     "hook_until",

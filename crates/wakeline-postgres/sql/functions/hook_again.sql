@@ -9,25 +9,26 @@ DECLARE
     v_over uuid[];
     v_changed bigint[];
 BEGIN
-    SELECT array_agg(DISTINCT d.endpoint_id) INTO v_over FROM @schema@.hook_deliveries d
-    WHERE d.delivery_id = ANY (p_ids) AND d.state = 1 AND d.lease_until <= p_now;
+    -- By the deliveries: a plan made on small tables might go through all leases.
+    SELECT array_agg(DISTINCT d.endpoint_id) INTO v_over FROM unnest(p_ids) AS x (id)
+    CROSS JOIN LATERAL (
+        SELECT d.endpoint_id, d.state, d.lease_until FROM @schema@.hook_deliveries d
+        WHERE d.delivery_id = x.id OFFSET 0) d
+    WHERE d.state = 1 AND d.lease_until <= p_now;
     IF v_over IS NOT NULL THEN
         PERFORM @schema@.hook_reclaim(v_over, p_now);
     END IF;
+    p_ids := @schema@.hook_sendable(p_ids);
     WITH again AS (
         UPDATE @schema@.hook_deliveries d SET state = 0, class = 2, manual = true,
-            fifo = e.fifo_batch IS NOT NULL,
+            fifo = (SELECT e.fifo_batch IS NOT NULL FROM @schema@.hook_endpoints e
+                WHERE e.endpoint_id = d.endpoint_id),
             back_state = CASE WHEN d.manual THEN d.back_state ELSE d.state END,
             back_behind = CASE WHEN d.manual THEN d.back_behind
                 WHEN d.state = 0 THEN d.class > 1 END,
             back_due = CASE WHEN d.manual THEN d.back_due WHEN d.state = 0 THEN d.due_at END,
             due_at = p_now, updated_at = p_now
-        FROM @schema@.hook_endpoints e
-        JOIN @schema@.hook_states s ON s.endpoint_id = e.endpoint_id
-        WHERE d.delivery_id = ANY (p_ids) AND e.endpoint_id = d.endpoint_id AND d.state <> 1
-            AND e.deleted_at IS NULL AND s.disabled IS NULL AND EXISTS (
-                SELECT FROM @schema@.hook_messages m WHERE m.application_id = e.application_id
-                    AND m.message_id = d.message_id AND m.payload IS NOT NULL)
+        WHERE d.delivery_id = ANY (p_ids) AND d.state <> 1
         RETURNING d.delivery_id
     )
     SELECT array_agg(a.delivery_id) INTO v_changed FROM again a;

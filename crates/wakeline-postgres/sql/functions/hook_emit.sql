@@ -11,8 +11,9 @@
 -- 2 its own id is taken, 3 its key was another request's, 4 no such application), how many deliveries
 -- it has, in how many microseconds something that is sent may be due, and the endpoints whose owners
 -- may fetch. 1: an endpoint to which something goes at once. 2: a leased delivery.
--- Called by: HookStore::emit, and whoever stores messages along with another write. Lock order: applications, keys, endpoints (FOR KEY SHARE;
--- those in strict order against each other), messages, states, as the migration says.
+-- Called by: HookStore::emit, and whoever stores messages along with another write. Lock order:
+-- applications, keys, endpoints (FOR KEY SHARE; those in strict order against each other), messages,
+-- states, as the migration says.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_emit(
     p_ids uuid[], p_apps uuid[], p_app_uids text[], p_pairs integer[], p_types text[],

@@ -50,8 +50,10 @@ BEGIN
                 array_agg(x.delivery_id ORDER BY x.endpoint_id)
             INTO v_count, v_ids, v_found FROM (
                 SELECT e.endpoint_id, d.delivery_id FROM @schema@.hook_endpoints e
-                LEFT JOIN @schema@.hook_deliveries d
-                    ON d.endpoint_id = e.endpoint_id AND d.message_id = m.message_id
+                LEFT JOIN LATERAL (
+                    SELECT d.delivery_id FROM @schema@.hook_deliveries d
+                    WHERE d.endpoint_id = e.endpoint_id AND d.message_id = m.message_id
+                    OFFSET 0) d ON true
                 WHERE e.application_id = j.application_id AND e.endpoint_id > o_place_endpoint
                 ORDER BY e.endpoint_id LIMIT p_rows - o_read) x;
             o_endpoints := o_endpoints || v_ids; o_deliveries := o_deliveries || v_found;
@@ -68,8 +70,10 @@ BEGIN
     END LOOP;
     IF j.kind <> 1 AND j.endpoint_id IS NOT NULL THEN
         SELECT array_agg(d.delivery_id), array_agg(d.endpoint_id) INTO o_deliveries, o_endpoints
-        FROM @schema@.hook_deliveries d
-        WHERE d.endpoint_id = j.endpoint_id AND d.message_id = ANY (o_messages);
+        FROM unnest(o_messages) AS x (id)
+        CROSS JOIN LATERAL (
+            SELECT d.delivery_id, d.endpoint_id FROM @schema@.hook_deliveries d
+            WHERE d.endpoint_id = j.endpoint_id AND d.message_id = x.id OFFSET 0) d;
     END IF;
     o_deliveries := coalesce(array_remove(o_deliveries, NULL), '{}');
 END

@@ -24,8 +24,10 @@ BEGIN
         ORDER BY d.delivery_id FOR NO KEY UPDATE;
         IF j.states <> '{}' THEN
             SELECT array_agg(d.delivery_id) INTO v_ids FROM @schema@.hook_deliveries d
-            JOIN @schema@.hook_endpoints e ON e.endpoint_id = d.endpoint_id
-            JOIN @schema@.hook_states s ON s.endpoint_id = d.endpoint_id
+            CROSS JOIN LATERAL (SELECT e.* FROM @schema@.hook_endpoints e
+                WHERE e.endpoint_id = d.endpoint_id OFFSET 0) e
+            CROSS JOIN LATERAL (SELECT s.* FROM @schema@.hook_states s
+                WHERE s.endpoint_id = d.endpoint_id OFFSET 0) s
             WHERE d.delivery_id = ANY (v_ids)
                 AND @schema@.hook_delivery_state(d.state, d.attempts, d.due_at,
                     s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL,
@@ -33,17 +35,13 @@ BEGIN
                         s.rate_at), p_now) = ANY (j.states);
         END IF;
         IF j.kind = 0 THEN
+            v_ids := @schema@.hook_sendable(v_ids);
             WITH back AS (
                 UPDATE @schema@.hook_deliveries d SET state = 0, class = 2, scheduled = 0,
-                    fifo = e.fifo_batch IS NOT NULL, due_at = p_now, updated_at = p_now
-                FROM @schema@.hook_endpoints e
-                JOIN @schema@.hook_states s ON s.endpoint_id = e.endpoint_id
+                    fifo = (SELECT e.fifo_batch IS NOT NULL FROM @schema@.hook_endpoints e
+                        WHERE e.endpoint_id = d.endpoint_id),
+                    due_at = p_now, updated_at = p_now
                 WHERE d.delivery_id = ANY (v_ids) AND d.state = 3
-                    AND e.endpoint_id = d.endpoint_id AND e.deleted_at IS NULL
-                    AND s.disabled IS NULL AND EXISTS (
-                        SELECT FROM @schema@.hook_messages m
-                        WHERE m.application_id = e.application_id
-                            AND m.message_id = d.message_id AND m.payload IS NOT NULL)
                 RETURNING d.delivery_id
             )
             SELECT array_agg(b.delivery_id) INTO o_changed FROM back b;

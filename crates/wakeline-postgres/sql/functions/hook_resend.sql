@@ -13,6 +13,7 @@ SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
+    m record;
     d record;
     s record;
     v_endpoint uuid := @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own);
@@ -22,11 +23,11 @@ BEGIN
     IF NOT FOUND THEN
         code := 2; RETURN NEXT; RETURN;
     END IF;
-    SELECT k.delivery_id, k.endpoint_id, m.application_id, m.message_id INTO d
-    FROM @schema@.hook_message_find(p_app, p_app_uid, p_message, p_event_id) m
-    JOIN @schema@.hook_deliveries k ON k.message_id = m.message_id
-        AND k.endpoint_id = v_endpoint
-    FOR NO KEY UPDATE OF k;
+    SELECT x.* INTO m FROM @schema@.hook_message_find(p_app, p_app_uid, p_message, p_event_id) x;
+    SELECT k.delivery_id, k.endpoint_id, k.state, k.lease_until INTO d
+    FROM @schema@.hook_deliveries k
+    WHERE k.endpoint_id = v_endpoint AND k.message_id = m.message_id
+    FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         code := 2; RETURN NEXT; RETURN;
     END IF;
@@ -34,12 +35,10 @@ BEGIN
     WHERE k.endpoint_id = d.endpoint_id FOR NO KEY UPDATE;
     v_now := @schema@.clock();
     code := 0; endpoint := d.endpoint_id; pull := s.pull;
-    IF EXISTS (SELECT FROM @schema@.hook_deliveries k
-        WHERE k.delivery_id = d.delivery_id AND k.state = 1 AND k.lease_until > v_now)
-    THEN
+    IF d.state = 1 AND d.lease_until > v_now THEN
         code := 1;
-    ELSIF NOT EXISTS (SELECT FROM @schema@.hook_messages m WHERE m.payload IS NOT NULL
-        AND m.application_id = d.application_id AND m.message_id = d.message_id)
+    ELSIF NOT EXISTS (SELECT FROM @schema@.hook_messages k WHERE k.payload IS NOT NULL
+        AND k.application_id = m.application_id AND k.message_id = m.message_id)
     THEN
         code := 3;
     ELSIF s.disabled IS NOT NULL THEN

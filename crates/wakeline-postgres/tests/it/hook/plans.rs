@@ -155,7 +155,7 @@ fn interventions() -> Vec<(&'static str, String, String)> {
         ("cancel", String::new(), cancel),
         ("resend", String::new(), resend),
         ("a job of rare messages", rare, piece.to_owned()),
-        ("a job further on", ahead, piece.to_owned()),
+        ("a job further on", ahead, "SELECT count(*) FROM hook_chores(1)".to_owned()),
         ("a job of late messages", late.clone(), piece.to_owned()),
         ("the start of a job", String::new(), late),
     ]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use wakeline_core::DeliveryToken;
+use wakeline_core::{DeliveryToken, HookChange, HookWhat};
 use wakeline_store::hook::{
     AttemptRecord, DeliveryGroup, DeliveryItem, SettleDelivery, SettledDelivery, SettledState,
     Target,
@@ -206,6 +206,9 @@ impl Job {
             meters.settled(settled.state);
             if settled.state == SettledState::Stale {
                 stale(&self.group.target, end.token);
+                // Perhaps an earlier try wrote it whose answer was lost, and what it made due: who
+                // waits must look for it.
+                self.inner.hint(&[HookChange::now(HookWhat::Push)]);
             }
             if end.throttle.is_some() {
                 meters.throttled();

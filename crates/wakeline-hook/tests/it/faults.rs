@@ -184,6 +184,29 @@ async fn calls_whose_answer_is_lost_lose_nothing() {
     survives_at_every_call(Fault::After).await;
 }
 
+/// Nothing but the fallback would find the retry otherwise, a minute later.
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_on_time_though_the_answer_of_its_settlement_was_lost() {
+    let memory = Arc::new(MemoryStore::with_tokio_clock());
+    let store = Arc::new(FaultingStore::new(memory.clone()));
+    let bench = Bench::over(store.clone(), options()).await;
+    let receiver = Receiver::start(|request| match request {
+        0 => Answer::Status(500),
+        _ => Answer::Status(200),
+    });
+    let receiver = receiver.await;
+    let endpoint = bench.endpoint(&receiver.url(), schedule(&[1_000; 6])).await;
+    store.fail_operation("settle_deliveries", 1, Fault::After);
+    let began = tokio::time::Instant::now();
+    let messages = vec![emit(&bench, 0).await];
+    let application = bench.application;
+    let truth = Truth { store: memory, application, endpoints: vec![endpoint], messages };
+    assert!(truth.delivers().await, "{:?}", store.calls());
+    assert_eq!(store.pending(), 0, "the answer was lost");
+    assert!(began.elapsed() < Duration::from_secs(10), "after {:?}", began.elapsed());
+    bench.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_hangs_before_a_call_loses_nothing() {
     survives_at_every_call(Fault::HangBefore).await;

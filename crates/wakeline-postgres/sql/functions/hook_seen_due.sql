@@ -1,4 +1,6 @@
--- When an endpoint has something to claim, if nothing but time passes; NULL if it has nothing.
+-- When an endpoint has something to claim, if nothing but time passes; NULL if it has nothing. Not
+-- later than what waits, even if leases hold it back until after that: settling one of them tells
+-- only of what is due already.
 -- Called by: hook_sweep, reads. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_seen_due(p_endpoint uuid, p_now timestamptz)
@@ -25,7 +27,9 @@ BEGIN
         RETURN NULL;
     END IF;
     v_first := @schema@.hook_first_due(p_endpoint, c.fifo, false);
-    IF v_first IS NULL OR c.live >= (CASE WHEN c.fifo THEN 1 ELSE c.most END) THEN
+    IF v_first IS NULL OR c.live >= (CASE WHEN c.fifo THEN 1 ELSE c.most END)
+        AND (c.fifo OR greatest(v_first, c.gate) <= p_now)
+    THEN
         RETURN c.until;
     END IF;
     RETURN least(c.until, greatest(v_first, c.gate));

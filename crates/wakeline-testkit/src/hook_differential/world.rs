@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::{ApplicationRef, HookChange, HookLine, HookMessageId};
+use wakeline_core::{ApplicationRef, HookChange, HookLine, HookMessageId, Timestamp};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Application, Created, HookApplications as _, HookBackend, HookEndpoints as _, HookStore as _,
@@ -30,6 +30,9 @@ pub(super) struct World<'a> {
     pub(super) skew: Skew,
     pub(super) holds: Vec<Hold>,
     pub(super) messages: Vec<HookMessageId>,
+    /// By line, when the store's last sweep saw something: a store may know of it early, and tells
+    /// nobody a second time.
+    seen: Vec<Option<Timestamp>>,
 }
 
 /// What a step lets the store tell its waiters; `None` where there is nothing to check.
@@ -70,7 +73,8 @@ impl<'a> World<'a> {
             store.create_endpoint(&which, new, None).await.map_err(failed)?;
         }
         let (holds, messages) = (Vec::new(), Vec::new());
-        Ok(Self { fixture, store, oracle, names, skew, holds, messages })
+        let seen = vec![None; names.lines().len()];
+        Ok(Self { fixture, store, oracle, names, skew, holds, messages, seen })
     }
 
     async fn run(&mut self, ops: &[Op]) -> Same {
@@ -101,9 +105,20 @@ impl<'a> World<'a> {
         lines.iter().map(|line| self.oracle.line_due_in(line, false, false)).collect()
     }
 
+    /// The same, as far as it is known: the store may expect something sooner.
+    fn known(&self) -> Vec<Option<Duration>> {
+        let now = self.oracle.now();
+        let seen = self.seen.iter().map(|at| at.map(|at| now.until(at)));
+        self.due()
+            .into_iter()
+            .zip(seen)
+            .map(|(due, seen)| due.into_iter().chain(seen).min())
+            .collect()
+    }
+
     /// One operation; then nothing may be late, and nobody may have missed a change.
     async fn step(&mut self, op: &Op) -> Same {
-        let before = self.due();
+        let before = self.known();
         let changes = self.apply(op).await?;
         let lines = self.names.lines();
         if let Some(changes) = changes {
@@ -112,6 +127,8 @@ impl<'a> World<'a> {
         let oracle = self.oracle.sweep_hook(lines.clone()).await.map_err(failed)?;
         let store = self.store.sweep_hook(lines.clone()).await.map_err(failed)?;
         same("number of swept lines", oracle.len(), store.len())?;
+        let now = self.oracle.now();
+        self.seen = store.iter().map(|due| due.map(|due| now.plus(due))).collect();
         for ((line, oracle), store) in lines.iter().zip(oracle).zip(store) {
             if is_late(oracle, store) {
                 return Err(format!("{line:?} is due in {oracle:?}, the sweep says {store:?}"));

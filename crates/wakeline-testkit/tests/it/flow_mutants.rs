@@ -244,7 +244,7 @@ impl FlowStore for Sinner {
 
 fn is_caught(sin: Sin) {
     let run = || {
-        wakeline_testkit::flow_differential::run_at_least(1_000, async || {
+        wakeline_testkit::flow_differential::run_at_least(20_000, async || {
             Mutant(Arc::new(Sinner { inner: Arc::new(MemoryStore::new()), sin }))
         });
     };

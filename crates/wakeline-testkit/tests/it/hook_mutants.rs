@@ -98,7 +98,7 @@ impl HookUnderTest for Mutant {
 
 fn is_caught(sin: Sin) {
     let run = || {
-        wakeline_testkit::hook_differential::run_at_least(1_000, async || {
+        wakeline_testkit::hook_differential::run_at_least(20_000, async || {
             Mutant(Arc::new(Sinner { inner: Arc::new(MemoryStore::new()), sin }))
         });
     };

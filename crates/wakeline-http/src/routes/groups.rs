@@ -115,8 +115,11 @@ pub(crate) async fn seek(
     body: Body,
 ) -> Result<Json<SeekAnswer>, ApiError> {
     let body: SeekBody = body.parse()?;
-    let to = target(&body)?
-        .ok_or_else(|| ApiError::invalid("Must specify either 'toEnd': true or 'timestamp'"))?;
+    let to = target(&body)?.ok_or_else(|| {
+        ApiError::invalid(
+            "Must specify either 'toEnd': true or 'timestamp', or 'toBeginning': true",
+        )
+    })?;
     let (group, queue) = (GroupName::new(group)?, QueueName::new(queue)?);
     go_to(&state, Seek { group, queue: Some(queue), partition: None, to }).await
 }

@@ -147,6 +147,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_secret_rotate",
     "hook_seen_due",
     "hook_sendable",
+    "hook_set_aside",
     "hook_settle",
     "hook_sweep",
     "hook_until",

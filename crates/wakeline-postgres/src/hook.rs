@@ -11,6 +11,7 @@
 //!   repeated only if it is idempotent: a claim, by its keys, and an emit, by its message's id.
 //! * A command with bad values fails alone: its call is repeated one command at a time.
 //! * Hints go out after the commit, never with it.
+//! * A row that cannot be read holds up no other, and costs no other an attempt (trap 46).
 
 mod admin;
 mod catalog;
@@ -21,6 +22,7 @@ mod event_types;
 mod items;
 mod lease;
 mod read;
+mod set_aside;
 mod settle;
 mod sql;
 mod wire;

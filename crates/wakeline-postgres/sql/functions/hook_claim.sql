@@ -60,9 +60,11 @@ BEGIN
         CROSS JOIN LATERAL (
             SELECT e.application_id FROM @schema@.hook_endpoints e
             WHERE e.endpoint_id = d.endpoint_id OFFSET 0) e
-        CROSS JOIN LATERAL (
+        -- A message that is missing is noticed, not passed over: its delivery is leased by now.
+        LEFT JOIN LATERAL (
             SELECT m.* FROM @schema@.hook_messages m
-            WHERE m.application_id = e.application_id AND m.message_id = d.message_id OFFSET 0) m;
+            WHERE m.application_id = e.application_id AND m.message_id = d.message_id OFFSET 0) m
+            ON true;
     END LOOP;
 END
 $$;

@@ -4,6 +4,8 @@
 //! * A claim that finds only rivals' rows does not report that there is nothing (trap 24): it
 //!   tries once more and waits for them a little, without holding up the others of its call.
 //!   However that ends, the claim answers with what it has leased already.
+//! * What was leased and cannot be read is given back and left alone for a while. The others of the
+//!   call get what is theirs; it is an error only if nothing else was found (trap 46).
 //! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
 //!   leased. So does a later claim with a key that was granted before.
 
@@ -18,6 +20,7 @@ use wakeline_store::hook::{DeliveryAsk, DeliveryClaim, DeliveryClaimed, Delivery
 
 use super::Core;
 use super::items::{self, Leased, Targets};
+use super::set_aside::Spoilt;
 use super::wire::{index, length, micros};
 use crate::commands::{Flushed, one_by_one};
 use crate::connect::{Link, Params};
@@ -35,7 +38,7 @@ const TARGET_COLUMN: usize = 4;
 const ITEM_COLUMN: usize = 11;
 const NOW_COLUMN: usize = 24;
 
-/// When to look again if rivals would not let go.
+/// When to look again if rivals would not let go, or if more was met that cannot be read.
 const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
 
 /// The waiters of one line on their way.
@@ -70,6 +73,8 @@ pub(super) struct Claimed {
     next_due: Option<Duration>,
     /// Rivals hold what is due.
     contended: bool,
+    /// Attempts under which something was leased that cannot be read.
+    spoilt: Vec<AttemptId>,
 }
 
 /// Lines as arrays.
@@ -184,8 +189,8 @@ impl Core {
         mut claimed: Vec<Claimed>,
     ) -> Result<Vec<DeliveryClaimed>, StoreError> {
         for (line, claimed) in lines.iter().zip(&mut claimed) {
-            if claimed.contended {
-                self.wait_for_rivals(line, claimed).await;
+            if claimed.contended || !claimed.spoilt.is_empty() {
+                self.try_again(line, claimed).await;
             }
             self.granted(&line.line, &claimed.groups);
         }
@@ -193,14 +198,17 @@ impl Core {
         Ok(claimed.into_iter().map(answer).collect())
     }
 
-    /// One try that waits for rivals a little, with the attempts that are left.
-    async fn wait_for_rivals(&self, line: &LineForm, claimed: &mut Claimed) {
+    /// One try that waits for rivals a little, with the attempts that are left. What could not be
+    /// read is out of its way by now.
+    async fn try_again(&self, line: &LineForm, claimed: &mut Claimed) {
         let mut rest = line.clone();
         for (form, groups) in rest.asks.iter_mut().zip(&claimed.groups) {
             let used: Vec<AttemptId> =
                 groups.iter().flat_map(|g| g.items.iter().map(|i| i.token.attempt)).collect();
             form.ask.attempts.retain(|attempt| !used.contains(attempt));
-            form.again = vec![false; form.ask.attempts.len()];
+            // They hold nothing any more, unless giving back failed.
+            let spoilt = |attempt: &AttemptId| claimed.spoilt.contains(attempt);
+            form.again = form.ask.attempts.iter().map(spoilt).collect();
         }
         match self.claim_once(None, std::slice::from_ref(&rest), true).await {
             Ok(mut again) => {
@@ -208,7 +216,8 @@ impl Core {
                 for (groups, more) in claimed.groups.iter_mut().zip(again.groups) {
                     groups.extend(more);
                 }
-                claimed.next_due = again.next_due;
+                claimed.next_due =
+                    if again.spoilt.is_empty() { again.next_due } else { Some(CONTENDED_AGAIN) };
             }
             // They would not let go within the lock's timeout, or nobody knows. The next claim
             // with these attempts then finds what this one leased.
@@ -270,16 +279,27 @@ impl Core {
             Some(link) => link.query(CLAIM, sql, params).await?,
             None => self.shared.links.general.query(CLAIM, sql, params).await?,
         };
-        if read(&rows, &arrays, &mut claimed)? {
+        let found = read(&rows, &arrays, &mut claimed)?;
+        if found.incoming {
             self.shared.notifier.incoming().notify_one();
         }
-        Ok(claimed)
+        let spoilt = self.set_aside(found.spoilt).await;
+        let any = claimed.iter().flat_map(|line| &line.groups).any(|got| !got.is_empty());
+        // An error for whoever found nothing else.
+        spoilt.filter(|_| !any).map_or(Ok(claimed), Err)
     }
 }
 
-/// Reads what a call leased. True if messages wait to be taken over from `incoming`.
-fn read(rows: &[Row], arrays: &Lines, claimed: &mut [Claimed]) -> Result<bool, StoreError> {
-    let mut incoming = false;
+/// What a call says besides what it leased.
+struct Found {
+    /// Messages wait to be taken over from `incoming`.
+    incoming: bool,
+    spoilt: Spoilt,
+}
+
+/// Reads what a call leased.
+fn read(rows: &[Row], arrays: &Lines, claimed: &mut [Claimed]) -> Result<Found, StoreError> {
+    let (mut incoming, mut spoilt) = (false, Spoilt::default());
     let mut targets = Targets::default();
     let mut leased: Vec<(usize, Leased)> = Vec::new();
     for row in rows {
@@ -298,7 +318,8 @@ fn read(rows: &[Row], arrays: &Lines, claimed: &mut [Claimed]) -> Result<bool, S
             }
             1 => {
                 let now = Columns::from(CLAIM, row, NOW_COLUMN).moment()?;
-                targets.read(&mut Columns::from(CLAIM, row, TARGET_COLUMN), now)?;
+                let mut columns = Columns::from(CLAIM, row, TARGET_COLUMN);
+                targets.read(&mut columns, now, &mut spoilt)?;
             }
             _ => {
                 let endpoint = Columns::from(CLAIM, row, TARGET_COLUMN).take()?;
@@ -307,13 +328,16 @@ fn read(rows: &[Row], arrays: &Lines, claimed: &mut [Claimed]) -> Result<bool, S
             }
         }
     }
-    leased.sort_by_key(|(line, one)| (*line, one.group, one.item.token.delivery));
+    leased.sort_by_key(|(line, one)| (*line, one.group, one.token.delivery));
     for line in 0..arrays.places.len() {
         let mine: Vec<Leased> =
             leased.extract_if(.., |(of, _)| *of == line).map(|(_, l)| l).collect();
-        for (ask, group) in items::groups(mine, &targets)? {
-            claimed[arrays.places[line]].groups[arrays.numbers[ask]].push(group);
+        let attempts: Vec<AttemptId> = mine.iter().map(|one| one.token.attempt).collect();
+        let claimed = &mut claimed[arrays.places[line]];
+        for (ask, group) in items::groups(mine, &mut targets, &mut spoilt) {
+            claimed.groups[arrays.numbers[ask]].push(group);
         }
+        claimed.spoilt = attempts.into_iter().filter(|id| spoilt.has(*id)).collect();
     }
-    Ok(incoming)
+    Ok(Found { incoming, spoilt })
 }

@@ -27,6 +27,7 @@ use wakeline_store::hook::{
 
 use super::Core;
 use super::items::{self, Targets};
+use super::set_aside::Spoilt;
 use super::wire::{self, index, length, merge, micros, small};
 use crate::commands::{Answers, Flushed, apart, one_by_one};
 use crate::rows::{self, Columns};
@@ -225,6 +226,8 @@ impl Core {
         if unknown {
             self.tell_of_first_try(&sent, &mut written).await;
         }
+        // The messages are stored; what cannot be sent of them now waits, and was told of.
+        self.set_aside(std::mem::take(&mut written.spoilt)).await;
         self.announce(&written);
         Ok(written.replies.drain(..).flatten().collect())
     }
@@ -264,6 +267,8 @@ fn keys_of(message: &NewMessage) -> Vec<String> {
 /// What a call has to say.
 pub(super) struct Written {
     pub(super) replies: Vec<Option<EmitReply>>,
+    /// What was leased to endpoints that cannot be read.
+    spoilt: Spoilt,
 }
 
 impl Written {
@@ -272,7 +277,7 @@ impl Written {
         sent: &[&NewMessage],
         asks: &Asks,
     ) -> Result<Self, StoreError> {
-        let mut targets = Targets::default();
+        let (mut targets, mut spoilt) = (Targets::default(), Spoilt::default());
         let mut replies: Vec<Option<EmitReply>> = sent.iter().map(|_| None).collect();
         for row in rows {
             let mut columns = Columns::new(EMIT, row);
@@ -284,7 +289,7 @@ impl Written {
                 1 => {
                     let mut columns = Columns::from(EMIT, row, NOW_COLUMN);
                     let now = columns.moment()?;
-                    targets.read(&mut columns, now)?;
+                    targets.read(&mut columns, now, &mut spoilt)?;
                 }
                 _ => {}
             }
@@ -295,7 +300,11 @@ impl Written {
             }
             let (command, ask, endpoint, item) = born(row, sent)?;
             let number = asks.numbers[ask];
-            let group = DeliveryGroup { target: targets.get(endpoint)?, items: vec![item] };
+            let Some(target) = targets.get(endpoint, &mut spoilt) else {
+                spoilt.behind(item.token);
+                continue;
+            };
+            let group = DeliveryGroup { target, items: vec![item] };
             let Some(reply) = &mut replies[command] else { continue };
             match reply.leased.iter_mut().find(|(known, _)| *known == number) {
                 Some((_, groups)) => groups.push(group),
@@ -305,7 +314,7 @@ impl Written {
         for reply in replies.iter_mut().flatten() {
             reply.leased.sort_by_key(|(number, _)| *number);
         }
-        Ok(Self { replies })
+        Ok(Self { replies, spoilt })
     }
 }
 

@@ -60,6 +60,6 @@ statements![
     chores, claim, claim_polled, deliveries_to, emit, endpoint, endpoint_create, endpoint_delete,
     endpoint_update, event_type, event_type_delete, event_type_put, expunge_payload,
     expunge_response, extend, job, job_start, message, pulled, release, resend, secret_rotate,
-    secrets, settle, stats, sweep;
+    secrets, set_aside, settle, stats, sweep;
     applications, attempts, deliveries, endpoints, event_types, messages,
 ];

@@ -4,6 +4,7 @@ mod hot;
 mod lost;
 mod plans;
 mod races;
+mod spoilt;
 mod stage;
 
 use std::sync::Arc;

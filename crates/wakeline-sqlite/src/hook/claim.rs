@@ -236,7 +236,7 @@ fn give(
         if !items.is_empty() {
             drop_used_of(s, slot, config)?;
         }
-        let Some(key) = slot.take(delivery.class.is_fresh()) else { break };
+        let Some(key) = slot.offer(delivery.class.is_fresh()) else { break };
         let what = (&mut delivery, config);
         match lease::take(s, what, (key, slot.lease), &mut books.messages) {
             Err(fault) if fault.is_of_a_row() => {
@@ -248,10 +248,12 @@ fn give(
             }
             taken => items.push(taken?),
         }
+        slot.take(delivery.class.is_fresh());
     }
-    if !items.is_empty() {
-        slot.groups.push(DeliveryGroup { target: config.target(s.now), items });
+    if items.is_empty() {
+        return Ok(());
     }
+    slot.groups.push(DeliveryGroup { target: config.target(s.now), items });
     let (lane, _) = books.lanes.get(s, config.no)?;
     lane.spend(config, s.now);
     Ok(())

@@ -70,15 +70,18 @@ impl Slot {
         self.ids.len() > self.fresh_only || (fresh && self.fresh_only > 0)
     }
 
-    /// Takes an id. First attempts use those that are for them alone last.
-    pub(super) fn take(&mut self, fresh: bool) -> Option<AttemptId> {
-        if !self.fits(fresh) {
-            return None;
-        }
+    /// The id that it has for a delivery, if it has one.
+    pub(super) fn offer(&self, fresh: bool) -> Option<AttemptId> {
+        self.next().filter(|_| self.fits(fresh))
+    }
+
+    /// Uses up the id that was offered. First attempts use those that are for them alone last.
+    pub(super) fn take(&mut self, fresh: bool) {
+        debug_assert!(self.fits(fresh), "it was offered");
         if self.ids.len() == self.fresh_only {
             self.fresh_only -= 1;
         }
-        self.ids.pop_front()
+        self.ids.pop_front();
     }
 
     /// An id holds a delivery already, or did.

@@ -63,6 +63,45 @@ async fn a_message_that_cannot_be_read_holds_up_no_other() {
     assert_eq!(items(claim(store, 1).await).len(), 1);
 }
 
+#[tokio::test]
+async fn a_spoilt_head_holds_up_its_own_order_and_no_other_endpoint() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (bad, _) = shop(&fixture, in_order()).await;
+    let (good, _) = shop(&fixture, EndpointOptions::default()).await;
+    for shop in [&bad, &bad, &bad, &good] {
+        emit(store, shop).await;
+    }
+    write(&fixture, "UPDATE hook_messages SET event_type = 'a b' WHERE message_no = 1");
+    let sent = items(claim(store, 9).await);
+    assert_eq!(sent.len(), 1, "the other endpoint's");
+    assert_eq!(count(&fixture, "state = 'waiting' AND attempts = 0"), 3, "none is used up");
+    assert!(items(claim(store, 9).await).is_empty(), "nothing overtakes it");
+    let settled = store.settle_deliveries(vec![end(&sent[0], DeliveryVerdict::Delivered)]).await;
+    assert_eq!(settled.expect("answered")[0].state, SettledState::Delivered);
+    write(&fixture, "UPDATE hook_messages SET event_type = 'a' WHERE message_no = 1");
+    fixture.clock.advance(SET_ASIDE);
+    let sent = items(claim(store, 9).await);
+    let group: Vec<_> = sent.iter().map(|item| item.token.delivery).collect();
+    assert_eq!(group, [1, 2, 3]);
+    assert!(sent.iter().all(|item| item.attempt_no == 1), "{sent:?}");
+}
+
+#[tokio::test]
+async fn an_ask_that_met_what_cannot_be_read_gets_the_next_one() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (shop, _) = shop(&fixture, EndpointOptions::default()).await;
+    for _ in 0..3 {
+        emit(store, &shop).await;
+    }
+    write(&fixture, "UPDATE hook_messages SET event_type = 'a b' WHERE message_no = 1");
+    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1), ask(1)] };
+    let claimed = store.claim_deliveries(vec![line]).await.expect("answered").remove(0);
+    let got = claimed.groups.iter().filter(|groups| !groups.is_empty()).count();
+    assert!(got == 2 || claimed.next_due == Some(Duration::ZERO), "{claimed:?}");
+}
+
 /// An expired lease of which something is spoilt, and a delivery of another endpoint.
 async fn an_expired_lease_holds_up_no_other(options: EndpointOptions, spoil: &str, mend: &str) {
     let fixture = Fixture::open().await;

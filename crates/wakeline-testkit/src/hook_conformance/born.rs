@@ -76,16 +76,19 @@ pub async fn nothing_is_born_leased_past_one_that_waits(bench: &HookBench) {
 
 /// Rule 7: nor past one whose lease has expired, which waits as well.
 pub async fn nothing_is_born_leased_past_an_expired_lease(bench: &HookBench) {
-    bench.with(fifo(1)).await;
-    let (first, reply) = emit_to(bench, vec![ask(1)]).await;
-    assert_eq!(given(&reply, 0).len(), 1);
-    bench.advance(30).await;
-    let (second, reply) = emit_to(bench, vec![ask(1)]).await;
-    assert!(reply.leased.is_empty(), "{reply:?}");
-    for message in [first, second] {
-        let item = bench.one().await;
-        assert_eq!(item.message, message);
-        bench.deliver(&item).await;
+    for options in [fifo(1), plain()] {
+        let id = bench.with(options).await;
+        let (first, reply) = emit_to(bench, vec![ask(1)]).await;
+        assert_eq!(given(&reply, 0).len(), 1);
+        bench.advance(30).await;
+        let (second, reply) = emit_to(bench, vec![ask(1)]).await;
+        assert!(reply.leased.is_empty(), "{reply:?}");
+        for message in [first, second] {
+            let item = bench.one().await;
+            assert_eq!(item.message, message);
+            bench.deliver(&item).await;
+        }
+        bench.delete(id).await;
     }
 }
 

@@ -1,8 +1,11 @@
 //! What a queue's owner may configure, and the rules for failed messages.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use crate::PartitionName;
 
 /// How the wait between two tries of a message grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -68,6 +71,28 @@ pub struct QueueOptions {
     pub fencing: Fencing,
     /// How long a repeated transaction id is recognised.
     pub dedup_window_secs: u32,
+    /// Each wait for a retry is shortened by up to so many percent, by message and try.
+    pub retry_jitter_percent: u32,
+    /// A message that is older is not delivered any more; 0: for ever.
+    pub ttl_secs: u32,
+    /// Most messages that some group has yet to settle; 0: no limit.
+    pub len_max: u64,
+    /// The same for each partition; 0: no limit.
+    pub partition_len_max: u64,
+    /// Whether the spans of retention apply.
+    pub retention: bool,
+    /// Messages go once they are so old, read or not; 0: never.
+    pub retention_secs: u32,
+    /// Messages that every group has settled go once they are so old; 0: never.
+    pub completed_retention_secs: u32,
+    /// A message that waited so long for a group is evicted for it; 0: never.
+    pub wait_secs_max: u32,
+    /// Payloads are stored encrypted.
+    pub encrypted: bool,
+    /// A push that names no partition goes to one of so many lanes; 0: to `Default`.
+    pub lanes: u32,
+    /// Orders partitions in a pop over several; higher first, 0 where none is named.
+    pub partition_priorities: BTreeMap<PartitionName, i32>,
 }
 
 impl Default for QueueOptions {
@@ -85,6 +110,17 @@ impl Default for QueueOptions {
             ordering: MessageOrder::Strict,
             fencing: Fencing::Strict,
             dedup_window_secs: 3600,
+            retry_jitter_percent: 0,
+            ttl_secs: 0,
+            len_max: 0,
+            partition_len_max: 0,
+            retention: false,
+            retention_secs: 0,
+            completed_retention_secs: 0,
+            wait_secs_max: 0,
+            encrypted: false,
+            lanes: 0,
+            partition_priorities: BTreeMap::new(),
         }
     }
 }

@@ -11,8 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_postgres::Row;
 use wakeline_core::{
-    Backoff, Change, Fencing, GroupName, MessageId, MessageOrder, PartitionId, PartitionName,
-    QueueName, QueueOptions, TransactionId,
+    Change, GroupName, MessageId, PartitionId, PartitionName, QueueName, TransactionId,
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, MessageDetail, MessageState,
@@ -20,6 +19,7 @@ use wakeline_store::{
 };
 
 use crate::PostgresStore;
+use crate::queue_options;
 use crate::rows::{self, Columns};
 
 #[async_trait]
@@ -131,9 +131,7 @@ impl PostgresStore {
         command: &ConfigureQueue,
     ) -> Result<Vec<Row>, StoreError> {
         let core = &self.queue.core;
-        let options = &command.options;
-        // Longer than PostgreSQL can add to a timestamp is as good as for ever.
-        let millis = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        let options = queue_options::to_columns(&command.options);
         core.general(
             operation,
             &core.sql.queue_configure,
@@ -141,18 +139,7 @@ impl PostgresStore {
                 &command.queue.as_str(),
                 &command.namespace.as_ref().map(|name| name.as_str()),
                 &command.task.as_ref().map(|name| name.as_str()),
-                &i64::from(options.lease_secs),
-                &i64::from(options.retry_limit),
-                &millis(options.retry_delay_ms),
-                &millis(options.retry_delay_ms_max),
-                &(options.retry_backoff == Backoff::Exponential),
-                &options.dead_letters,
-                &options.priority,
-                &i64::from(options.delay_secs),
-                &i64::from(options.window_secs),
-                &(options.ordering == MessageOrder::Strict),
-                &(options.fencing == Fencing::Strict),
-                &i64::from(options.dedup_window_secs),
+                &options,
             ],
         )
         .await
@@ -172,29 +159,8 @@ fn queue_detail(
         namespace: columns.name_if("namespace")?,
         task: columns.name_if("task")?,
         default_partition: PartitionId(columns.take()?),
-        options: QueueOptions {
-            lease_secs: small(columns.take()?),
-            retry_limit: small(columns.take()?),
-            retry_delay_ms: count(columns.take()?),
-            retry_delay_ms_max: count(columns.take()?),
-            retry_backoff: match columns.take::<bool>()? {
-                true => Backoff::Exponential,
-                false => Backoff::Fixed,
-            },
-            dead_letters: columns.take()?,
-            priority: columns.take()?,
-            delay_secs: small(columns.take()?),
-            window_secs: small(columns.take()?),
-            ordering: match columns.take::<bool>()? {
-                true => MessageOrder::Strict,
-                false => MessageOrder::Relaxed,
-            },
-            fencing: match columns.take::<bool>()? {
-                true => Fencing::Strict,
-                false => Fencing::Lenient,
-            },
-            dedup_window_secs: small(columns.take()?),
-        },
+        options: queue_options::from_columns(columns.take()?)
+            .map_err(|error| rows::corrupt("queue", queue.to_string(), error))?,
     })
 }
 
@@ -227,11 +193,6 @@ fn message_group(columns: &mut Columns<'_>) -> Result<(GroupName, MessageState, 
         _ => MessageState::Completed,
     };
     Ok((group, state, u32::try_from(columns.take::<i32>()?).unwrap_or(0)))
-}
-
-/// A number that the database keeps as bigint and that was small when it was stored.
-fn small(number: i64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 pub(crate) fn count(number: i64) -> u64 {

@@ -25,6 +25,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0004_flow",
     "0005_hook",
     "0006_incoming_emits",
+    "0007_queue_options",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

@@ -32,6 +32,7 @@ mod options;
 mod payload;
 mod pool;
 mod queue;
+mod queue_options;
 mod rows;
 mod schema_dump;
 mod session;

@@ -9,6 +9,7 @@ pub(crate) mod groups;
 pub(crate) mod health;
 pub(crate) mod hook;
 pub(crate) mod messages;
+pub(crate) mod options;
 pub(crate) mod pop;
 pub(crate) mod push;
 pub(crate) mod transaction;

@@ -2,13 +2,11 @@
 -- Cursors that wait for a later time are set anew: a shorter delay or window, another order may
 -- have made something available. Whoever computes such a time holds a lock of the queue's row until
 -- its commit, so none is missed.
+-- p_options: all options, by the names of their columns.
 -- Called by: QueueAdmin::configure. Lock order: the queue, then cursors by (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.queue_configure(
-    p_queue text, p_namespace text, p_task text, p_lease_secs bigint, p_retry_limit bigint,
-    p_retry_delay_ms bigint, p_retry_delay_ms_max bigint, p_retry_exponential boolean,
-    p_dead_letters boolean, p_priority integer, p_delay_secs bigint, p_window_secs bigint,
-    p_strict_order boolean, p_strict_fencing boolean, p_dedup_window_secs bigint)
+    p_queue text, p_namespace text, p_task text, p_options jsonb)
 RETURNS boolean
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
@@ -16,14 +14,20 @@ SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_queue integer;
     v_now timestamptz;
+    o @schema@.queues;
 BEGIN
+    o := jsonb_populate_record(NULL::@schema@.queues, p_options);
     UPDATE @schema@.queues q SET namespace = coalesce(p_namespace, q.namespace),
-        task = coalesce(p_task, q.task), lease_secs = p_lease_secs, retry_limit = p_retry_limit,
-        retry_delay_ms = p_retry_delay_ms, retry_delay_ms_max = p_retry_delay_ms_max,
-        retry_exponential = p_retry_exponential, dead_letters = p_dead_letters,
-        priority = p_priority, delay_secs = p_delay_secs, window_secs = p_window_secs,
-        strict_order = p_strict_order, strict_fencing = p_strict_fencing,
-        dedup_window_secs = p_dedup_window_secs
+        task = coalesce(p_task, q.task), lease_secs = o.lease_secs, retry_limit = o.retry_limit,
+        retry_delay_ms = o.retry_delay_ms, retry_delay_ms_max = o.retry_delay_ms_max,
+        retry_exponential = o.retry_exponential, dead_letters = o.dead_letters,
+        priority = o.priority, delay_secs = o.delay_secs, window_secs = o.window_secs,
+        strict_order = o.strict_order, strict_fencing = o.strict_fencing,
+        dedup_window_secs = o.dedup_window_secs, retry_jitter_percent = o.retry_jitter_percent,
+        ttl_secs = o.ttl_secs, len_max = o.len_max, partition_len_max = o.partition_len_max,
+        retention = o.retention, retention_secs = o.retention_secs,
+        completed_retention_secs = o.completed_retention_secs, wait_secs_max = o.wait_secs_max,
+        encrypted = o.encrypted, lanes = o.lanes, partition_priorities = o.partition_priorities
     WHERE q.name = p_queue RETURNING q.queue_id INTO v_queue;
     IF v_queue IS NULL THEN
         RETURN false;
@@ -32,9 +36,9 @@ BEGIN
     -- A parked message no longer holds back what is pushed: the next claim puts such a cursor to
     -- sleep anew, so that a push wakes it.
     UPDATE @schema@.cursors c SET due_at = CASE
-        WHEN NOT p_strict_order AND c.parked > 0 AND l.log_end <= c.next_offset THEN v_now
+        WHEN NOT o.strict_order AND c.parked > 0 AND l.log_end <= c.next_offset THEN v_now
         ELSE coalesce(@schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
-            l.log_end, l.last_push_at, p_strict_order, p_delay_secs, p_window_secs), v_now) END
+            l.log_end, l.last_push_at, o.strict_order, o.delay_secs, o.window_secs), v_now) END
     FROM (
         SELECT k.partition_id, k.group_id, p.next_offset AS log_end, p.last_push_at
         FROM @schema@.groups g

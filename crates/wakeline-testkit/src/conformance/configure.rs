@@ -21,6 +21,17 @@ fn unusual() -> QueueOptions {
         ordering: MessageOrder::Relaxed,
         fencing: Fencing::Lenient,
         dedup_window_secs: 77,
+        retry_jitter_percent: 11,
+        ttl_secs: 86_400,
+        len_max: 1 << 40,
+        partition_len_max: 1 << 33,
+        retention: true,
+        retention_secs: 3_000_000_000,
+        completed_retention_secs: 60,
+        wait_secs_max: 3_601,
+        encrypted: false,
+        lanes: 12,
+        partition_priorities: [(PartitionName::default_partition(), -5)].into(),
     }
 }
 

@@ -157,6 +157,7 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
             ordering: if relaxed { MessageOrder::Relaxed } else { MessageOrder::Strict },
             fencing: if lenient { Fencing::Lenient } else { Fencing::Strict },
             dedup_window_secs: DEDUP_SECS,
+            ..QueueOptions::default()
         },
     )
 }

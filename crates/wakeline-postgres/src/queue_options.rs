@@ -1,0 +1,92 @@
+//! A queue's options as the columns of its row: JSON by the names of the columns.
+//!
+//! # Where it sits
+//! `QueueAdmin` writes and reads options through it; SQL that needs one reads its column.
+
+use serde::{Deserialize, Serialize};
+use wakeline_core::{Backoff, Fencing, MessageOrder, QueueOptions};
+
+/// Options whose columns are not of the same name and form. The others are those of
+/// [`QueueOptions`] itself.
+#[derive(Serialize, Deserialize)]
+struct Flags {
+    retry_exponential: bool,
+    strict_order: bool,
+    strict_fencing: bool,
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(flatten)]
+    flags: Flags,
+    #[serde(flatten)]
+    options: &'a QueueOptions,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    #[serde(flatten)]
+    flags: Flags,
+    #[serde(flatten)]
+    options: QueueOptions,
+}
+
+/// What the function `queue_configure` takes.
+pub(crate) fn to_columns(options: &QueueOptions) -> String {
+    // Longer than PostgreSQL can add to a timestamp is as good as for ever.
+    let most = u64::from(u32::MAX) * 1000;
+    let options = QueueOptions {
+        retry_delay_ms: options.retry_delay_ms.min(most),
+        retry_delay_ms_max: options.retry_delay_ms_max.min(most),
+        len_max: options.len_max.min(i64::MAX as u64),
+        partition_len_max: options.partition_len_max.min(i64::MAX as u64),
+        ..options.clone()
+    };
+    let flags = Flags {
+        retry_exponential: options.retry_backoff == Backoff::Exponential,
+        strict_order: options.ordering == MessageOrder::Strict,
+        strict_fencing: options.fencing == Fencing::Strict,
+    };
+    serde_json::to_string(&Written { flags, options: &options })
+        .expect("numbers, names and flags always have a JSON form")
+}
+
+/// Reads what a row has.
+pub(crate) fn from_columns(text: &str) -> Result<QueueOptions, serde_json::Error> {
+    let Read { flags, options } = serde_json::from_str(text)?;
+    Ok(QueueOptions {
+        retry_backoff: match flags.retry_exponential {
+            true => Backoff::Exponential,
+            false => Backoff::Fixed,
+        },
+        ordering: match flags.strict_order {
+            true => MessageOrder::Strict,
+            false => MessageOrder::Relaxed,
+        },
+        fencing: match flags.strict_fencing {
+            true => Fencing::Strict,
+            false => Fencing::Lenient,
+        },
+        ..options
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let other = QueueOptions {
+            retry_backoff: Backoff::Fixed,
+            ordering: MessageOrder::Relaxed,
+            fencing: Fencing::Lenient,
+            ttl_secs: 7,
+            lanes: 9,
+            ..QueueOptions::default()
+        };
+        for options in [QueueOptions::default(), other] {
+            assert_eq!(from_columns(&to_columns(&options)).expect("our own form"), options);
+        }
+    }
+}

@@ -17,7 +17,7 @@ pub use id::{
 };
 pub use line::{HookChange, HookLine, HookTopic, HookWhat};
 pub use options::{
-    BreakerOptions, EndpointOptions, FifoOptions, HeaderStyle, MESSAGE_RETENTION_DEFAULT,
-    RETRY_SCHEDULE_DEFAULT, StatusRange,
+    BreakerOptions, EndpointOptions, FifoOptions, HeaderStyle, MESSAGE_PAYLOAD_BYTES_MAX,
+    MESSAGE_RETENTION_DEFAULT, RETRY_SCHEDULE_DEFAULT, StatusRange,
 };
 pub use pattern::{Channel, EventPattern, EventTypeName, HookTextError};

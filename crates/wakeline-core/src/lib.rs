@@ -27,7 +27,8 @@ pub use hook::{
     ApplicationId, ApplicationRef, AttemptId, BreakerOptions, Channel, DeliveryToken, EndpointId,
     EndpointOptions, EndpointRef, EventId, EventPattern, EventTypeName, FifoOptions, HeaderStyle,
     HookChange, HookLine, HookMessageId, HookTextError, HookTopic, HookWhat, IdempotencyKey, JobId,
-    MESSAGE_RETENTION_DEFAULT, MessageRef, RETRY_SCHEDULE_DEFAULT, StatusRange, Uid, UidError,
+    MESSAGE_PAYLOAD_BYTES_MAX, MESSAGE_RETENTION_DEFAULT, MessageRef, RETRY_SCHEDULE_DEFAULT,
+    StatusRange, Uid, UidError,
 };
 pub use id::{IdError, MessageId, NodeId, PartitionId, TransactionId};
 pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};

@@ -10,12 +10,11 @@ use wakeline_core::{
     ApplicationRef, Channel, EndpointRef, EventId, EventTypeName, HookChange, HookMessageId,
     HookWhat, IdempotencyKey, MESSAGE_RETENTION_DEFAULT,
 };
-use wakeline_store::hook::{DeliveryAsk, EmitOutcome, NewMessage};
+use wakeline_store::hook::{DeliveryAsk, EmitOutcome, NewMessage, newest_schema};
 use wakeline_wake::Reservation;
 
 use crate::catalog::{ApplicationIn, check_application, idempotency, new_application};
 use crate::error::HookError;
-use crate::event_types::newest_schema;
 use crate::face::{Ask, Grant, HookFace};
 use crate::service::HookService;
 
@@ -169,7 +168,8 @@ impl HookService {
             return Ok(None);
         };
         let known = self.store().event_type(&example.event_type).await?;
-        let schema = known.as_ref().map(newest_schema).transpose()?.flatten();
+        let schemas = known.and_then(|known| known.schemas);
+        let schema = schemas.map(|schemas| newest_schema(&schemas)).transpose()?.flatten();
         let payload = example.payload(schema.as_ref())?;
         let emit = Emit::new(application.clone(), example.event_type, payload);
         emit.check(self.inner.payload_bytes_max)?;

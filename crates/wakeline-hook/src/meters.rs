@@ -18,6 +18,7 @@ pub(crate) struct Meters {
     duration: Histogram,
     pub(crate) in_flight: Gauge,
     throttled: Counter,
+    opened: Counter,
     per_claim: Histogram,
 }
 
@@ -33,6 +34,7 @@ impl Meters {
             duration: histogram!("wakeline_hook_attempt_seconds"),
             in_flight: gauge!("wakeline_hook_in_flight"),
             throttled: counter!("wakeline_hook_throttled_total"),
+            opened: counter!("wakeline_hook_breakers_opened_total"),
             per_claim: histogram!("wakeline_hook_deliveries_per_claim"),
         }
     }
@@ -55,6 +57,10 @@ impl Meters {
 
     pub(crate) fn throttled(&self) {
         self.throttled.increment(1);
+    }
+
+    pub(crate) fn opened(&self) {
+        self.opened.increment(1);
     }
 
     pub(crate) fn disabled(&self, reason: DisableReason) {

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
     ApplicationRef, AttemptId, Change, EndpointRef, HookChange, HookMessageId, HookWhat, JobId,
-    MessageRef, Timestamp,
+    MESSAGE_PAYLOAD_BYTES_MAX, MessageRef, Timestamp,
 };
 use wakeline_seal::KeyRing;
 use wakeline_store::hook::{DeliveryFilter, HookBackend, Job, JobKind, JobSpec, ResendOutcome};
@@ -25,8 +25,6 @@ use crate::secrets::Vault;
 use crate::send::request::{Envelope, headers};
 use crate::send::{Call, PingReport, SendOptions, Sender};
 
-/// Most bytes of a payload, unless set otherwise.
-const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 /// Connections that are kept for each slot, in use and idle.
 const CONNECTIONS_PER_SLOT: usize = 2;
 
@@ -56,7 +54,7 @@ impl Default for HookServiceOptions {
             dispatch: DispatchOptions::default(),
             send: SendOptions::default(),
             keys: None,
-            payload_bytes_max: PAYLOAD_BYTES_MAX,
+            payload_bytes_max: MESSAGE_PAYLOAD_BYTES_MAX,
         }
     }
 }

@@ -12,8 +12,8 @@
 //! * A row is deleted only after its push is durable; repeating the push after a crash in between
 //!   is caught by its transaction id.
 //! * What is emitted is stored, and its row deleted, by one transaction.
-//! * A row that can never be pushed, or whose application is unknown, is set aside with the
-//!   reason, never dropped, and holds up nobody.
+//! * A row that can never be pushed, whose application is unknown or whose payload does not fit its
+//!   event type is set aside with the reason, never dropped, and holds up nobody.
 
 use std::sync::Arc;
 
@@ -105,6 +105,7 @@ impl<'a> IncomingPump<'a> {
                 EmitOutcome::NoApplication => {
                     self.set_aside(&transaction, *seq, "there is no such application").await?;
                 }
+                EmitOutcome::Refused(reason) => self.set_aside(&transaction, *seq, reason).await?,
                 _ => work.done.push(*seq),
             }
         }

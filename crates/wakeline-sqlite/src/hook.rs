@@ -268,7 +268,7 @@ pub(crate) fn emit_all(
     let mut outcomes = Vec::with_capacity(messages.len());
     let mut changes = Vec::new();
     for message in messages {
-        let reply = emit::emit(s, message, &[])?;
+        let reply = emit::along(s, message)?;
         outcomes.push(reply.outcome);
         changes.extend(reply.changes);
     }

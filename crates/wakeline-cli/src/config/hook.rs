@@ -112,7 +112,7 @@ impl HookArgs {
             payload_bytes_max: self
                 .payload_bytes_max
                 .or(under.payload_bytes_max)
-                .unwrap_or(1024 * 1024),
+                .unwrap_or(wakeline_core::MESSAGE_PAYLOAD_BYTES_MAX),
         }
     }
 }

@@ -23,6 +23,9 @@ pub const RETRY_SCHEDULE_DEFAULT: [Duration; 9] = [
 /// How long a payload is kept, unless its message says otherwise.
 pub const MESSAGE_RETENTION_DEFAULT: Duration = Duration::from_secs(90 * 24 * HOUR);
 
+/// Most bytes of a message's payload, unless a node is told otherwise.
+pub const MESSAGE_PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
+
 /// How an endpoint is delivered to. A store reads the fields that decide what can be claimed, and
 /// keeps all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

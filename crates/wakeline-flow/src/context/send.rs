@@ -3,7 +3,10 @@
 use std::panic::Location;
 
 use serde::Serialize;
-use wakeline_core::{ApplicationRef, Channel, EventTypeName, InstanceId, NameError, QueueName};
+use wakeline_core::{
+    ApplicationRef, Channel, EventTypeName, InstanceId, MESSAGE_PAYLOAD_BYTES_MAX, NameError,
+    QueueName,
+};
 
 use super::OrchestrationContext;
 use crate::error::FlowError;
@@ -90,7 +93,9 @@ impl OrchestrationContext {
 
     /// Tells the endpoints of an application of an event. The message and its deliveries are there
     /// when this turn is committed, once, whatever crashes. If there is no such application then,
-    /// the message is dropped: that is logged and counted, and the orchestration goes on.
+    /// or if the payload does not fit the schema that its event type enforces, the message is
+    /// dropped: that is logged and counted, and the orchestration goes on. A payload of more than
+    /// 1 MiB is an error here.
     #[track_caller]
     pub fn emit<T: Serialize>(
         &self,
@@ -102,6 +107,13 @@ impl OrchestrationContext {
         let HookSend { application, channels } = to.into();
         let wrong = |error: &dyn std::fmt::Display| FlowError::application(error.to_string());
         let payload = Json::of(&payload).map_err(|error| FlowError::codec(event_type, &error))?;
+        let bytes = payload.as_str().len();
+        if bytes > MESSAGE_PAYLOAD_BYTES_MAX {
+            let most = MESSAGE_PAYLOAD_BYTES_MAX;
+            return Err(wrong(&format!(
+                "payload has {bytes} bytes, more than the limit of {most}"
+            )));
+        }
         ApplicationRef::parse(&application).map_err(|error| wrong(&error))?;
         let event_type = EventTypeName::new(event_type).map_err(|error| wrong(&error))?;
         let named = |text: &String| Channel::new(text).map_err(|error| wrong(&error));

@@ -123,6 +123,8 @@ fn what_is_emitted_leaves_in_order_and_is_replayed() {
         ctx.emit(HookSend::to("customer-8").channel("north"), "order.sent", "x")?;
         assert!(ctx.emit("no such name", "order.paid", 0).is_err());
         assert!(ctx.emit("customer-7", "not a type", 0).is_err());
+        let most = wakeline_core::MESSAGE_PAYLOAD_BYTES_MAX;
+        assert!(ctx.emit("customer-7", "order.paid", "x".repeat(most - 1)).is_err());
         assert!(ctx.emit(HookSend::to("customer-7").channel("a b"), "order.paid", 0).is_err());
         ctx.event::<()>("go").await?;
         Ok::<_, FlowError>(())

@@ -213,10 +213,14 @@ impl Job {
             if end.throttle.is_some() {
                 meters.throttled();
             }
+            let target = &self.group.target;
+            let (endpoint, application) = (target.endpoint, target.application);
+            if settled.opened {
+                meters.opened();
+                tracing::info!(%endpoint, %application, "breaker opened");
+            }
             if let Some(reason) = settled.disabled {
                 meters.disabled(reason);
-                let target = &self.group.target;
-                let (endpoint, application) = (target.endpoint, target.application);
                 tracing::warn!(%endpoint, %application, ?reason, "endpoint disabled");
             }
             self.inner.hint(&settled.changes);

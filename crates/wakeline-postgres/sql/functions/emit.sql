@@ -5,7 +5,9 @@
 --
 -- The message only goes into incoming; a node stores it with its deliveries after the commit. So an
 -- open transaction holds no lock of ours, and order is by commit. p_application: its id or uid; whether
--- there is one is seen then, and a row for an unknown one stays in incoming with the reason in refused.
+-- there is one is seen then, and so is whether the payload fits the schema of its event type, if that
+-- enforces one; where not, the row stays in incoming with the reason in refused. A payload has at most
+-- 1 MiB, or as much as the parameter wakeline.hook_payload_bytes_max says.
 -- p_event_id: your own id of the message; a second one of the same application is not stored. p_notify:
 -- see push.
 -- Needs: USAGE on the schema, INSERT on incoming.
@@ -21,6 +23,8 @@ DECLARE
     v_id uuid := encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) PLACING
         substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
         FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid;
+    v_bytes bigint;
+    v_most bigint;
     n record;
 BEGIN
     FOR n IN SELECT x.* FROM (
@@ -44,6 +48,13 @@ BEGIN
     IF p_payload IS NULL THEN
         RAISE EXCEPTION 'payload must not be null' USING ERRCODE = 'null_value_not_allowed',
             HINT = 'for the JSON value null say ''null''::json';
+    END IF;
+    v_bytes := octet_length(p_payload::text);
+    v_most := coalesce(nullif(current_setting('wakeline.hook_payload_bytes_max', true), ''), '1048576');
+    IF v_bytes > v_most THEN
+        RAISE EXCEPTION 'payload has % bytes, more than the limit of %', v_bytes, v_most
+            USING ERRCODE = 'program_limit_exceeded',
+            HINT = 'the limit is the parameter wakeline.hook_payload_bytes_max';
     END IF;
     INSERT INTO @schema@.incoming (application, event_type, payload, event_id, channels, message_id)
     VALUES (p_application, p_event_type, p_payload, p_event_id, p_channels, v_id);

@@ -6,13 +6,13 @@
 -- An endpoint that worked before and works now is not even locked, unless something waits for the
 -- end of its leases.
 -- o_disabled: by attempt, 2 if it disabled its endpoint because it is gone, 3 because it only
--- failed.
+-- failed. o_opened: by attempt, it opened its endpoint's breaker.
 -- Called by: hook_settle, which holds the deliveries. Lock order: states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_judge(
     p_commands integer[], p_endpoints uuid[], p_dues timestamptz[], p_loud uuid[],
     p_samples smallint[], p_throttles bigint[], p_gone boolean[], p_now timestamptz,
-    OUT o_disabled smallint[])
+    OUT o_disabled smallint[], OUT o_opened boolean[])
 LANGUAGE plpgsql AS $$
 DECLARE
     s record;
@@ -21,6 +21,7 @@ DECLARE
     v_due timestamptz;
 BEGIN
     o_disabled := array_fill(NULL::smallint, ARRAY[cardinality(p_endpoints)]);
+    o_opened := array_fill(false, ARRAY[cardinality(p_endpoints)]);
     FOR s IN
         SELECT k.*, e.breaker_failures, e.breaker_open_us, e.breaker_probes, e.disable_after_us,
             e.deleted_at
@@ -67,11 +68,11 @@ BEGIN
                 s.failures := CASE WHEN n.sample = 1 THEN 0 ELSE s.failures + 1 END;
                 IF s.failures >= s.breaker_failures AND n.sample = 2 THEN
                     s.open_until := p_now + s.breaker_open_us * interval '1 microsecond';
-                    s.successes := 0;
+                    s.successes := 0; o_opened[n.ord] := s.open_until > p_now;
                 END IF;
             ELSIF n.sample = 2 THEN
                 s.open_until := p_now + s.breaker_open_us * interval '1 microsecond';
-                s.successes := 0;
+                s.successes := 0; o_opened[n.ord] := s.open_until > p_now;
             ELSE
                 s.successes := s.successes + 1;
                 IF s.successes >= s.breaker_probes THEN

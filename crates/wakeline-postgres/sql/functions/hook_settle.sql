@@ -5,7 +5,7 @@
 -- p_urls: for the log. No two attempts of a call are of one delivery. Spans are in microseconds.
 -- Returns one row per attempt: code: 0 the lease is stale, 1 delivered, 2 it will be tried again,
 -- 3 failed, 4 cancelled; why its endpoint was disabled by it; and in how many microseconds something
--- of its endpoint may be due, if that is news.
+-- of its endpoint may be due, if that is news; opened: it opened its endpoint's breaker.
 -- Called by: HookStore::settle_deliveries. Lock order: deliveries by id, then states by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_settle(
@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION @schema@.hook_settle(
     p_samples smallint[], p_throttles bigint[], p_gone boolean[], p_began bigint[], p_took bigint[],
     p_status integer[], p_responses bytea[], p_errors text[], p_urls text[])
 RETURNS TABLE (command integer, code smallint, disabled smallint, due_us bigint, endpoint uuid,
-    pull boolean)
+    pull boolean, opened boolean)
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
@@ -28,6 +28,7 @@ DECLARE
     a_due timestamptz[];
     v_loud uuid[];
     v_disabled smallint[];
+    v_opened boolean[];
     v_ready uuid[];
 BEGIN
     PERFORM FROM @schema@.hook_deliveries d WHERE d.delivery_id = ANY (p_deliveries)
@@ -85,8 +86,9 @@ BEGIN
     IF a_command IS NULL THEN
         RETURN;
     END IF;
-    v_disabled := @schema@.hook_judge(a_command, a_endpoint, a_due, v_loud, p_samples, p_throttles,
-        p_gone, v_now);
+    SELECT j.o_disabled, j.o_opened INTO v_disabled, v_opened
+    FROM @schema@.hook_judge(a_command, a_endpoint, a_due, v_loud, p_samples, p_throttles, p_gone,
+        v_now) j;
     SELECT array_agg(s.endpoint_id) INTO v_ready FROM @schema@.hook_states s
     WHERE s.endpoint_id = ANY (a_endpoint) AND s.due_at <= v_now AND s.disabled IS NULL;
     RETURN QUERY
@@ -94,8 +96,8 @@ BEGIN
         x.disabled,
         CASE WHEN x.endpoint = ANY (v_ready) THEN 0 ELSE
             @schema@.hook_until(x.due_at, v_now) END,
-        x.endpoint, x.pull
-    FROM unnest(a_command, a_state, a_endpoint, a_pull, a_due, v_disabled)
-        AS x (command, state, endpoint, pull, due_at, disabled);
+        x.endpoint, x.pull, x.opened
+    FROM unnest(a_command, a_state, a_endpoint, a_pull, a_due, v_disabled, v_opened)
+        AS x (command, state, endpoint, pull, due_at, disabled, opened);
 END
 $$;

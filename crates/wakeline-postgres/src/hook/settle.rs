@@ -223,8 +223,12 @@ impl Core {
 }
 
 fn read(rows: &[Row], len: usize) -> Result<Vec<SettledDelivery>, StoreError> {
-    let stale =
-        || SettledDelivery { state: SettledState::Stale, disabled: None, changes: Vec::new() };
+    let stale = || SettledDelivery {
+        state: SettledState::Stale,
+        disabled: None,
+        opened: false,
+        changes: Vec::new(),
+    };
     let mut settled: Vec<SettledDelivery> = (0..len).map(|_| stale()).collect();
     for row in rows {
         let mut columns = Columns::new(SETTLE, row);
@@ -238,9 +242,10 @@ fn read(rows: &[Row], len: usize) -> Result<Vec<SettledDelivery>, StoreError> {
         let disabled = columns.take::<Option<i16>>()?.map(wire::disabled);
         let due: Option<i64> = columns.take()?;
         let (endpoint, pull): (Uuid, bool) = (columns.take()?, columns.take()?);
+        let opened: bool = columns.take()?;
         let changes: Vec<HookChange> =
             due.map(|due| wire::change(endpoint, pull, due)).into_iter().collect();
-        settled[place] = SettledDelivery { state, disabled, changes };
+        settled[place] = SettledDelivery { state, disabled, opened, changes };
     }
     Ok(settled)
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use wakeline_core::{ApplicationId, ApplicationRef, HookLine, HookWhat, MessageRef};
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
 use wakeline_store::hook::{
-    HookApplications, HookEndpoints, HookReader, HookStore, MessageFilter, StoredMessage,
+    EventType, HookApplications, HookEndpoints, HookEventTypes, HookReader, HookStore,
+    MessageFilter, StoredMessage,
 };
 use wakeline_testkit::hook_conformance as hook;
 
@@ -124,6 +125,56 @@ async fn an_emit_to_an_unknown_application_is_set_aside_and_holds_up_nobody() {
     node.store.sweep_hook(vec![HookLine::Push]).await.expect("swept");
     eventually("it is taken over", async || refused(&schema).await.is_empty()).await;
     node.stop().await;
+}
+
+#[tokio::test]
+async fn an_emit_that_does_not_fit_its_event_type_is_set_aside_and_holds_up_nobody() {
+    let schema = TestSchema::new();
+    let node = Node::start(schema.options()).await;
+    let app = shop(&node.store).await;
+    let schemas = Some(br#"{"1": {"type": "object", "required": ["total"]}}"#[..].into());
+    let paid = EventType { schemas, enforced: true, ..hook::event_type("order.paid") };
+    node.store.put_event_type(paid.clone()).await.expect("put");
+    let user = client().await;
+    for payload in ["{\"total\": 1}", "{\"secret\": 2}", "{\"total\": 3}"] {
+        let emit = format!("SELECT {}.emit('shop', 'order.paid', '{payload}')", schema.name);
+        user.batch_execute(&emit).await.expect("emitted");
+    }
+    eventually("two are stored, one is set aside", async || {
+        stored(&node.store, app).await.len() == 2 && refused(&schema).await.len() == 1
+    })
+    .await;
+    let reason = refused(&schema).await.remove(0).expect("it says why");
+    assert!(reason.contains("schema of order.paid") && !reason.contains("secret"), "{reason}");
+    assert_eq!(sent(&node.store).await, ["{\"total\": 1}", "{\"total\": 3}"]);
+    // Mended by hand: the schema is not enforced any more, and the reason goes.
+    node.store.put_event_type(EventType { enforced: false, ..paid }).await.expect("put");
+    let mend = format!("UPDATE {}.incoming SET refused = NULL", schema.name);
+    user.batch_execute(&mend).await.expect("mended");
+    node.store.sweep_hook(vec![HookLine::Push]).await.expect("swept");
+    eventually("it is taken over", async || refused(&schema).await.is_empty()).await;
+    assert_eq!(stored(&node.store, app).await.len(), 3);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_payload_beyond_the_limit_fails_in_the_users_transaction() {
+    let schema = TestSchema::new();
+    let _made = schema.store().await;
+    let user = client().await;
+    let emit = |len: u32| {
+        let payload = format!("to_json(repeat('x', {len} - 2))");
+        format!("SELECT {}.emit('shop', 'a', {payload})", schema.name)
+    };
+    user.batch_execute(&emit(1_048_576)).await.expect("emitted");
+    let error = user.batch_execute(&emit(1_048_577)).await.expect_err("too much");
+    let error = error.as_db_error().expect("the server says so");
+    assert_eq!(error.code(), &tokio_postgres::error::SqlState::PROGRAM_LIMIT_EXCEEDED);
+    assert!(error.message().contains("1048577 bytes"), "{}", error.message());
+    user.batch_execute("SET wakeline.hook_payload_bytes_max = 2000000").await.expect("set");
+    user.batch_execute(&emit(2_000_000)).await.expect("emitted");
+    user.batch_execute(&emit(2_000_001)).await.expect_err("too much");
+    assert_eq!(refused(&schema).await.len(), 2);
 }
 
 #[tokio::test]

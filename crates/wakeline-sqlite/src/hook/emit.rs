@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use wakeline_core::{ApplicationId, HookChange, HookMessageId, HookWhat};
-use wakeline_store::hook::{DeliveryAsk, EmitOutcome, EmitReply, NewMessage, StoredMessage};
+use wakeline_store::hook::{
+    DeliveryAsk, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
+};
 
 use super::claim::{self, Books};
 use super::delivery::{Class, Delivery};
 use super::key::{self, Earlier, Scope};
 use super::known::{self, Config, number};
 use super::slots::Slots;
-use super::{application, endpoint, message, sql};
+use super::{application, endpoint, event_type, message, sql};
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
@@ -43,6 +45,18 @@ pub(super) fn emit(s: &mut Session<'_>, new: &NewMessage, asks: &[DeliveryAsk]) 
     let leased = slots.groups().into_iter().enumerate().filter(|(_, got)| !got.is_empty());
     let outcome = EmitOutcome::Stored(stored(s, owner.1, new), deliveries);
     Ok(EmitReply { outcome, leased: leased.collect(), changes })
+}
+
+/// Stores a message along with another write, unless it does not fit its event type.
+pub(super) fn along(s: &mut Session<'_>, new: &NewMessage) -> Res<EmitReply> {
+    let enforced = event_type::find(s, &new.event_type)?.filter(|found| found.enforced);
+    let schemas = enforced.and_then(|found| found.schemas);
+    let reason =
+        schemas.and_then(|schemas| EventSchema::refusal(&new.event_type, &schemas, &new.payload));
+    match reason {
+        Some(reason) => Ok(refused(EmitOutcome::Refused(reason))),
+        None => emit(s, new, &[]),
+    }
 }
 
 fn refused(outcome: EmitOutcome) -> EmitReply {

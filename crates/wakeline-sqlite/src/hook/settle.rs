@@ -18,21 +18,23 @@ use crate::session::Session;
 pub(super) fn settle(s: &mut Session<'_>, end: &SettleDelivery) -> Res<SettledDelivery> {
     let Some((mut delivery, lease)) = Delivery::held(s, end.token)? else {
         let (state, disabled, changes) = (SettledState::Stale, None, Vec::new());
-        return Ok(SettledDelivery { state, disabled, changes });
+        return Ok(SettledDelivery { state, disabled, opened: false, changes });
     };
     let mut lanes = Lanes::default();
     let (lane, config) = lanes.get(s, delivery.endpoint)?;
     attempt::log(s, (&delivery, &lease), &config, (&end.record, end.verdict))?;
     follow(s, &mut delivery, end.verdict);
     delivery.write(s, &config)?;
+    let open_before = lane.is_open(&config, s.now);
     let disabled = judge(s, (lane, &config), end)?;
+    let opened = !open_before && lane.is_open(&config, s.now);
     let mut changes = lanes.finish(s)?;
     let farewell = end.announce_disabled.as_ref().filter(|_| disabled.is_some());
     for message in end.announce.iter().chain(farewell) {
         changes.extend(emit::emit(s, message, &[])?.changes);
     }
     let changes = lane::merged(changes);
-    Ok(SettledDelivery { state: delivery.state.settled(), disabled, changes })
+    Ok(SettledDelivery { state: delivery.state.settled(), disabled, opened, changes })
 }
 
 /// What becomes of a delivery.

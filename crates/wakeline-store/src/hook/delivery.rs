@@ -182,6 +182,8 @@ pub struct SettledDelivery {
     pub state: SettledState,
     /// Why the endpoint was disabled by it, if it was.
     pub disabled: Option<super::catalog::DisableReason>,
+    /// Whether it opened the endpoint's breaker, for the first time or again.
+    pub opened: bool,
     /// What the caller tells its own waiters.
     pub changes: Vec<HookChange>,
 }

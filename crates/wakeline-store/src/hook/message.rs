@@ -68,6 +68,9 @@ pub enum EmitOutcome {
     KeyReused,
     /// There is no such application.
     NoApplication,
+    /// Its payload does not fit its event type, for this reason. Of messages that come along with
+    /// another write: what is given by itself was checked before.
+    Refused(String),
 }
 
 /// Answer to storing a message.

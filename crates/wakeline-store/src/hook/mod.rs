@@ -11,6 +11,7 @@ mod delivery;
 mod message;
 mod page;
 mod read;
+mod schema;
 
 pub use admin::{
     ChoreReport, DeliveryFilter, HookAdmin, Job, JobKind, JobSpec, JobState, ResendOutcome,
@@ -31,6 +32,7 @@ pub use read::{
     Attempt, AttemptFilter, Delivery, DeliveryState, EndpointStats, HookReader, MessageFilter,
     Trigger,
 };
+pub use schema::{EventSchema, SchemaError, newest_schema};
 
 /// Everything that the hook face asks of a store.
 pub trait HookBackend:

@@ -1,8 +1,9 @@
 //! What a turn tells the endpoints of applications, in its own commit.
 
+use bytes::Bytes;
 use wakeline_core::{ApplicationId, ApplicationRef, EndpointId, EventId, HookMessageId, HookWhat};
 use wakeline_store::flow::{TurnCommit, TurnOutcome};
-use wakeline_store::hook::{EmitOutcome, MessageFilter, NewEndpoint, NewMessage};
+use wakeline_store::hook::{EmitOutcome, EventType, MessageFilter, NewEndpoint, NewMessage};
 
 use super::{FlowBench, batch, event, push, step};
 use crate::hook_conformance as hook;
@@ -162,6 +163,40 @@ pub async fn an_emit_to_an_unknown_application_is_told_and_dropped(bench: &FlowB
     );
     assert_eq!(stored(bench, app).await, [known.id]);
     assert_eq!(bench.no_turn().await, None, "the turn is committed");
+}
+
+/// Rule 12: one that does not fit the schema that its event type enforces is told of, and hinders
+/// nothing.
+pub async fn an_emit_that_does_not_fit_its_event_type_is_told_and_dropped(bench: &FlowBench) {
+    let app = application(bench).await;
+    bench.running("a").await;
+    let schemas = br#"{"1": false, "2": {"type": "object", "required": ["total"]}}"#;
+    let payload = |text: &'static str| Bytes::from_static(text.as_bytes());
+    for (round, enforced) in [true, false].into_iter().enumerate() {
+        let of = |n: usize, text| {
+            let decision = format!("flow.{round}.{n}");
+            NewMessage { payload: payload(text), ..decided(app, &decision) }
+        };
+        let schemas = Some(Bytes::from_static(schemas));
+        let paid = EventType { schemas, enforced, ..hook::event_type(hook::PAID) };
+        bench.hooks.put_event_type(paid).await.expect("an event type is put");
+        let before = stored(bench, app).await.len();
+        let free = NewMessage { event_type: hook::event("order.back"), ..of(1, r#"{"n": 1}"#) };
+        let sent = vec![of(0, r#"{"total": 7}"#), free, of(2, r#"{"n": "secret"}"#), of(3, "[]")];
+        let outcomes = emitted(bench, sent).await;
+        let kept = |outcome: &EmitOutcome| matches!(outcome, EmitOutcome::Stored(_, 0));
+        let kept: Vec<bool> = outcomes.iter().map(kept).collect();
+        assert_eq!(kept, [true, true, !enforced, !enforced], "{outcomes:?}");
+        let reasons = outcomes.iter().filter_map(|outcome| match outcome {
+            EmitOutcome::Refused(reason) => Some(reason),
+            _ => None,
+        });
+        for reason in reasons {
+            assert!(reason.contains(hook::PAID) && !reason.contains("secret"), "{reason}");
+        }
+        assert_eq!(stored(bench, app).await.len() - before, if enforced { 2 } else { 4 });
+        assert_eq!(bench.no_turn().await, None, "the turn is committed");
+    }
 }
 
 /// Messages of turns are delivered in the order of their turns, and within a turn in its order.

@@ -131,6 +131,7 @@ macro_rules! flow_conformance_suite {
             a_decision_emits_once,
             filters_say_who_gets_what_a_turn_emits,
             an_emit_to_an_unknown_application_is_told_and_dropped,
+            an_emit_that_does_not_fit_its_event_type_is_told_and_dropped,
             what_turns_emit_keeps_its_order,
         );
         $crate::flow_conformance_module!($fixture; work;

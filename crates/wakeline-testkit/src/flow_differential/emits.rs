@@ -78,6 +78,7 @@ pub(super) fn plain(outcome: &EmitOutcome) -> String {
         EmitOutcome::Taken(message) => format!("taken by {}", message.id),
         EmitOutcome::KeyReused => "key reused".to_owned(),
         EmitOutcome::NoApplication => "no application".to_owned(),
+        EmitOutcome::Refused(reason) => format!("refused: {reason}"),
     }
 }
 

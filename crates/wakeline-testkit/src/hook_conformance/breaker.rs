@@ -41,6 +41,25 @@ pub async fn failures_in_a_row_open_it(bench: &HookBench) {
     assert_eq!(bench.none().await, Some(secs(60)));
 }
 
+/// The answer says which attempt opened it, each time, and no other.
+pub async fn what_opens_it_is_told_so(bench: &HookBench) {
+    bench.with(breaking(2, 2)).await;
+    bench.emit_many(4).await;
+    let held = bench.take(3).await;
+    let mut opened = Vec::new();
+    for item in &held {
+        opened.push(bench.settle(failure(item.token)).await.opened);
+    }
+    assert_eq!(opened, [false, true, false], "the last one ends while it is open");
+    bench.advance(60).await;
+    let probe = bench.one().await;
+    assert!(bench.settle(failure(probe.token)).await.opened, "a failed probe opens it again");
+    bench.advance(60).await;
+    let probe = bench.one().await;
+    assert!(!bench.settle(success(probe.token)).await.opened);
+    assert!(!bench.settle(failure(probe.token)).await.opened, "stale");
+}
+
 /// Rule 2: a success starts the count anew.
 pub async fn a_success_starts_the_count_anew(bench: &HookBench) {
     let id = bench.with(breaking(2, 1)).await;

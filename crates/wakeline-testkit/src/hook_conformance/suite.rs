@@ -254,6 +254,7 @@ macro_rules! hook_conformance_suite {
             successful_probes_close_it,
             a_closed_breaker_counts_from_zero,
             a_failed_probe_opens_it_again,
+            what_opens_it_is_told_so,
             probes_must_succeed_in_a_row,
             ends_while_open_change_nothing,
             failures_while_open_do_not_disable,

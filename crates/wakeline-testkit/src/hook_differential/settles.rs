@@ -50,7 +50,7 @@ impl World<'_> {
         let oracle = self.oracle.settle_deliveries(ends(|pair| pair.0)).await.map_err(failed)?;
         let store = self.store.settle_deliveries(ends(|pair| pair.1)).await.map_err(failed)?;
         let plain = |settled: &[SettledDelivery]| -> Vec<_> {
-            settled.iter().map(|one| (one.state, one.disabled)).collect()
+            settled.iter().map(|one| (one.state, one.disabled, one.opened)).collect()
         };
         same("settled", plain(&oracle), plain(&store))?;
         if oracle.first().is_some_and(|one| one.state != SettledState::Stale) {

@@ -104,6 +104,10 @@ fn note_emit((application, event_type): &(ApplicationRef, EventTypeName), outcom
             tracing::warn!(%application, %event_type, "a turn emits to an unknown application");
             "no_application"
         }
+        EmitOutcome::Refused(reason) => {
+            tracing::warn!(%application, %event_type, reason, "a turn emits what does not fit");
+            "invalid"
+        }
     };
     metrics::counter!("wakeline_flow_emits_total", "outcome" => word).increment(1);
 }

@@ -82,6 +82,7 @@ fn stored(application: &ApplicationRef, outcome: EmitOutcome) -> Result<StoredMe
         }
         EmitOutcome::KeyReused => Err(key_reused()),
         EmitOutcome::NoApplication => Err(no_application(application)),
+        EmitOutcome::Refused(reason) => Err(ApiError::invalid_field("payload", reason)),
     }
 }
 

@@ -90,6 +90,7 @@ pub(crate) async fn post_event(
             let status = status(&deliveries(&state, &message).await?);
             (same(&state, message, &payload).await?, status)
         }
+        EmitOutcome::Refused(reason) => return Err(ApiError::invalid_field("data", reason)),
         EmitOutcome::KeyReused | EmitOutcome::NoApplication => {
             return Err(ApiError::unavailable("the default application was just removed"));
         }

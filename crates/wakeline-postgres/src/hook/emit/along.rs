@@ -1,15 +1,18 @@
 //! Messages that are stored in the transaction of another write: of a turn, or of what users' own
 //! transactions left behind.
 
+use std::collections::HashMap;
+
 use wakeline_core::HookChange;
 use wakeline_store::StoreError;
-use wakeline_store::hook::{EmitOutcome, EmitReply, NewMessage};
+use wakeline_store::hook::{EmitOutcome, EmitReply, EventSchema, NewMessage};
 
 use super::{Asks, EMIT, Messages, Written, keys_of};
 use crate::commands::apart;
 use crate::connect::LinkTransaction;
 use crate::hook::Core;
 use crate::hook::wire::merge;
+use crate::rows::Columns;
 
 /// What became of messages that went along with another write.
 #[derive(Default)]
@@ -21,20 +24,54 @@ pub(crate) struct EmittedAlong {
 }
 
 impl Core {
-    /// Stores messages in the transaction of another write. Locks as `hook_emit` does.
+    /// Stores messages in the transaction of another write, except those that do not fit their
+    /// event types. Locks as `hook_emit` does.
     pub(crate) async fn emit_along(
         &self,
         transaction: &LinkTransaction<'_>,
         messages: &[NewMessage],
     ) -> Result<EmittedAlong, StoreError> {
         let mut emitted = EmittedAlong::default();
-        for reply in self.emit_each(transaction, messages.iter().collect()).await? {
+        if messages.is_empty() {
+            return Ok(emitted);
+        }
+        let refusals = self.refusals(transaction, messages).await?;
+        let fit = messages.iter().zip(&refusals).filter(|(_, refusal)| refusal.is_none());
+        let fit = fit.map(|(message, _)| message).collect();
+        let mut replies = self.emit_each(transaction, fit).await?.into_iter();
+        for refusal in refusals {
+            let Some(reply) = refusal.map_or_else(|| replies.next(), |why| Some(refused(why)))
+            else {
+                continue;
+            };
             emitted.outcomes.push(reply.outcome);
             for change in reply.changes {
                 merge(&mut emitted.changes, change);
             }
         }
         Ok(emitted)
+    }
+
+    /// By message, why it does not fit its event type.
+    async fn refusals(
+        &self,
+        transaction: &LinkTransaction<'_>,
+        messages: &[NewMessage],
+    ) -> Result<Vec<Option<String>>, StoreError> {
+        let mut names: Vec<&str> =
+            messages.iter().map(|message| message.event_type.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut enforced: HashMap<String, Vec<u8>> = HashMap::new();
+        for row in &transaction.query(&self.sql.enforced, &[&names]).await? {
+            let mut columns = Columns::new(EMIT, row);
+            enforced.insert(columns.take()?, columns.take()?);
+        }
+        let refusal = |message: &NewMessage| {
+            let schemas = enforced.get(message.event_type.as_str())?;
+            EventSchema::refusal(&message.event_type, schemas, &message.payload)
+        };
+        Ok(messages.iter().map(refusal).collect())
     }
 
     /// The same, with an answer for each message.
@@ -55,4 +92,8 @@ impl Core {
         let replies: Option<Vec<EmitReply>> = replies.into_iter().collect();
         replies.ok_or_else(|| StoreError::Fatal { operation: EMIT, source: "no answer".into() })
     }
+}
+
+fn refused(reason: String) -> EmitReply {
+    EmitReply { outcome: EmitOutcome::Refused(reason), leased: Vec::new(), changes: Vec::new() }
 }

@@ -46,7 +46,7 @@ impl State {
         changes.extend(self.flow.work_changes(&fresh, now));
         let (mut emits, mut hook_changes) = (Vec::new(), Vec::new());
         for message in commit.emits {
-            let reply = self.hook.emit(message, &[], now);
+            let reply = self.hook.emit_along(message, now);
             emits.push(reply.outcome);
             hook_changes.extend(reply.changes);
         }

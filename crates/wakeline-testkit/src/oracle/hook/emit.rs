@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use wakeline_core::{ApplicationId, EndpointId, HookChange, HookMessageId, HookWhat, Timestamp};
-use wakeline_store::hook::{DeliveryAsk, EmitOutcome, EmitReply, NewMessage, StoredMessage};
+use wakeline_store::hook::{
+    DeliveryAsk, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
+};
 
 use super::catalog::Looked;
 use super::claim::Slots;
@@ -27,6 +29,19 @@ impl Hook {
         let mut changes = self.tell(endpoints, now);
         changes.push(HookChange { what: HookWhat::Chores, due_in: retention });
         EmitReply { outcome, leased, changes }
+    }
+
+    /// The same along with another write, unless it does not fit its event type.
+    pub(in crate::oracle) fn emit_along(&mut self, new: NewMessage, now: Timestamp) -> EmitReply {
+        let enforced = self.event_types.get(&new.event_type).filter(|found| found.enforced);
+        let schemas = enforced.and_then(|found| found.schemas.as_ref());
+        match schemas.and_then(|all| EventSchema::refusal(&new.event_type, all, &new.payload)) {
+            Some(reason) => {
+                let outcome = EmitOutcome::Refused(reason);
+                EmitReply { outcome, leased: Vec::new(), changes: Vec::new() }
+            }
+            None => self.emit(new, &[], now),
+        }
     }
 
     /// Stores a message and makes its deliveries, whose places it returns.
@@ -142,7 +157,9 @@ impl Hook {
         for place in places {
             let endpoint = self.rows[place].endpoint;
             let others = self.rows_of(endpoint).filter(|row| row.place != *place);
-            let waits = others.into_iter().any(|row| row.waiting().is_some());
+            // One whose lease has expired waits as well.
+            let holds_up = |row: &Row| !row.has_ended() && row.live(now).is_none();
+            let waits = others.into_iter().any(holds_up);
             if waits || self.spot(endpoint).endpoint.options.pull {
                 continue;
             }

@@ -20,7 +20,7 @@ impl Hook {
     pub(super) fn settle(&mut self, end: SettleDelivery, now: Timestamp) -> SettledDelivery {
         let Some(row) = self.held(end.token, now).cloned() else {
             let (state, disabled, changes) = (SettledState::Stale, None, Vec::new());
-            return SettledDelivery { state, disabled, changes };
+            return SettledDelivery { state, disabled, opened: false, changes };
         };
         let Stage::Leased(lease, plan) = row.stage else { unreachable!("it is leased") };
         self.log(&row, plan, &end, now);
@@ -30,7 +30,9 @@ impl Hook {
         updated.attempts += 1;
         updated.scheduled += u32::from(plan.manual.is_none());
         updated.updated_at = now;
+        let open_before = self.spot_mut(row.endpoint).is_paused(now);
         let disabled = self.judge(row.endpoint, &end, now);
+        let opened = !open_before && self.spot_mut(row.endpoint).is_paused(now);
         let mut changes = self.tell([row.endpoint], now);
         let farewell = end.announce_disabled.filter(|_| disabled.is_some());
         for message in end.announce.into_iter().chain(farewell) {
@@ -42,7 +44,7 @@ impl Hook {
             Stage::Ended(End::Failed) => SettledState::Failed,
             Stage::Ended(End::Cancelled) => SettledState::Cancelled,
         };
-        SettledDelivery { state, disabled, changes }
+        SettledDelivery { state, disabled, opened, changes }
     }
 
     fn log(&mut self, row: &Row, plan: Plan, end: &SettleDelivery, now: Timestamp) {

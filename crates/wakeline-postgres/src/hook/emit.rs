@@ -8,6 +8,7 @@
 
 mod again;
 mod along;
+mod asks;
 
 use std::collections::HashMap;
 
@@ -33,6 +34,7 @@ use crate::commands::{Answers, Flushed, apart, one_by_one};
 use crate::rows::{self, Columns};
 
 pub(crate) use along::EmittedAlong;
+use asks::Asks;
 
 pub(super) const EMIT: &str = "emit";
 
@@ -130,7 +132,7 @@ impl<'a> Messages<'a> {
     }
 
     /// The parameters of a call, together with those for asks.
-    pub(super) fn params<'p>(&'p self, asks: &'p Asks) -> [&'p (dyn ToSql + Sync); 24] {
+    fn params<'p>(&'p self, asks: &'p Asks) -> [&'p (dyn ToSql + Sync); 24] {
         [
             &self.ids,
             &self.apps,
@@ -157,34 +159,6 @@ impl<'a> Messages<'a> {
             &asks.lengths,
             &asks.keys,
         ]
-    }
-}
-
-/// Asks as arrays.
-#[derive(Default)]
-pub(super) struct Asks {
-    commands: Vec<i32>,
-    /// Which of its command's asks each is.
-    numbers: Vec<usize>,
-    leases: Vec<Option<i64>>,
-    starts: Vec<i32>,
-    lengths: Vec<i32>,
-    keys: Vec<Uuid>,
-}
-
-impl Asks {
-    /// Adds the asks of a command, without the ids that hold something already.
-    fn add(&mut self, command: usize, asks: &[DeliveryAsk], held: impl Fn(AttemptId) -> bool) {
-        for (number, ask) in asks.iter().enumerate() {
-            let begin = self.keys.len();
-            let free = ask.attempts.iter().filter(|attempt| !held(**attempt));
-            self.keys.extend(free.map(|attempt| attempt.0));
-            self.commands.push(length(command + 1));
-            self.numbers.push(number);
-            self.leases.push(ask.lease.map(micros));
-            self.starts.push(length(begin + 1));
-            self.lengths.push(length(self.keys.len() - begin));
-        }
     }
 }
 
@@ -272,11 +246,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn read(
-        rows: &[Row],
-        sent: &[&NewMessage],
-        asks: &Asks,
-    ) -> Result<Self, StoreError> {
+    fn read(rows: &[Row], sent: &[&NewMessage], asks: &Asks) -> Result<Self, StoreError> {
         let (mut targets, mut spoilt) = (Targets::default(), Spoilt::default());
         let mut replies: Vec<Option<EmitReply>> = sent.iter().map(|_| None).collect();
         for row in rows {

@@ -205,6 +205,15 @@ impl StoreArgs {
 }
 
 impl ServeArgs {
+    /// The settings of a command that needs a store and its keys only.
+    pub(crate) fn over_store(
+        config: Option<PathBuf>,
+        store: StoreArgs,
+        encryption_key_file: Option<PathBuf>,
+    ) -> Self {
+        Self { config, store, encryption_key_file, ..Self::default() }
+    }
+
     /// Settings from flags and environment (these), a file, and defaults.
     pub(crate) fn settle(mut self, secrets: Secrets) -> Result<Settings, ConfigMistake> {
         self.api_key = secrets.api_key;

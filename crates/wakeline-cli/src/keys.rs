@@ -4,8 +4,10 @@
 //! * Nothing secret is stored without a key. On SQLite one is made beside the database, so that
 //!   nobody has to think of it before a first try; on PostgreSQL all nodes need the same, so it is
 //!   the operator's.
-//! * A key is made only for a store without endpoints: for others there was one, and a new one
-//!   opens nothing of theirs.
+//! * A key is made only for a store without endpoints and encrypted queues: for others there was
+//!   one, and a new one opens nothing of theirs.
+//! * A node without keys does not serve a store with encrypted queues: it would take messages that
+//!   it cannot open.
 //! * A key file is there as a whole or not at all.
 
 use std::io::{ErrorKind, Write as _};
@@ -14,10 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use wakeline_core::ApplicationRef;
 use wakeline_seal::KeyRing;
 use wakeline_store::WholeStore;
-use wakeline_store::hook::{PageOrder, PageRequest};
 
 use crate::config::{ConfigMistake, Settings, StoreChoice};
 use crate::say;
@@ -55,6 +55,12 @@ pub(crate) async fn ring(
         }
         (KeySource::File(path), _) => read(path).map(Some),
         (KeySource::Unsaid, StoreChoice::Sqlite { path }) => beside(path, store).await.map(Some),
+        (KeySource::Unsaid, StoreChoice::Postgres { .. }) if store.keys_needed().await?.queues => {
+            let text = "encryption_keys: this store has encrypted queues: set \
+                        WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to the keys of its \
+                        other nodes";
+            Err(ConfigMistake(text.to_owned()).into())
+        }
         (KeySource::Unsaid, StoreChoice::Postgres { .. }) => Ok(None),
     }
 }
@@ -73,11 +79,15 @@ fn read(path: &Path) -> anyhow::Result<KeyRing> {
 async fn beside(database: &Path, store: &dyn WholeStore) -> anyhow::Result<KeyRing> {
     let path = with_suffix(database, ".key");
     if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
-        if has_endpoints(store).await? {
+        let needed = store.keys_needed().await?;
+        if needed.endpoints || needed.queues {
+            let what = match needed.queues {
+                true => "read from its encrypted queues",
+                false => "sent to the endpoints of this store",
+            };
             let text = format!(
-                "encryption_key_file: {} is not there, and without it nothing can be sent to the \
-                 endpoints of this store: put it back beside the database, or name the file with \
-                 --encryption-key-file",
+                "encryption_key_file: {} is not there, and without it nothing can be {what}: put \
+                 it back beside the database, or name the file with --encryption-key-file",
                 path.display()
             );
             return Err(ConfigMistake(text).into());
@@ -85,27 +95,6 @@ async fn beside(database: &Path, store: &dyn WholeStore) -> anyhow::Result<KeyRi
         make(&path).with_context(|| format!("cannot make {}", path.display()))?;
     }
     read(&path)
-}
-
-/// Whether something in a store was sealed with a key.
-async fn has_endpoints(store: &dyn WholeStore) -> anyhow::Result<bool> {
-    let mut after = None;
-    loop {
-        let (limit, order) = (250, PageOrder::Ascending);
-        let request = PageRequest { limit, after, order, backwards: false };
-        let page = store.applications(request, "").await?;
-        for application in &page.items {
-            let one = PageRequest { limit: 1, after: None, order, backwards: false };
-            let found = store.endpoints(&ApplicationRef::Id(application.id), one).await?;
-            if found.is_some_and(|found| !found.items.is_empty()) {
-                return Ok(true);
-            }
-        }
-        after = page.items.last().map(|application| application.id);
-        if page.done || after.is_none() {
-            return Ok(false);
-        }
-    }
 }
 
 /// Makes a file with a new key, unless somebody else just did.

@@ -12,6 +12,7 @@ mod keys;
 mod limits;
 mod logs;
 mod migrate;
+mod rekey;
 mod serve;
 mod store;
 
@@ -23,6 +24,7 @@ use wakeline_store::StoreError;
 use crate::config::{ConfigMistake, ServeArgs};
 use crate::hook::HookCommand;
 use crate::migrate::MigrateCommand;
+use crate::rekey::RekeyArgs;
 
 /// Durable queues, orchestrations and webhooks on PostgreSQL or SQLite. Nobody polls.
 #[derive(Parser)]
@@ -51,6 +53,8 @@ enum Command {
         #[arg(long, value_name = "ID")]
         id: Option<String>,
     },
+    /// Seal everything that is stored encrypted anew, with the first of the keys
+    Rekey(RekeyArgs),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Command::Openapi => print_openapi(),
         Command::Hook(command) => hook::run(command),
         Command::EncryptionKey { id } => keys::print_new(id),
+        Command::Rekey(args) => rekey::run(args),
     };
     match result {
         Ok(code) => code,

@@ -14,6 +14,7 @@ use wakeline_flow::provider::{
 use wakeline_hook::{DispatchOptions, HookService, HookServiceOptions, SendOptions};
 use wakeline_http::{AppState, Faces, Server};
 use wakeline_queue::{QueueService, QueueServiceOptions};
+use wakeline_seal::KeyRing;
 use wakeline_store::{FanOut, HintOrigin, StoreInfo, WholeStore};
 
 use crate::config::{HookSettings, Secrets, ServeArgs, Settings};
@@ -73,10 +74,14 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
 
 /// Queues, orchestrations and webhooks over one store.
 async fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<Faces> {
+    let keys = keys::ring(settings, store.as_ref()).await?.map(Arc::new);
+    if let Some(keys) = &keys {
+        store.use_keys(Arc::clone(keys));
+    }
     let long_poll = settings.long_poll.clone();
     let options = QueueServiceOptions { mode: settings.mode, long_poll: long_poll.clone() };
     let queue = QueueService::start(store.clone(), options);
-    let hook = hook(store, settings).await?;
+    let hook = hook(store, settings, keys);
     let tell = hook.sink();
     let tell: HookHints =
         Arc::new(move |changes| tell.hook_changed(changes, HintOrigin::InProcess));
@@ -91,8 +96,11 @@ async fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Resu
 }
 
 /// Webhooks over the same store, with keys for what must not be stored in the clear.
-async fn hook(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<HookService> {
-    let keys = keys::ring(settings, store.as_ref()).await?;
+fn hook(
+    store: &Arc<dyn WholeStore>,
+    settings: &Settings,
+    keys: Option<Arc<KeyRing>>,
+) -> HookService {
     if keys.is_none() {
         say("keys    none: webhooks are left to nodes that have WAKELINE_ENCRYPTION_KEYS");
     }
@@ -107,10 +115,10 @@ async fn hook(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Resul
             ..DispatchOptions::with_slots(slots)
         },
         send: SendOptions { guard, ..SendOptions::default() },
-        keys: keys.map(Arc::new),
+        keys,
         payload_bytes_max,
     };
-    Ok(HookService::start(store.clone(), options))
+    HookService::start(store.clone(), options)
 }
 
 /// Orchestrations over the same store; what their turns push to queues is told to the queue.

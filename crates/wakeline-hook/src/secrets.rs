@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use wakeline_core::{ApplicationRef, EndpointId, EndpointRef};
 use wakeline_seal::KeyRing;
+use wakeline_store::EndpointSeal;
 use wakeline_store::hook::{EndpointSecret, RotateOutcome, Rotation};
 
 use crate::error::HookError;
@@ -56,7 +57,7 @@ impl Vault {
         endpoint: EndpointId,
         key: &SigningKey,
     ) -> Result<Bytes, HookError> {
-        self.seal("secret", endpoint, key.text().as_bytes())
+        self.seal(EndpointSeal::Secret, endpoint, key.text().as_bytes())
     }
 
     pub(crate) fn seal_headers(
@@ -65,7 +66,7 @@ impl Vault {
         headers: &Headers,
     ) -> Result<Bytes, HookError> {
         let text = serde_json::to_vec(headers).expect("texts are always JSON");
-        self.seal("headers", endpoint, &text)
+        self.seal(EndpointSeal::Headers, endpoint, &text)
     }
 
     pub(crate) fn open_headers(
@@ -73,7 +74,7 @@ impl Vault {
         endpoint: EndpointId,
         sealed: &[u8],
     ) -> Result<Headers, HookError> {
-        let text = self.open("headers", endpoint, sealed)?;
+        let text = self.open(EndpointSeal::Headers, endpoint, sealed)?;
         let damaged = wakeline_seal::SealError::Tampered;
         serde_json::from_slice(&text)
             .map_err(|_| HookError::Sealed { what: "headers", source: damaged })
@@ -86,7 +87,7 @@ impl Vault {
         secrets: &[EndpointSecret],
     ) -> Result<Vec<SigningKey>, HookError> {
         let open = |secret: &EndpointSecret| {
-            let text = self.open("secret", endpoint, &secret.sealed)?;
+            let text = self.open(EndpointSeal::Secret, endpoint, &secret.sealed)?;
             let text = String::from_utf8_lossy(&text);
             SigningKey::parse(&text).map_err(|error| secret_error(&error))
         };
@@ -95,30 +96,25 @@ impl Vault {
 
     fn seal(
         &self,
-        what: &'static str,
+        what: EndpointSeal,
         endpoint: EndpointId,
         plain: &[u8],
     ) -> Result<Bytes, HookError> {
         let keys = self.keys.as_ref().ok_or(HookError::NoKeyRing)?;
-        let sealed = keys.seal(place(what, endpoint).as_bytes(), plain);
-        sealed.map(Bytes::from).map_err(|source| HookError::Sealed { what, source })
+        let sealed = keys.seal(what.place(endpoint).as_bytes(), plain);
+        sealed.map(Bytes::from).map_err(|source| HookError::Sealed { what: what.word(), source })
     }
 
     fn open(
         &self,
-        what: &'static str,
+        what: EndpointSeal,
         endpoint: EndpointId,
         sealed: &[u8],
     ) -> Result<Vec<u8>, HookError> {
         let keys = self.keys.as_ref().ok_or(HookError::NoKeyRing)?;
-        let opened = keys.open(place(what, endpoint).as_bytes(), sealed);
-        opened.map_err(|source| HookError::Sealed { what, source })
+        let opened = keys.open(what.place(endpoint).as_bytes(), sealed);
+        opened.map_err(|source| HookError::Sealed { what: what.word(), source })
     }
-}
-
-/// What sealed bytes are bound to.
-fn place(what: &str, endpoint: EndpointId) -> String {
-    format!("hook/{what}/{endpoint}")
 }
 
 pub(crate) fn secret_error(error: &SigningKeyError) -> HookError {

@@ -127,6 +127,13 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message).retry_after(1)
     }
 
+    fn no_encryption_key() -> Self {
+        let message = "this is only stored encrypted, and this server has no key: set \
+                       WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to what \
+                       `wakeline encryption-key` prints";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_encryption_key", message)
+    }
+
     /// The same failure, saying where in the request it is.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.message = format!("{place}: {}", self.message);
@@ -158,6 +165,7 @@ impl From<&StoreError> for ApiError {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "store_full", error.to_string())
                     .retry_after(10)
             }
+            StoreError::NoKeys { .. } => Self::no_encryption_key(),
             StoreError::Corrupt { .. } | StoreError::Fatal { .. } => {
                 tracing::error!(error = %chain(error), "store failure");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
@@ -219,12 +227,7 @@ impl From<HookError> for ApiError {
         match &error {
             HookError::Invalid { field, .. } => Self::invalid_field(field, error.to_string()),
             HookError::Schema { .. } => Self::invalid_field("payload", error.to_string()),
-            HookError::NoKeyRing => {
-                let message = "secrets are only stored encrypted, and this server has no key: \
-                               set WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to what \
-                               `wakeline encryption-key` prints";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_encryption_key", message)
-            }
+            HookError::NoKeyRing => Self::no_encryption_key(),
             HookError::Sealed { .. } => Self::internal(&error),
             HookError::Contended => Self::conflict(error.to_string()),
             HookError::TooManyWaiters { retry_after } => {

@@ -15,7 +15,7 @@ use wakeline_core::{
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, MessageDetail, MessageState,
-    QueueAdmin, QueueDetail, StoreError,
+    QueueAdmin, QueueDetail, Sealing, StoreError,
 };
 
 use crate::PostgresStore;
@@ -30,6 +30,9 @@ impl QueueAdmin for PostgresStore {
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
         const OPERATION: &str = "configure queue";
         let core = &self.queue.core;
+        if command.options.encrypted {
+            self.shared.sealing.keys(OPERATION)?;
+        }
         loop {
             let (namespace, task) = command.queue.derived_scope();
             let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
@@ -84,7 +87,8 @@ impl QueueAdmin for PostgresStore {
         let sql = &core.sql.dead_letter_list;
         let rows =
             core.general(OPERATION, sql, &[&queue, &group, &partition, &limit, &offset]).await?;
-        rows.iter().map(|row| dead_letter(&mut Columns::new(OPERATION, row))).collect()
+        let sealing = &self.shared.sealing;
+        rows.iter().map(|row| dead_letter(&mut Columns::new(OPERATION, row), sealing)).collect()
     }
 
     async fn message(
@@ -110,6 +114,9 @@ impl QueueAdmin for PostgresStore {
             attempt: 1,
             producer: columns.take()?,
         };
+        let id = message.id;
+        message.payload = (self.shared.sealing.open(id, message.payload))
+            .map_err(|error| rows::corrupt("message", id.to_string(), error))?;
         let sql = &core.sql.message_groups;
         let rows = core.general(OPERATION, sql, &[&partition.0, &offset]).await?;
         let mut groups = Vec::with_capacity(rows.len());
@@ -164,7 +171,7 @@ fn queue_detail(
     })
 }
 
-fn dead_letter(columns: &mut Columns<'_>) -> Result<DeadLetter, StoreError> {
+fn dead_letter(columns: &mut Columns<'_>, sealing: &Sealing) -> Result<DeadLetter, StoreError> {
     let id: uuid::Uuid = columns.take()?;
     let txn: String = columns.take()?;
     let broken = |error| rows::corrupt("dead letter", id.to_string(), error);
@@ -177,7 +184,9 @@ fn dead_letter(columns: &mut Columns<'_>) -> Result<DeadLetter, StoreError> {
         group: columns.name("group")?,
         error: columns.take()?,
         failures: u32::try_from(columns.take::<i32>()?).unwrap_or(0),
-        payload: Bytes::from(columns.take::<Vec<u8>>()?),
+        payload: sealing
+            .open(MessageId(id), Bytes::from(columns.take::<Vec<u8>>()?))
+            .map_err(|error| rows::corrupt("dead letter", id.to_string(), error))?,
         producer: columns.take()?,
         created_at: columns.moment()?,
         failed_at: columns.moment()?,

@@ -299,6 +299,7 @@ fn count_call<T>(operation: &'static str, result: &Result<T, StoreError>) {
         Err(StoreError::Transient { .. }) => "transient",
         Err(StoreError::Unavailable { .. }) => "unavailable",
         Err(StoreError::Full { .. }) => "full",
+        Err(StoreError::NoKeys { .. }) => "no_keys",
         Err(_) => "failed",
     };
     metrics::counter!("wakeline_store_calls_total", "op" => operation, "outcome" => outcome)

@@ -26,6 +26,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0005_hook",
     "0006_incoming_emits",
     "0007_queue_options",
+    "0008_encryption",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

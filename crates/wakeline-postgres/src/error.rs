@@ -87,6 +87,9 @@ pub(crate) fn timed_out(operation: &'static str) -> StoreError {
 /// Whether a failed statement blames its values, so that a fused call is repeated one command at
 /// a time to find the one at fault (trap 70).
 pub(crate) fn blames_values(error: &StoreError) -> bool {
+    if matches!(error, StoreError::NoKeys { .. }) {
+        return true;
+    }
     let StoreError::Fatal { source, .. } = error else { return false };
     source.downcast_ref::<tokio_postgres::Error>().is_some_and(|error| kind(error) == Kind::Data)
 }

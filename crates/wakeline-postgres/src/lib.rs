@@ -24,6 +24,7 @@ mod fuse;
 mod groups;
 mod hook;
 mod incoming;
+mod keyed;
 mod lease_hints;
 mod listener;
 mod migrate;
@@ -45,7 +46,7 @@ use futures_util::future::try_join_all;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wakeline_core::NodeId;
-use wakeline_store::{StoreAdmin, StoreError, StoreInfo};
+use wakeline_store::{Sealing, StoreAdmin, StoreError, StoreInfo};
 
 use crate::connect::{Link, Params, Sql};
 use crate::connector::Connector;
@@ -179,6 +180,8 @@ pub(crate) struct Shared {
     pub(crate) closed: CancellationToken,
     /// Counts listeners that run.
     pub(crate) feeds: TaskTracker,
+    /// Seals and opens the payloads of encrypted queues.
+    pub(crate) sealing: Sealing,
     location: String,
     ping: Sql,
 }
@@ -228,6 +231,7 @@ impl PostgresStore {
             listen_connector,
             closed: CancellationToken::new(),
             feeds: TaskTracker::new(),
+            sealing: Sealing::default(),
             location: format!("{} schema {}", connector.location(), schema.name()),
             ping: Sql::new(&schema, include_str!("../sql/queries/ping.sql")),
             node,

@@ -253,6 +253,7 @@ pub(crate) fn same_error(error: &StoreError) -> StoreError {
             StoreError::Invalid { field, reason: reason.clone() }
         }
         StoreError::Full { operation } => StoreError::Full { operation },
+        StoreError::NoKeys { operation } => StoreError::NoKeys { operation },
         StoreError::Corrupt { what, id, source } => {
             StoreError::Corrupt { what, id: id.clone(), source: cause(source) }
         }

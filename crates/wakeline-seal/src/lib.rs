@@ -1,7 +1,9 @@
-//! A key ring for what must not be stored in the clear: signing keys and headers of webhooks.
+//! A key ring for what must not be stored in the clear: signing keys and headers of webhooks,
+//! payloads of messages.
 //!
 //! # Where it sits
-//! Faces seal before they call a store and open what it returns; stores see bytes only.
+//! Webhooks seal before they call a store and open what it returns. Payloads are sealed by the
+//! stores, where all ways into a queue meet (`Sealing` of `wakeline-store`).
 //!
 //! # Invariants
 //! * Nothing is sealed without a key: there is no empty ring, and no plain form of sealed bytes.
@@ -54,7 +56,27 @@ struct Key {
     key: LessSafeKey,
 }
 
+/// Whether bytes were sealed, if they are sealed bytes or JSON text: none begins so.
+pub fn is_sealed(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&FORM)
+}
+
 impl KeyRing {
+    /// Whether sealed bytes were sealed with the key that seals now.
+    pub fn is_current(&self, sealed: &[u8]) -> bool {
+        let id = self.active().as_bytes();
+        let begins = sealed.strip_prefix(&[FORM, id.len() as u8]);
+        begins.is_some_and(|rest| rest.starts_with(id))
+    }
+
+    /// Seals anew, with the key that seals now; `None` if that was the one.
+    pub fn reseal(&self, place: &[u8], sealed: &[u8]) -> Result<Option<Vec<u8>>, SealError> {
+        if self.is_current(sealed) {
+            return Ok(None);
+        }
+        self.seal(place, &self.open(place, sealed)?).map(Some)
+    }
+
     /// The id of the key that seals.
     pub fn active(&self) -> &str {
         &self.keys[0].id
@@ -166,6 +188,18 @@ mod tests {
         assert_eq!(both.active(), "b");
         let lost = ring(&[("a", 1)]).open(b"p", &new);
         assert_eq!(lost, Err(SealError::UnknownKey("b".to_owned())));
+    }
+
+    #[test]
+    fn only_what_another_key_sealed_is_sealed_anew() {
+        let old = ring(&[("a", 1)]).seal(b"p", b"text").expect("sealed");
+        let both = ring(&[("ab", 2), ("a", 1)]);
+        assert!(is_sealed(&old) && !both.is_current(&old));
+        let new = both.reseal(b"p", &old).expect("opened").expect("sealed anew");
+        assert!(both.is_current(&new));
+        assert_eq!(ring(&[("ab", 2)]).open(b"p", &new).expect("opened"), b"text");
+        assert_eq!(both.reseal(b"p", &new), Ok(None));
+        assert!(!is_sealed(b"{}") && !is_sealed(b""));
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub(crate) enum Fault {
     /// The disk is too full for what was asked.
     #[error("no space left")]
     Full,
+    /// Something is stored encrypted only, and there are no keys.
+    #[error("no encryption keys")]
+    NoKeys,
     /// The command itself is wrong.
     #[error("{field} {reason}")]
     Invalid { field: &'static str, reason: String },
@@ -55,6 +58,7 @@ impl Fault {
             Self::Db(error) => database(operation, error),
             Self::Corrupt { what, id, source } => StoreError::Corrupt { what, id, source },
             Self::Full => StoreError::Full { operation },
+            Self::NoKeys => StoreError::NoKeys { operation },
             Self::Invalid { field, reason } => StoreError::Invalid { field, reason },
             Self::Panicked => StoreError::Fatal { operation, source: self.into() },
         }

@@ -22,6 +22,7 @@ mod connect;
 mod error;
 mod flow;
 mod hook;
+mod keyed;
 mod listener;
 mod migrate;
 mod options;
@@ -33,7 +34,7 @@ mod writer;
 
 use std::sync::Arc;
 
-use wakeline_store::StoreError;
+use wakeline_store::{Sealing, StoreError};
 
 pub use migrate::{MigrationStatus, dump_schema, migrate_status, migrate_up};
 pub use options::SqliteOptions;
@@ -62,6 +63,7 @@ struct Inner {
     writer: Writer,
     readers: Arc<Readers>,
     listener: Arc<Listener>,
+    sealing: Arc<Sealing>,
 }
 
 impl SqliteStore {
@@ -82,11 +84,14 @@ impl SqliteStore {
         let clock = Arc::new(Clock::new(options.clock.clone()));
         let ballast = Ballast::new(&options);
         ballast.lay(&conn);
-        let readers = Arc::new(Readers::open(&options, Arc::clone(&clock))?);
+        let sealing = Arc::new(Sealing::default());
+        let readers = Readers::open(&options, Arc::clone(&clock), Arc::clone(&sealing))?;
+        let readers = Arc::new(readers);
         let listener = Arc::new(Listener::start(&options));
         let sidecar = listener.sidecar();
-        let writer = Writer::start(Tools { conn, clock, ballast, sidecar })?;
-        Ok(Self { inner: Arc::new(Inner { options, writer, readers, listener }) })
+        let tools = Tools { conn, clock, ballast, sidecar, sealing: Arc::clone(&sealing) };
+        let writer = Writer::start(tools)?;
+        Ok(Self { inner: Arc::new(Inner { options, writer, readers, listener, sealing }) })
     }
 
     /// How much the writer has done since the store was opened.
@@ -96,6 +101,10 @@ impl SqliteStore {
 
     pub(crate) fn options(&self) -> &SqliteOptions {
         &self.inner.options
+    }
+
+    pub(crate) fn sealing(&self) -> &Sealing {
+        &self.inner.sealing
     }
 
     pub(crate) fn listener(&self) -> &Listener {

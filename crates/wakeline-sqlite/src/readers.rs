@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
-use wakeline_store::StoreError;
+use wakeline_store::{Sealing, StoreError};
 
 use crate::clock::Clock;
 use crate::connect::{self, Role};
@@ -23,16 +23,21 @@ pub(crate) struct Readers {
     permits: Semaphore,
     permits_len: u32,
     clock: Arc<Clock>,
+    sealing: Arc<Sealing>,
 }
 
 impl Readers {
-    pub(crate) fn open(options: &SqliteOptions, clock: Arc<Clock>) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        options: &SqliteOptions,
+        clock: Arc<Clock>,
+        sealing: Arc<Sealing>,
+    ) -> Result<Self, StoreError> {
         let permits_len = u32::try_from(options.readers_len.clamp(1, 64)).expect("64 fits");
         let idle = (0..permits_len)
             .map(|_| connect::open(options, Role::Reader))
             .collect::<Result<Vec<_>, _>>()?;
         let permits = Semaphore::new(permits_len as usize);
-        Ok(Self { idle: Mutex::new(idle), permits, permits_len, clock })
+        Ok(Self { idle: Mutex::new(idle), permits, permits_len, clock, sealing })
     }
 
     /// Runs a read in one snapshot, off the async threads.
@@ -64,7 +69,7 @@ impl Readers {
             conn.execute_batch("BEGIN")?;
             self.clock.catch_up(conn)?;
             let mut cache = Cache::default();
-            work(&mut Session::new(conn, &mut cache, self.clock.now()))
+            work(&mut Session::new(conn, &mut cache, &self.sealing, self.clock.now()))
         };
         let outcome = read().map_err(|fault| fault.named(operation));
         if !conn.is_autocommit() {

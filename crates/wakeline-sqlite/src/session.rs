@@ -17,6 +17,8 @@ use wakeline_core::{
     QueueName, QueueOptions, Selector, TaskName, Timestamp,
 };
 
+use wakeline_store::Sealing;
+
 use crate::error::{Fault, Res, corrupt};
 use crate::flow::Names;
 use crate::hook::Known;
@@ -132,6 +134,8 @@ impl Cache {
 pub(crate) struct Session<'c> {
     pub(crate) conn: &'c Connection,
     pub(crate) cache: &'c mut Cache,
+    /// Seals and opens the payloads of encrypted queues.
+    pub(crate) sealing: &'c Sealing,
     /// The moment at which the operation happens.
     pub(crate) now: Timestamp,
     /// What other processes are told after the commit.
@@ -141,8 +145,13 @@ pub(crate) struct Session<'c> {
 }
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(conn: &'c Connection, cache: &'c mut Cache, now: Timestamp) -> Self {
-        Self { conn, cache, now, hints: Hints::default(), undo: false }
+    pub(crate) fn new(
+        conn: &'c Connection,
+        cache: &'c mut Cache,
+        sealing: &'c Sealing,
+        now: Timestamp,
+    ) -> Self {
+        Self { conn, cache, sealing, now, hints: Hints::default(), undo: false }
     }
 
     /// Tells other processes after the commit.

@@ -19,7 +19,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
-use wakeline_store::StoreError;
+use wakeline_store::{Sealing, StoreError};
 
 use crate::ballast::Ballast;
 use crate::call::{Call, Command, Ran, Work};
@@ -67,6 +67,7 @@ pub(crate) struct Tools {
     pub(crate) clock: Arc<Clock>,
     pub(crate) ballast: Ballast,
     pub(crate) sidecar: Arc<Sidecar>,
+    pub(crate) sealing: Arc<Sealing>,
 }
 
 impl Writer {
@@ -128,6 +129,7 @@ pub(crate) fn count_call<T>(operation: &'static str, outcome: &Result<T, StoreEr
         Err(StoreError::Unavailable { .. }) => "unavailable",
         Err(StoreError::Invalid { .. }) => "invalid",
         Err(StoreError::Full { .. }) => "full",
+        Err(StoreError::NoKeys { .. }) => "no_keys",
         Err(StoreError::Corrupt { .. }) => "corrupt",
         Err(StoreError::Fatal { .. }) => "fatal",
     };
@@ -189,7 +191,8 @@ impl Desk {
         let mut rest = Vec::with_capacity(batch.len());
         for mut command in batch.drain(..) {
             let now = self.tools.clock.now();
-            let mut session = Session::new(&self.tools.conn, &mut self.cache, now);
+            let mut session =
+                Session::new(&self.tools.conn, &mut self.cache, &self.tools.sealing, now);
             if ready && command.peek(&mut session) {
                 self.counters.peeked.fetch_add(1, Ordering::Relaxed);
                 command.answer();
@@ -289,7 +292,7 @@ impl Desk {
 
     /// Runs each command under its own savepoint. `None` if the disk is full.
     fn run_all(&mut self, batch: &mut [Box<dyn Command>]) -> rusqlite::Result<Option<Hints>> {
-        let Tools { conn, clock, ballast, .. } = &self.tools;
+        let Tools { conn, clock, ballast, sealing, .. } = &self.tools;
         let roomy = batch.iter().any(|command| command.grows()) && ballast.may_grow(conn);
         let mut hints = Hints::default();
         for command in batch {
@@ -298,7 +301,7 @@ impl Desk {
                 continue;
             }
             conn.prepare_cached("SAVEPOINT command")?.execute([])?;
-            let mut session = Session::new(conn, &mut self.cache, clock.now());
+            let mut session = Session::new(conn, &mut self.cache, sealing, clock.now());
             let ran = catch_unwind(AssertUnwindSafe(|| command.run(&mut session)));
             let more = std::mem::take(&mut session.hints);
             let kept = match ran {

@@ -39,6 +39,12 @@ pub enum StoreError {
         /// The operation that failed.
         operation: &'static str,
     },
+    /// Something is stored encrypted only, and this node has no keys. Nothing was written.
+    #[error("{operation} needs encryption keys, and this node has none")]
+    NoKeys {
+        /// The operation that failed.
+        operation: &'static str,
+    },
     /// A row cannot be understood. It is left where it is.
     #[error("{what} {id} cannot be read")]
     Corrupt {

@@ -22,6 +22,7 @@ mod groups;
 mod hints;
 pub mod hook;
 mod queue;
+mod sealing;
 
 pub use admin::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, MessageDetail, MessageState, QueueAdmin,
@@ -36,6 +37,9 @@ pub use queue::{
     PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply, TransactCommand,
     TransactOutcome, TransactReply,
 };
+pub use sealing::{
+    EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, Sealing, SealingError,
+};
 
 /// Everything that the server asks of a store.
 pub trait Store: QueueStore + QueueAdmin + QueueGroups + HintFeed + StoreAdmin {}
@@ -43,6 +47,6 @@ pub trait Store: QueueStore + QueueAdmin + QueueGroups + HintFeed + StoreAdmin {
 impl<T: QueueStore + QueueAdmin + QueueGroups + HintFeed + StoreAdmin> Store for T {}
 
 /// A store for all faces.
-pub trait WholeStore: Store + flow::FlowBackend + hook::HookBackend {}
+pub trait WholeStore: Store + KeyedStore + flow::FlowBackend + hook::HookBackend {}
 
-impl<T: Store + flow::FlowBackend + hook::HookBackend> WholeStore for T {}
+impl<T: Store + KeyedStore + flow::FlowBackend + hook::HookBackend> WholeStore for T {}

@@ -31,11 +31,13 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
+use wakeline_seal::KeyRing;
 use wakeline_store::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, PushItem,
-    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Seek, SettleItem, SettleReply,
-    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply, WholeStore,
+    GroupPartitionFilter, HintFeed, HintSink, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
+    MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Rekeyed,
+    SealedKind, Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply, WholeStore,
 };
 
 /// How a call fails.
@@ -263,5 +265,20 @@ impl StoreAdmin for FaultingStore {
 
     async fn close(&self) {
         self.inner.close().await;
+    }
+}
+
+#[async_trait]
+impl KeyedStore for FaultingStore {
+    fn use_keys(&self, keys: Arc<KeyRing>) {
+        self.inner.use_keys(keys);
+    }
+
+    async fn keys_needed(&self) -> Result<KeysNeeded, StoreError> {
+        self.call("keys needed", self.inner.keys_needed()).await
+    }
+
+    async fn rekey(&self, kind: SealedKind, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+        self.call("rekey", self.inner.rekey(kind, after)).await
     }
 }

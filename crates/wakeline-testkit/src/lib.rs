@@ -16,5 +16,6 @@ pub mod flow_differential;
 pub mod history;
 pub mod hook_conformance;
 pub mod hook_differential;
+pub mod keyed;
 pub mod oracle;
 pub mod skew;

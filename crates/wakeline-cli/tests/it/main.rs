@@ -3,6 +3,7 @@
 mod clients;
 mod costs;
 mod crash;
+mod encryption;
 mod herd;
 mod hook;
 mod hook_crash;

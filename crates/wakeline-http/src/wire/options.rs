@@ -151,7 +151,6 @@ impl OptionsBody {
             ("retentionSeconds", set(self.retention_seconds)),
             ("completedRetentionSeconds", set(self.completed_retention_seconds)),
             ("retentionEnabled", self.retention_enabled.unwrap_or_default()),
-            ("encryptionEnabled", self.encryption_enabled.unwrap_or_default()),
             ("maxWaitTimeSeconds", set(self.max_wait_time_seconds)),
             ("lanes", set(self.lanes)),
             ("partitionPriorities", self.partition_priorities.is_some()),

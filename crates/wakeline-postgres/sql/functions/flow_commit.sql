@@ -24,7 +24,8 @@ CREATE OR REPLACE FUNCTION @schema@.flow_commit(
     p_known_slots integer[], p_known_offsets bigint[], p_known_txns text[],
     p_chunk_slots integer[], p_chunk_starts integer[], p_chunk_lens integer[],
     p_chunk_items integer[], p_chunk_txns text[], p_chunk_bodies bytea[],
-    p_ids uuid[], p_ends integer[], p_traces uuid[], p_producers text[])
+    p_ids uuid[], p_ends integer[], p_traces uuid[], p_producers text[],
+    p_sealed boolean[])
 RETURNS TABLE (
     kind smallint, codes smallint[], lasts bigint[], outcomes smallint[], command integer,
     watched boolean, due_us bigint, what text, ids bigint[], commands integer[],
@@ -66,7 +67,8 @@ BEGIN
         kind := 3;
         v_ok := ARRAY[true];
         FOR r IN SELECT * FROM @schema@.push_check(p_partitions, p_checks, p_froms, p_tos,
-            p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots, p_chunk_txns, true)
+            p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots, p_chunk_txns, p_sealed,
+            true)
         LOOP
             slot := r.o_slot; state := r.o_state; first_offset := r.o_end; created_at := r.o_at;
             window_secs := r.o_window; wait_secs := r.o_wait; namespace := r.o_namespace;

@@ -1,7 +1,8 @@
 -- Locks the partitions of a push and decides, for each, whether it can be stored: one row per slot.
 -- o_state: 0 yes, 1 somebody else holds the partition, 2 there is no such partition (any more),
 -- 3 the node knows too little of the partition's transaction ids (dedup_load), 4 some items turn
--- out to be known, or known ones to have left the window: the node sorts them out and tries again.
+-- out to be known, or known ones to have left the window: the node sorts them out and tries again,
+-- 5 payloads are sealed and the queue is not encrypted, or the other way round.
 --
 -- Dedup without an index row per message: a node remembers the transaction ids of p_froms to p_tos.
 -- What came after p_tos (other nodes wrote it) is compared here, under the lock, and returned;
@@ -14,7 +15,7 @@
 CREATE OR REPLACE FUNCTION @schema@.push_check(
     p_partitions bigint[], p_checks boolean[], p_froms bigint[], p_tos bigint[],
     p_known_slots integer[], p_known_offsets bigint[], p_known_txns text[],
-    p_chunk_slots integer[], p_chunk_txns text[], p_patient boolean)
+    p_chunk_slots integer[], p_chunk_txns text[], p_sealed boolean[], p_patient boolean)
 RETURNS TABLE (
     o_slot integer, o_state smallint, o_end bigint, o_idle boolean, o_strict boolean,
     o_at timestamptz, o_queue_id integer, o_window bigint, o_wait bigint,
@@ -35,7 +36,7 @@ BEGIN
     FOR p IN
         SELECT l.* FROM (
             SELECT u.slot::integer, x.partition_id, x.next_offset, x.idle, x.last_push_at,
-                q.queue_id, q.strict_order, q.dedup_window_secs, q.namespace, q.task,
+                q.queue_id, q.strict_order, q.dedup_window_secs, q.namespace, q.task, q.encrypted,
                 greatest(q.delay_secs, q.window_secs) AS wait
             FROM unnest(p_partitions) WITH ORDINALITY AS u (partition_id, slot)
             JOIN @schema@.partitions x ON x.partition_id = u.partition_id
@@ -61,6 +62,9 @@ BEGIN
             FROM @schema@.dedup_check(p.slot, p.partition_id, p.next_offset, v_from,
                 p_froms[p.slot], p_tos[p.slot], p_known_slots, p_known_offsets, p_known_txns,
                 p_chunk_slots, p_chunk_txns) d;
+        END IF;
+        IF p.encrypted <> p_sealed[p.slot] THEN
+            o_state := 5;
         END IF;
         RETURN NEXT;
     END LOOP;

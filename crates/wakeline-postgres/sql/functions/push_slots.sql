@@ -10,7 +10,8 @@ CREATE OR REPLACE FUNCTION @schema@.push_slots(
     p_known_slots integer[], p_known_offsets bigint[], p_known_txns text[],
     p_chunk_slots integer[], p_chunk_starts integer[], p_chunk_lens integer[],
     p_chunk_items integer[], p_chunk_txns text[], p_chunk_bodies bytea[],
-    p_ids uuid[], p_ends integer[], p_traces uuid[], p_producers text[], p_patient boolean)
+    p_ids uuid[], p_ends integer[], p_traces uuid[], p_producers text[],
+    p_sealed boolean[], p_patient boolean)
 RETURNS TABLE (
     slot integer, state smallint, first_offset bigint, created_at timestamptz, window_secs bigint,
     wait_secs bigint, namespace text, task text,
@@ -40,13 +41,13 @@ BEGIN
         AND NOT p_patient
     THEN
         SELECT x.next_offset, x.idle, x.last_push_at, q.queue_id, q.strict_order,
-            q.dedup_window_secs, q.namespace, q.task,
+            q.dedup_window_secs, q.namespace, q.task, q.encrypted,
             greatest(q.delay_secs, q.window_secs) AS wait
         INTO r
         FROM @schema@.partitions x JOIN @schema@.queues q ON q.queue_id = x.queue_id
         WHERE x.partition_id = v_partition
         FOR NO KEY UPDATE OF x SKIP LOCKED;
-        IF FOUND AND (NOT p_checks[1] OR (p_tos[1] >= r.next_offset AND p_froms[1] <= 0)) THEN
+        IF FOUND AND r.encrypted = p_sealed[1] AND (NOT p_checks[1] OR (p_tos[1] >= r.next_offset AND p_froms[1] <= 0)) THEN
             v_now := @schema@.clock();
             v_at := greatest(v_now, r.last_push_at);
             WITH moved AS (
@@ -80,7 +81,8 @@ BEGIN
         PERFORM set_config('lock_timeout', '2s', true);
     END IF;
     FOR r IN SELECT * FROM @schema@.push_check(p_partitions, p_checks, p_froms, p_tos,
-        p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots, p_chunk_txns, p_patient)
+        p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots, p_chunk_txns, p_sealed,
+        p_patient)
     LOOP
         slot := r.o_slot; state := r.o_state; first_offset := r.o_end; created_at := r.o_at;
         window_secs := r.o_window; wait_secs := r.o_wait;

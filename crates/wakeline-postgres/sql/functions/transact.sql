@@ -12,6 +12,7 @@ CREATE OR REPLACE FUNCTION @schema@.transact(
     p_chunk_slots integer[], p_chunk_starts integer[], p_chunk_lens integer[],
     p_chunk_items integer[], p_chunk_txns text[], p_chunk_bodies bytea[],
     p_ids uuid[], p_ends integer[], p_traces uuid[], p_producers text[],
+    p_sealed boolean[],
     p_settle_partitions bigint[], p_settle_groups text[], p_settle_entries integer[],
     p_settle_tokens uuid[], p_settle_txns text[], p_settle_verdicts smallint[],
     p_settle_errors text[])
@@ -40,7 +41,8 @@ DECLARE
 BEGIN
     kind := 0;
     FOR r IN SELECT * FROM @schema@.push_check(p_partitions, p_checks, p_froms, p_tos,
-        p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots, p_chunk_txns, true)
+        p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots, p_chunk_txns, p_sealed,
+        true)
     LOOP
         slot := r.o_slot; state := r.o_state; first_offset := r.o_end; created_at := r.o_at;
         window_secs := r.o_window; wait_secs := r.o_wait;

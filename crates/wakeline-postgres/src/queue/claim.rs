@@ -331,7 +331,7 @@ impl Core {
             let line = to_index(line);
             let request: i32 = columns.take()?;
             if request > 0 {
-                slices.push(Slice::read((line, to_index(request)), row)?);
+                slices.push(Slice::read((line, to_index(request)), row, &self.shared.sealing)?);
                 continue;
             }
             results[line].state = match columns.take::<i16>()? {

@@ -8,7 +8,7 @@
 //! * What a push will change is a guess after the last one, checked against what it did change.
 //! * Missing queues and partitions are made in a commit of their own, in order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use parking_lot::RwLock;
 use wakeline_core::{Change, Namespace, PartitionName, QueueName, TaskName};
@@ -32,6 +32,8 @@ pub(crate) struct Directory {
     ids: RwLock<HashMap<PartitionKey, i64>>,
     /// By queue, what the last push changed, without the partition.
     changes: RwLock<HashMap<QueueName, Change>>,
+    /// Queues that were encrypted when last pushed to: a guess, which the database checks.
+    encrypted: RwLock<HashSet<QueueName>>,
 }
 
 impl Directory {
@@ -57,6 +59,23 @@ impl Directory {
             changes.clear();
         }
         changes.insert(known.queue.clone(), known);
+    }
+
+    /// Whether a queue is encrypted, as far as is known here.
+    pub(crate) fn is_encrypted(&self, queue: &QueueName) -> bool {
+        self.encrypted.read().contains(queue)
+    }
+
+    /// Remembers whether a queue is encrypted.
+    pub(crate) fn set_encrypted(&self, queue: &QueueName, encrypted: bool) {
+        let mut known = self.encrypted.write();
+        if known.len() > QUEUES_MAX {
+            known.clear();
+        }
+        match encrypted {
+            true => drop(known.insert(queue.clone())),
+            false => drop(known.remove(queue)),
+        }
     }
 
     /// Forgets a partition that is no more.

@@ -16,7 +16,9 @@ use wakeline_core::{
     Change, CursorId, GroupId, LeaseId, LeaseToken, MessageId, PartitionId, Timestamp,
     TransactionId,
 };
-use wakeline_store::{BoxError, Delivered, Grant, GrantedPartition, LineClaim, StoreError};
+use wakeline_store::{
+    BoxError, Delivered, Grant, GrantedPartition, LineClaim, Sealing, StoreError,
+};
 
 use crate::rows::{self, Columns};
 
@@ -162,7 +164,11 @@ impl Slice {
     /// Where the columns of a slice begin.
     const FIRST_COLUMN: usize = 5;
 
-    pub(super) fn read(request: (usize, usize), row: &Row) -> Result<Self, StoreError> {
+    pub(super) fn read(
+        request: (usize, usize),
+        row: &Row,
+        sealing: &Sealing,
+    ) -> Result<Self, StoreError> {
         let mut columns = Columns::from(OPERATION, row, Self::FIRST_COLUMN);
         let hand_over = columns.take()?;
         let partition_id = PartitionId(columns.take()?);
@@ -174,7 +180,7 @@ impl Slice {
         let failures = offsets.unwrap_or_default().into_iter().zip(failures.unwrap_or_default());
         let first_offset: i64 = columns.take()?;
         let messages = Content::read(&mut columns)
-            .and_then(|content| content.messages(first_offset, &failures.collect()))
+            .and_then(|content| content.messages(first_offset, &failures.collect(), sealing))
             .map_err(|why| {
                 let id = format!("{first_offset} of partition {}", partition_id.0);
                 rows::corrupt("segment at offset", id, why)
@@ -224,6 +230,7 @@ impl<'a> Content<'a> {
         self,
         first_offset: i64,
         failures: &HashMap<i64, i32>,
+        sealing: &Sealing,
     ) -> Result<Vec<Delivered>, BoxError> {
         let body = Bytes::copy_from_slice(self.body);
         let len = self.ids.len();
@@ -244,7 +251,7 @@ impl<'a> Content<'a> {
                 id: MessageId(*id),
                 transaction_id: TransactionId::new(txn)?,
                 trace_id: at(&self.trace_ids, index),
-                payload: body.slice(start..end),
+                payload: sealing.open(MessageId(*id), body.slice(start..end))?,
                 created_at: self.created_at,
                 offset,
                 attempt: u32::try_from(failures).unwrap_or(0) + 1,

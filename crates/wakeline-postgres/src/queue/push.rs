@@ -166,7 +166,7 @@ impl Core {
         Err(StoreError::Transient { operation: OPERATION, source: "no end of changes".into() })
     }
 
-    /// Finds the numbers of partitions.
+    /// Finds the numbers of partitions, and seals what goes into encrypted queues.
     pub(super) async fn resolve_slots(
         &self,
         call: &mut PushCall,
@@ -174,14 +174,24 @@ impl Core {
     ) -> Result<(), StoreError> {
         let unknown: Vec<usize> =
             open.iter().copied().filter(|slot| call.slots[*slot].partition == 0).collect();
-        if unknown.is_empty() {
-            return Ok(());
+        if !unknown.is_empty() {
+            self.find_partitions(call, unknown).await?;
         }
+        call.seal(open, &self.shared.sealing)
+    }
+
+    async fn find_partitions(
+        &self,
+        call: &mut PushCall,
+        unknown: Vec<usize>,
+    ) -> Result<(), StoreError> {
         let keys: Vec<_> = unknown.iter().map(|slot| call.slots[*slot].key.clone()).collect();
         let ids = self.partitions(&keys).await?;
         for slot in unknown {
             // A queue that is deleted just now may be missing; the next round makes it again.
-            call.slots[slot].partition = ids.get(&call.slots[slot].key).copied().unwrap_or(0);
+            let found = &mut call.slots[slot];
+            found.partition = ids.get(&found.key).copied().unwrap_or(0);
+            found.sealed = self.directory.is_encrypted(&found.key.0);
         }
         Ok(())
     }
@@ -216,6 +226,11 @@ impl Core {
                 call.slots[planned.slot].partition = 0;
             }
             3 => self.load_ids(partition, planned.named).await?,
+            5 => {
+                let slot = &mut call.slots[planned.slot];
+                slot.sealed = !slot.sealed;
+                self.directory.set_encrypted(&slot.key.0, slot.sealed);
+            }
             _ => {
                 let mut dedup = self.dedup.lock();
                 dedup.learn(partition, planned.named, &answer.delta);

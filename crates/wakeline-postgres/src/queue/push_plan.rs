@@ -11,12 +11,13 @@
 //!   single message is larger.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use wakeline_core::{Change, MessageId, PartitionId};
-use wakeline_store::{PushItem, PushOutcome};
+use wakeline_store::{PushItem, PushOutcome, Sealing, SealingError, StoreError};
 
 use super::directory::PartitionKey;
 use crate::dedup::{DedupCache, Known};
@@ -49,6 +50,8 @@ pub(super) struct Slot {
     said: HashMap<usize, Option<i64>>,
     /// Whether an id may be known at all: some producer chose one.
     explicit: bool,
+    /// Whether the queue is encrypted, as far as is known.
+    pub(super) sealed: bool,
 }
 
 /// One push on its way.
@@ -61,6 +64,8 @@ pub(super) struct PushCall {
     pub(super) changes: Vec<Option<Change>>,
     /// The slot of each item.
     pub(super) slot_of: Vec<usize>,
+    /// Payloads of items as they are stored, for encrypted queues.
+    sealed: HashMap<usize, Bytes>,
     /// An earlier try may have been stored: a message that is found under its own id is ours.
     pub(super) repeated: bool,
 }
@@ -79,10 +84,10 @@ impl PushCall {
             });
             slot_of.push(slot);
             match firsts.entry((slot, item.transaction_id.as_str())) {
-                std::collections::hash_map::Entry::Occupied(first) => {
+                Entry::Occupied(first) => {
                     slots[slot].repeats.push((index, *first.get()));
                 }
-                std::collections::hash_map::Entry::Vacant(vacant) => {
+                Entry::Vacant(vacant) => {
                     vacant.insert(index);
                     slots[slot].items.push(index);
                     slots[slot].explicit |= !item.transaction_id.names_message(item.id);
@@ -91,13 +96,44 @@ impl PushCall {
         }
         let outcomes = vec![None; items.len()];
         let changes = slots.iter().map(|_| None).collect();
-        Self { slots, outcomes, changes, slot_of, repeated: false, items }
+        let sealed = HashMap::new();
+        Self { slots, outcomes, changes, slot_of, sealed, repeated: false, items }
     }
 
     /// The slots that are to be tried.
     pub(super) fn open(&self) -> Vec<usize> {
         let open = |(index, slot): (usize, &Slot)| (slot.state == SlotState::Open).then_some(index);
         self.slots.iter().enumerate().filter_map(open).collect()
+    }
+
+    /// Seals what goes into encrypted queues, once.
+    pub(super) fn seal(&mut self, slots: &[usize], sealing: &Sealing) -> Result<(), StoreError> {
+        const OPERATION: &str = "push";
+        let fail = |error| match error {
+            SealingError::NoKeys => StoreError::NoKeys { operation: OPERATION },
+            SealingError::Seal(error) => {
+                StoreError::Fatal { operation: OPERATION, source: error.into() }
+            }
+        };
+        for slot in slots.iter().map(|slot| &self.slots[*slot]).filter(|slot| slot.sealed) {
+            for index in &slot.items {
+                if let Entry::Vacant(place) = self.sealed.entry(*index) {
+                    let item = &self.items[*index];
+                    let sealed = sealing.seal(item.id, &item.payload).map_err(fail)?;
+                    place.insert(sealed.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The payload of an item as it is stored.
+    fn stored_payload(&self, index: usize) -> &Bytes {
+        let plain = &self.items[index].payload;
+        match self.slots[self.slot_of[index]].sealed {
+            true => self.sealed.get(&index).expect("whatever is planned was sealed before"),
+            false => plain,
+        }
     }
 
     /// Records what the database said of an item's id: where it is taken, or that it is free.
@@ -147,6 +183,7 @@ impl Slot {
             repeats: Vec::new(),
             said: HashMap::new(),
             explicit: false,
+            sealed: false,
         }
     }
 }
@@ -186,6 +223,7 @@ pub(super) struct PushPlan {
     ends: Vec<i32>,
     traces: Vec<Option<Uuid>>,
     producers: Vec<Option<String>>,
+    sealed: Vec<bool>,
 }
 
 impl PushPlan {
@@ -226,6 +264,7 @@ impl PushPlan {
         self.partitions.push(slot.partition);
         self.lens.push(to_i32(planned.stored.len()));
         self.checks.push(checked);
+        self.sealed.push(slot.sealed);
         self.froms.push(planned.named.from);
         self.tos.push(planned.named.to);
         for (item, offset) in &planned.known {
@@ -240,7 +279,7 @@ impl PushPlan {
     fn add_chunks(&mut self, call: &PushCall, number: i32, stored: &[usize]) {
         let mut start = 0;
         while start < stored.len() {
-            let len = chunk_len(stored[start..].iter().map(|item| &call.items[*item].payload));
+            let len = chunk_len(stored[start..].iter().map(|item| call.stored_payload(*item)));
             self.chunk_slots.push(number);
             self.chunk_starts.push(to_i32(start));
             self.chunk_lens.push(to_i32(len));
@@ -253,7 +292,7 @@ impl PushPlan {
                     txns.push('\n');
                 }
                 txns.push_str(item.transaction_id.as_str());
-                body.extend_from_slice(&item.payload);
+                body.extend_from_slice(call.stored_payload(*index));
                 self.ids.push(item.id.0);
                 self.ends.push(to_i32(body.len()));
                 self.traces.push(item.trace_id);
@@ -286,6 +325,7 @@ impl PushPlan {
             &self.ends,
             &self.traces,
             &self.producers,
+            &self.sealed,
         ]
     }
 }

@@ -6,6 +6,7 @@ mod flow;
 mod hook;
 mod hot;
 mod incoming;
+mod keyed;
 mod leading;
 mod listener;
 mod measured;

@@ -6,7 +6,7 @@ use wakeline_core::{Change, Namespace, QueueName, TaskName};
 use wakeline_store::{ConfigureQueue, QueueDetail};
 
 use super::inspect;
-use crate::error::Res;
+use crate::error::{Fault, Res};
 use crate::queue::cursor::Cursor;
 use crate::queue::group::{make_queue, options_text};
 use crate::session::{Queue, Session};
@@ -17,6 +17,9 @@ pub(super) fn configure(
     command: &ConfigureQueue,
 ) -> Res<(QueueDetail, Vec<Change>)> {
     let name = &command.queue;
+    if command.options.encrypted && !s.sealing.has_keys() {
+        return Err(Fault::NoKeys);
+    }
     let queue = match s.queue(name)? {
         Some(queue) => queue,
         None => {

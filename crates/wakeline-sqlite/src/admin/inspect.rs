@@ -51,19 +51,20 @@ pub(super) fn dead_letters(s: &mut Session<'_>, filter: &DeadLetterFilter) -> Re
     ))?;
     let mut letters = Vec::new();
     while let Some(row) = rows.next()? {
-        letters.push(decode_dead_letter(row)?);
+        letters.push(decode_dead_letter(s, row)?);
     }
     Ok(letters)
 }
 
-fn decode_dead_letter(row: &Row<'_>) -> Res<DeadLetter> {
+fn decode_dead_letter(s: &Session<'_>, row: &Row<'_>) -> Res<DeadLetter> {
     let number: i64 = row.get(0)?;
     let uuid: Vec<u8> = row.get(1)?;
     let (transaction_id, queue, partition, group): (String, String, String, String) =
         (row.get(2)?, row.get(4)?, row.get(5)?, row.get(6)?);
     let payload: Vec<u8> = row.get(9)?;
+    let id = MessageId(Uuid::from_slice(&uuid).map_err(corrupt("dead letter", number))?);
     Ok(DeadLetter {
-        id: MessageId(Uuid::from_slice(&uuid).map_err(corrupt("dead letter", number))?),
+        id,
         transaction_id: TransactionId::new(transaction_id)
             .map_err(corrupt("dead letter", number))?,
         partition_id: PartitionId(row.get(3)?),
@@ -72,7 +73,8 @@ fn decode_dead_letter(row: &Row<'_>) -> Res<DeadLetter> {
         group: GroupName::new(group).map_err(corrupt("dead letter", number))?,
         error: row.get(7)?,
         failures: row.get(8)?,
-        payload: Bytes::from(payload),
+        payload: (s.sealing.open(id, Bytes::from(payload)))
+            .map_err(corrupt("dead letter", number))?,
         producer: row.get(10)?,
         created_at: Timestamp(row.get(11)?),
         failed_at: Timestamp(row.get(12)?),

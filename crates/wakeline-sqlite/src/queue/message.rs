@@ -16,7 +16,7 @@ pub(crate) fn read(s: &Session<'_>, partition: i64, offset: i64, failures: u32) 
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((partition, offset))?;
     match rows.next()? {
-        Some(row) => decode(row, partition, failures),
+        Some(row) => decode(s, row, partition, failures),
         None => {
             let id = format!("{partition}/{offset}");
             Err(corrupt("message", id)("it is missing from its partition"))
@@ -25,7 +25,12 @@ pub(crate) fn read(s: &Session<'_>, partition: i64, offset: i64, failures: u32) 
 }
 
 /// Columns: offset, id, transaction_id, trace_id, producer, created_at, payload.
-pub(crate) fn decode(row: &Row<'_>, partition: i64, failures: u32) -> Res<Delivered> {
+pub(crate) fn decode(
+    s: &Session<'_>,
+    row: &Row<'_>,
+    partition: i64,
+    failures: u32,
+) -> Res<Delivered> {
     let offset: i64 = row.get(0)?;
     let place = || format!("{partition}/{offset}");
     let uuid = |bytes: &[u8]| Uuid::from_slice(bytes).map_err(corrupt("message", place()));
@@ -39,7 +44,8 @@ pub(crate) fn decode(row: &Row<'_>, partition: i64, failures: u32) -> Res<Delive
         id: MessageId(id),
         transaction_id,
         trace_id: trace_id.map(uuid).transpose()?,
-        payload: Bytes::copy_from_slice(payload),
+        payload: (s.sealing.open(MessageId(id), Bytes::copy_from_slice(payload)))
+            .map_err(corrupt("message", place()))?,
         created_at: Timestamp(row.get(5)?),
         offset,
         attempt: failures.saturating_add(1),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use rusqlite::OptionalExtension as _;
 use uuid::Uuid;
 use wakeline_core::{Change, MessageId, MessageOrder, PartitionId, Timestamp};
-use wakeline_store::{PushItem, PushOutcome, PushReply};
+use wakeline_store::{PushItem, PushOutcome, PushReply, SealingError};
 
 use super::group::{ensure_partition, ensure_queue};
-use crate::error::{Res, corrupt};
+use crate::error::{Fault, Res, corrupt};
 use crate::session::{Queue, Session, micros};
 
 /// Space that a message takes besides its payload, roughly.
@@ -96,6 +96,13 @@ fn tail(s: &Session<'_>, queue: Arc<Queue>, partition: i64, item: &PushItem) -> 
 }
 
 fn append(s: &Session<'_>, partition: i64, tail: &mut Tail, item: &PushItem) -> Res<()> {
+    let sealed = match tail.queue.options.encrypted {
+        true => Some(s.sealing.seal(item.id, &item.payload).map_err(|error| match error {
+            SealingError::NoKeys => Fault::NoKeys,
+            SealingError::Seal(error) => corrupt("message", item.id)(error),
+        })?),
+        false => None,
+    };
     let sql = include_str!("../../sql/queries/message_add.sql");
     s.conn.prepare_cached(sql)?.execute((
         partition,
@@ -105,7 +112,7 @@ fn append(s: &Session<'_>, partition: i64, tail: &mut Tail, item: &PushItem) -> 
         item.trace_id.map(Uuid::into_bytes),
         &item.producer,
         tail.last_push_at,
-        item.payload.as_ref(),
+        sealed.as_deref().unwrap_or(&item.payload),
     ))?;
     tail.next += 1;
     Ok(())

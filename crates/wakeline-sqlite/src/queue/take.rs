@@ -107,7 +107,7 @@ fn take_log(
             break;
         }
         first = false;
-        let message = message::decode(row, cursor.partition, 0)?;
+        let message = message::decode(s, row, cursor.partition, 0)?;
         taken.next = message.offset + 1;
         taken.messages.push(message);
     }

@@ -13,6 +13,7 @@ mod hook_plans;
 mod hook_processes;
 mod hook_rules;
 mod hook_spoilt;
+mod keyed;
 mod listening;
 mod plans;
 mod processes;

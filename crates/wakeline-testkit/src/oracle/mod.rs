@@ -30,11 +30,13 @@ use wakeline_core::{
     Change, GroupName, LeaseId, LeaseToken, PartitionId, PartitionName, QueueLine, QueueName,
     Subscription, Timestamp, TransactionId,
 };
+use wakeline_seal::KeyRing;
 use wakeline_store::{
     ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, LinkState, MessageDetail,
-    PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Seek, SeekTo,
-    SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    GroupPartitionFilter, HintFeed, HintSink, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
+    LinkState, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
+    QueueStore, Rekeyed, SealedKind, Sealing, Seek, SeekTo, SettleItem, SettleReply, StoreAdmin,
+    StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 
 pub use clock::TEST_EPOCH;
@@ -49,6 +51,7 @@ pub struct MemoryStore {
     state: Mutex<State>,
     /// Counts how often the clock was moved by hand.
     moved: watch::Sender<u64>,
+    sealing: Sealing,
 }
 
 impl Default for MemoryStore {
@@ -75,7 +78,12 @@ impl MemoryStore {
     }
 
     fn on(clock: Clock) -> Self {
-        Self { clock, state: Mutex::default(), moved: watch::Sender::new(0) }
+        Self {
+            clock,
+            state: Mutex::default(),
+            moved: watch::Sender::new(0),
+            sealing: Sealing::default(),
+        }
     }
 
     /// The time by the store's clock.
@@ -159,6 +167,9 @@ impl QueueAdmin for MemoryStore {
         &self,
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
+        if command.options.encrypted {
+            self.sealing.keys("configure")?;
+        }
         let mut state = self.state.lock();
         Ok(state.configure(command, self.now()))
     }
@@ -249,4 +260,21 @@ impl StoreAdmin for MemoryStore {
     }
 
     async fn close(&self) {}
+}
+
+/// It keeps everything in memory, so it needs no keys but for the wish itself.
+#[async_trait]
+impl KeyedStore for MemoryStore {
+    fn use_keys(&self, keys: Arc<KeyRing>) {
+        self.sealing.use_keys(keys);
+    }
+
+    async fn keys_needed(&self) -> Result<KeysNeeded, StoreError> {
+        let queues = self.state.lock().queues.values().any(|queue| queue.options.encrypted);
+        Ok(KeysNeeded { queues, endpoints: false })
+    }
+
+    async fn rekey(&self, _: SealedKind, _: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+        self.sealing.keys("rekey").map(|_| Rekeyed::default())
+    }
 }

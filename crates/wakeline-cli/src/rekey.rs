@@ -1,0 +1,84 @@
+//! `wakeline rekey`: seals everything anew with the first key of the ring.
+//!
+//! # Where it sits
+//! Beside servers that run with the same keys, over the same store. It goes through the store step
+//! by step; interrupted, it is started again.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use wakeline_store::{SealedKind, WholeStore};
+
+use crate::config::{ConfigMistake, Secrets, ServeArgs, StoreArgs};
+use crate::{keys, say, store};
+
+/// Where the store and its keys are.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RekeyArgs {
+    /// TOML file with settings; flags and environment go before it
+    #[arg(long, env = "WAKELINE_CONFIG", value_name = "PATH")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+    /// File with all keys, the new one first [default on SQLite: the one beside the database]
+    #[arg(long, env = "WAKELINE_ENCRYPTION_KEY_FILE", value_name = "PATH")]
+    encryption_key_file: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: RekeyArgs) -> anyhow::Result<ExitCode> {
+    let RekeyArgs { config, store: place, encryption_key_file } = args;
+    let serve = ServeArgs::over_store(config, place, encryption_key_file);
+    let settings = serve.settle(Secrets::from_env())?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let store = store::open(&settings).await?;
+        let ended = async {
+            let Some(ring) = keys::ring(&settings, store.as_ref()).await? else {
+                let text = "encryption_keys: there are none: set WAKELINE_ENCRYPTION_KEYS or \
+                            --encryption-key-file, the new key first";
+                return Err(ConfigMistake(text.to_owned()).into());
+            };
+            let active = ring.active().to_owned();
+            store.use_keys(Arc::new(ring));
+            rekey(store.as_ref(), &active).await
+        };
+        let ended = ended.await;
+        store.close().await;
+        ended
+    })
+}
+
+async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode> {
+    let mut failed = 0;
+    for kind in SealedKind::ALL {
+        let (mut resealed, mut after) = (0, None);
+        loop {
+            let step = store.rekey(kind, after).await?;
+            resealed += step.resealed;
+            failed += step.failed.len();
+            for why in &step.failed {
+                eprintln!("wakeline: {why}");
+            }
+            after = step.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let what = match kind {
+            SealedKind::Endpoints => "endpoints",
+            SealedKind::Messages => "rows of messages",
+            SealedKind::DeadLetters => "dead letters",
+        };
+        say(&format!("{resealed} {what} sealed anew"));
+    }
+    if failed > 0 {
+        say(&format!("{failed} could not be sealed anew: keep the old keys"));
+        return Ok(ExitCode::FAILURE);
+    }
+    say(&format!("everything is sealed with {active:?}: older keys are no longer needed"));
+    Ok(ExitCode::SUCCESS)
+}

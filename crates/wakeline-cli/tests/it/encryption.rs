@@ -1,0 +1,69 @@
+//! Encrypted queues from the binary: pushed, popped, under a new key.
+
+use serde_json::json;
+
+use crate::support::{Hook, KEYS, Server, Store, output_of, wakeline};
+
+const OTHER: &str = "other:BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+async fn serve(store: &Store, keys: &str) -> Server {
+    Hook::serve_with(Some(keys), &store.url(), &[]).await
+}
+
+async fn rekey(store: &Store, keys: &str) -> (Option<i32>, String) {
+    let mut command = wakeline();
+    command.env("WAKELINE_ENCRYPTION_KEYS", keys).args(["rekey", "--store", &store.url()]);
+    let output = output_of(command).await;
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(told).expect("UTF-8"))
+}
+
+#[tokio::test]
+async fn what_is_sealed_outlives_a_change_of_keys() {
+    for store in Store::both().await {
+        let server = serve(&store, KEYS).await;
+        let client = &server.client;
+        let body = json!({"queue": "vault", "options": {"encryptionEnabled": true}});
+        let configured = client.post("/api/v1/configure", body).await;
+        assert_eq!(configured.json()["options"]["encryptionEnabled"], true);
+        client.push("vault", &[("p", "one"), ("p", "two")]).await;
+        let url = json!({"url": "http://127.0.0.1:9/", "uid": "e"});
+        let hook = Hook::open(&server).await;
+        hook.post("/api/v1/app/a/endpoint", url).await;
+        let secret = hook.get("/api/v1/app/a/endpoint/e/secret").await;
+
+        let (code, told) = rekey(&store, OTHER).await;
+        assert_eq!(code, Some(1), "no key opens it: {told}");
+        assert!(told.contains("keep the old keys"), "{told}");
+        let (code, told) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
+        assert_eq!(code, Some(0), "{told}");
+        assert!(told.contains("\"other\""), "{told}");
+        assert_eq!(server.terminate().await, Some(0));
+
+        let server = serve(&store, OTHER).await;
+        let popped = server.client.get("/api/v1/pop/queue/vault?batch=10").await;
+        let count = popped.json()["messages"].as_array().map(Vec::len);
+        assert_eq!(count, Some(2), "{}: {:?}", store.name(), popped.body);
+        assert_eq!(Hook(server.client).get("/api/v1/app/a/endpoint/e/secret").await, secret);
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_keys_refuses_encryption_and_encrypted_stores() {
+    let store = Store::postgres().await;
+    let keyless = Hook::serve_with(None, &store.url(), &[]).await;
+    let body = json!({"queue": "vault", "options": {"encryptionEnabled": true}});
+    let refused = keyless.client.post("/api/v1/configure", body.clone()).await;
+    assert_eq!((refused.status, refused.json()["code"].clone()), (503, json!("no_encryption_key")));
+    let keyed = serve(&store, KEYS).await;
+    assert_eq!(keyed.client.post("/api/v1/configure", body).await.status, 200);
+    let items = json!({"items": [{"queue": "vault", "payload": 1}]});
+    let refused = keyless.client.post("/api/v1/push", items).await;
+    assert_eq!((refused.status, refused.json()["code"].clone()), (503, json!("no_encryption_key")));
+    let mut command = wakeline();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store.url()]);
+    let output = output_of(command).await;
+    let error = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("WAKELINE_ENCRYPTION_KEYS"), "{error}");
+}

@@ -1,0 +1,204 @@
+//! What is stored encrypted, and sealing it anew with another key.
+//!
+//! # Where it sits
+//! Implements `KeyedStore`. `wakeline rekey` goes through the kinds step by step.
+//!
+//! # Invariants
+//! * A step reads some rows in order of their keys and replaces what another key sealed, one row
+//!   at a time. It holds no lock between rows; whoever reads meanwhile finds either form.
+//! * What cannot be opened stays as it is, and is told.
+
+use async_trait::async_trait;
+use tokio_postgres::Row;
+use uuid::Uuid;
+use wakeline_core::{EndpointId, MessageId};
+use wakeline_seal::{KeyRing, SealError};
+use wakeline_store::{
+    BoxError, EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, StoreError,
+};
+
+use crate::PostgresStore;
+use crate::rows::Columns;
+
+const OPERATION: &str = "rekey";
+
+/// Rows that a step looks at.
+const STEP_LEN: i64 = 200;
+
+#[async_trait]
+impl KeyedStore for PostgresStore {
+    fn use_keys(&self, keys: std::sync::Arc<KeyRing>) {
+        self.shared.sealing.use_keys(keys);
+    }
+
+    async fn keys_needed(&self) -> Result<KeysNeeded, StoreError> {
+        const OPERATION: &str = "look for encrypted rows";
+        let core = &self.queue.core;
+        let rows = core.general(OPERATION, &core.sql.keys_needed, &[]).await?;
+        let Some(row) = rows.first() else { return Ok(KeysNeeded::default()) };
+        let mut columns = Columns::new(OPERATION, row);
+        Ok(KeysNeeded { queues: columns.take()?, endpoints: columns.take()? })
+    }
+
+    async fn rekey(&self, kind: SealedKind, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+        self.shared.sealing.keys(OPERATION)?;
+        match kind {
+            SealedKind::Messages => self.rekey_segments(after).await,
+            SealedKind::DeadLetters => self.rekey_dead_letters(after).await,
+            SealedKind::Endpoints => self.rekey_endpoints(after).await,
+        }
+    }
+}
+
+impl PostgresStore {
+    async fn rekey_segments(&self, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+        let core = &self.queue.core;
+        let (partition, offset) = match after {
+            Some(after) => {
+                let (partition, offset) = after.split_at_checked(8).ok_or_else(foreign)?;
+                (number(partition)?, number(offset)?)
+            }
+            None => (i64::MIN, i64::MIN),
+        };
+        let sql = &core.sql.rekey_segments;
+        let rows = core.general(OPERATION, sql, &[&partition, &offset, &STEP_LEN]).await?;
+        let mut done = Rekeyed::default();
+        for row in &rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let (partition, first): (i64, i64) = (columns.take()?, columns.take()?);
+            done.next = Some([partition.to_be_bytes(), first.to_be_bytes()].concat());
+            let sealed = match self.reseal_segment(&mut columns) {
+                Ok(Some(sealed)) => sealed,
+                Ok(None) => continue,
+                Err(why) => {
+                    done.failed
+                        .push(format!("segment at offset {first} of partition {partition}: {why}"));
+                    continue;
+                }
+            };
+            let (body, ends) = sealed;
+            let sql = &core.sql.rekey_segment;
+            core.general(OPERATION, sql, &[&partition, &first, &body, &ends]).await?;
+            done.resealed += 1;
+        }
+        Ok(ended(done, &rows))
+    }
+
+    /// The payloads of a segment, sealed anew, and where each ends.
+    fn reseal_segment(&self, columns: &mut Columns<'_>) -> Result<Option<Body>, BoxError> {
+        let (ids, ends): (Vec<Uuid>, Vec<i32>) = (columns.take()?, columns.take()?);
+        let Some(stored) = columns.take::<Option<&[u8]>>()? else { return Ok(None) };
+        let (mut body, mut new_ends) = (Vec::with_capacity(stored.len()), Vec::new());
+        let (mut start, mut changed) = (0, false);
+        for (id, end) in ids.iter().zip(&ends) {
+            let end = usize::try_from(*end)?;
+            let old = stored.get(start..end).ok_or("its payloads end outside of its body")?;
+            match self.shared.sealing.reseal(MessageId(*id), old)? {
+                Some(new) => {
+                    body.extend_from_slice(&new);
+                    changed = true;
+                }
+                None => body.extend_from_slice(old),
+            }
+            new_ends.push(i32::try_from(body.len())?);
+            start = end;
+        }
+        Ok(changed.then_some((body, new_ends)))
+    }
+
+    async fn rekey_dead_letters(&self, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+        let core = &self.queue.core;
+        let after = after.map_or(Ok(i64::MIN), |after| number(&after))?;
+        let sql = &core.sql.rekey_dead_letters;
+        let rows = core.general(OPERATION, sql, &[&after, &STEP_LEN]).await?;
+        let mut done = Rekeyed::default();
+        for row in &rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let number: i64 = columns.take()?;
+            done.next = Some(number.to_be_bytes().to_vec());
+            let id = MessageId(columns.take()?);
+            let Some(stored) = columns.take::<Option<&[u8]>>()? else { continue };
+            match self.shared.sealing.reseal(id, stored) {
+                Ok(Some(new)) => {
+                    let sql = &core.sql.rekey_dead_letter;
+                    core.general(OPERATION, sql, &[&number, &new]).await?;
+                    done.resealed += 1;
+                }
+                Ok(None) => {}
+                Err(why) => done.failed.push(format!("dead letter {number}: {why}")),
+            }
+        }
+        Ok(ended(done, &rows))
+    }
+
+    async fn rekey_endpoints(&self, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+        let core = &self.queue.core;
+        let keys = self.shared.sealing.keys(OPERATION)?;
+        let after = after
+            .map_or(Ok(Uuid::nil()), |after| Uuid::from_slice(&after).map_err(|_| foreign()))?;
+        let rows = core.general(OPERATION, &core.sql.rekey_endpoints, &[&after, &STEP_LEN]).await?;
+        let mut done = Rekeyed::default();
+        for row in &rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let id = EndpointId(columns.take()?);
+            done.next = Some(id.0.as_bytes().to_vec());
+            let (headers, secrets): (&[u8], Vec<&[u8]>) = (columns.take()?, columns.take()?);
+            match reseal_endpoint(keys, id, (headers, &secrets)) {
+                Ok(Some((new_headers, new_secrets))) => {
+                    let sql = &core.sql.rekey_endpoint;
+                    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+                        [&id.0, &headers, &secrets, &new_headers, &new_secrets];
+                    let changed = core.general(OPERATION, sql, &params).await?;
+                    match changed.is_empty() {
+                        false => done.resealed += 1,
+                        true => done.failed.push(format!("{id}: was just changed; run it again")),
+                    }
+                }
+                Ok(None) => {}
+                Err(why) => done.failed.push(format!("{id}: {why}")),
+            }
+        }
+        Ok(ended(done, &rows))
+    }
+}
+
+/// Payloads, and where each ends.
+type Body = (Vec<u8>, Vec<i32>);
+/// Headers and secrets.
+type Sealed = (Vec<u8>, Vec<Vec<u8>>);
+
+/// Headers and secrets of an endpoint sealed anew; `None` if the active key has sealed them all.
+fn reseal_endpoint(
+    keys: &KeyRing,
+    id: EndpointId,
+    (headers, secrets): (&[u8], &[&[u8]]),
+) -> Result<Option<Sealed>, SealError> {
+    let new_headers = match headers.is_empty() {
+        true => None,
+        false => keys.reseal(EndpointSeal::Headers.place(id).as_bytes(), headers)?,
+    };
+    let place = EndpointSeal::Secret.place(id);
+    let reseal = |secret: &&[u8]| keys.reseal(place.as_bytes(), secret);
+    let new_secrets = secrets.iter().map(reseal).collect::<Result<Vec<_>, _>>()?;
+    if new_headers.is_none() && new_secrets.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    let secrets = new_secrets.into_iter().zip(secrets);
+    let secrets = secrets.map(|(new, old)| new.unwrap_or_else(|| old.to_vec())).collect();
+    Ok(Some((new_headers.unwrap_or_else(|| headers.to_vec()), secrets)))
+}
+
+/// A step that saw fewer rows than it asked for was the last.
+fn ended(done: Rekeyed, rows: &[Row]) -> Rekeyed {
+    let full = rows.len() as i64 == STEP_LEN;
+    Rekeyed { next: done.next.filter(|_| full), ..done }
+}
+
+fn number(bytes: &[u8]) -> Result<i64, StoreError> {
+    bytes.try_into().map(i64::from_be_bytes).map_err(|_| foreign())
+}
+
+fn foreign() -> StoreError {
+    let reason = "is not where a step ended".to_owned();
+    StoreError::Invalid { field: "after", reason }
+}

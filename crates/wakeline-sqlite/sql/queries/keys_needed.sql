@@ -1,0 +1,3 @@
+-- What cannot be used without keys.
+SELECT EXISTS (SELECT 1 FROM queues WHERE json_extract(options, '$.encrypted') = 1),
+    EXISTS (SELECT 1 FROM hook_endpoints WHERE deleted_at IS NULL)

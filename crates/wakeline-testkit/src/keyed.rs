@@ -1,0 +1,255 @@
+//! The rules of encrypted queues, for every store that keeps things on a disk.
+//!
+//! # Where it sits
+//! A store's tests say `wakeline_testkit::keyed_suite!(fixture)`. A fixture opens several nodes
+//! over one database, with keys or without, and shows what that database holds.
+//!
+//! # Invariants
+//! * What is on the disk is judged by its bytes, not by what the store says of them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use wakeline_core::{
+    GroupName, PartitionId, PartitionName, QueueName, QueueOptions, TransactionId, Verdict,
+};
+use wakeline_seal::KeyRing;
+use wakeline_store::{
+    ConfigureQueue, DeadLetterFilter, Grant, PushItem, QueueAdmin, SealedKind, SettleItem,
+    StoreError, TransactCommand, WholeStore,
+};
+
+use crate::conformance::{Ask, item};
+
+const SECRET: &str = "\"the-secret\"";
+
+/// A database that nodes are opened over.
+#[async_trait]
+pub trait KeyedUnderTest: Send + Sync {
+    /// One more node.
+    async fn open(&self) -> Arc<dyn WholeStore>;
+
+    /// The payloads of all messages and dead letters, as the database holds them.
+    async fn payloads(&self) -> Vec<Vec<u8>>;
+}
+
+/// Makes a test of every rule. The expression makes a fresh [`KeyedUnderTest`]; it may await.
+#[macro_export]
+macro_rules! keyed_suite {
+    ($fixture:expr) => {
+        $crate::keyed_suite!($fixture;
+            payloads_are_stored_sealed_and_delivered_plain,
+            without_keys_nothing_is_stored_in_the_clear,
+            a_change_of_the_option_holds_for_every_node,
+            everything_is_sealed_anew_with_the_first_key,
+            a_payload_that_cannot_be_opened_is_not_lost,
+        );
+    };
+    ($fixture:expr; $($rule:ident),* $(,)?) => {
+        $(
+            #[tokio::test]
+            async fn $rule() {
+                let fixture = $fixture;
+                $crate::keyed::$rule(&fixture).await;
+            }
+        )*
+    };
+}
+
+/// A ring of keys with these ids, in this order. The same id is the same key.
+fn ring(ids: &[&str]) -> Arc<KeyRing> {
+    let key = |id: &&str| {
+        let fill = id.bytes().next().expect("an id");
+        let text: String = std::iter::repeat_n(char::from(b'A' + fill % 26), 42).collect();
+        format!("{id}:{text}A=")
+    };
+    let text: Vec<String> = ids.iter().map(key).collect();
+    Arc::new(KeyRing::parse(&text.join(",")).expect("keys"))
+}
+
+async fn node(under: &dyn KeyedUnderTest, ids: &[&str]) -> Arc<dyn WholeStore> {
+    let store = under.open().await;
+    if !ids.is_empty() {
+        store.use_keys(ring(ids));
+    }
+    store
+}
+
+fn queue() -> QueueName {
+    QueueName::new("vault").expect("valid")
+}
+
+fn secret(id: &str) -> PushItem {
+    PushItem { payload: SECRET.into(), ..item(&queue(), "p", id) }
+}
+
+async fn configure(store: &dyn WholeStore, encrypted: bool) -> Result<(), StoreError> {
+    let options = QueueOptions { encrypted, ..QueueOptions::default() };
+    let command = ConfigureQueue { queue: queue(), namespace: None, task: None, options };
+    store.configure(command).await.map(drop)
+}
+
+async fn take(store: &dyn WholeStore, batch: u32) -> Option<Grant> {
+    let claim = Ask::queue(&queue()).batch(batch).line_claim(1);
+    store.claim(vec![claim]).await.expect("a claim").remove(0).grants.remove(0)
+}
+
+fn settle(grant: &Grant, index: usize, verdict: Verdict) -> SettleItem {
+    SettleItem {
+        partition: grant.partitions[0].partition_id,
+        group: GroupName::queue_mode(),
+        token: grant.lease.as_ref().map(|lease| lease.token),
+        transaction_id: grant.partitions[0].messages[index].transaction_id.clone(),
+        verdict,
+        error: None,
+    }
+}
+
+fn texts(grant: &Grant) -> Vec<String> {
+    let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
+    messages.map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect()
+}
+
+async fn plain_payloads(under: &dyn KeyedUnderTest) -> usize {
+    let payloads = under.payloads().await;
+    payloads.iter().filter(|bytes| bytes.windows(6).any(|part| part == b"secret")).count()
+}
+
+/// Whatever way it came in, a payload is sealed on the disk, and plain for whoever may read it.
+pub async fn payloads_are_stored_sealed_and_delivered_plain(under: &dyn KeyedUnderTest) {
+    let store = node(under, &["a"]).await;
+    configure(&*store, true).await.expect("configured");
+    store.push(vec![secret("1"), secret("2")]).await.expect("pushed");
+    let pushes = vec![secret("3"), secret("3")];
+    let command = TransactCommand { pushes, ..TransactCommand::default() };
+    store.transact(command).await.expect("pushed");
+    let grant = take(&*store, 10).await.expect("messages");
+    assert_eq!(texts(&grant), [SECRET; 3]);
+    let dead = settle(&grant, 0, Verdict::DeadLetter);
+    store.settle(vec![dead]).await.expect("settled");
+    let letters = store.dead_letters(DeadLetterFilter { limit: 10, ..Default::default() }).await;
+    assert_eq!(letters.expect("listed")[0].payload, SECRET);
+    let partition = grant.partitions[0].partition_id;
+    let found =
+        QueueAdmin::message(&*store, partition, &TransactionId::new("2").expect("valid")).await;
+    assert_eq!(found.expect("read").expect("there").message.payload, SECRET);
+    assert_eq!(under.payloads().await.len(), 4, "three messages and a dead letter");
+    assert_eq!(plain_payloads(under).await, 0);
+    store.close().await;
+}
+
+/// A node without keys refuses what it would have to store in the clear, and only that.
+pub async fn without_keys_nothing_is_stored_in_the_clear(under: &dyn KeyedUnderTest) {
+    let keyless = node(under, &[]).await;
+    let refused = configure(&*keyless, true).await;
+    assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
+    keyless.push(vec![item(&queue(), "p", "before")]).await.expect("it is not encrypted");
+    let keyed = node(under, &["a"]).await;
+    configure(&*keyed, true).await.expect("configured");
+    let other = QueueName::new("open").expect("valid");
+    let (refused, stored) =
+        tokio::join!(keyless.push(vec![secret("1")]), keyless.push(vec![item(&other, "p", "1")]));
+    assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
+    stored.expect("another queue's messages are stored");
+    let command = TransactCommand { pushes: vec![secret("2")], ..TransactCommand::default() };
+    let refused = keyless.transact(command).await.map(drop);
+    assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
+    assert_eq!(under.payloads().await.len(), 2);
+    assert!(keyless.keys_needed().await.expect("read").queues);
+    keyless.close().await;
+    keyed.close().await;
+}
+
+/// Once a queue is encrypted no node stores in the clear, whatever it knew of it before; switched
+/// off, new messages are plain and old ones can still be read.
+pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderTest) {
+    let (one, other) = (node(under, &["a"]).await, node(under, &["a"]).await);
+    other.push(vec![secret("plain")]).await.expect("pushed");
+    assert_eq!(plain_payloads(under).await, 1);
+    configure(&*one, true).await.expect("configured");
+    other.push(vec![secret("sealed")]).await.expect("pushed");
+    let command = TransactCommand { pushes: vec![secret("too")], ..TransactCommand::default() };
+    other.transact(command).await.expect("pushed");
+    assert_eq!(plain_payloads(under).await, 1);
+    configure(&*one, false).await.expect("configured");
+    other.push(vec![secret("plain again")]).await.expect("pushed");
+    assert_eq!(plain_payloads(under).await, 2);
+    assert_eq!(texts(&take(&*one, 10).await.expect("messages")), [SECRET; 4]);
+    one.close().await;
+    other.close().await;
+}
+
+/// After sealing anew the old key is not needed: for messages, in steps of any number, and for
+/// dead letters.
+pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnderTest) {
+    const MESSAGES: usize = 450;
+    let old = node(under, &["a"]).await;
+    configure(&*old, true).await.expect("configured");
+    old.push(vec![item(&QueueName::new("open").expect("valid"), "p", "1")]).await.expect("pushed");
+    for n in 0..MESSAGES {
+        let mut message = secret(&n.to_string());
+        message.partition = PartitionName::new(format!("p{}", n % 3)).expect("valid");
+        old.push(vec![message]).await.expect("pushed");
+    }
+    let grant = take(&*old, 1).await.expect("a message");
+    old.settle(vec![settle(&grant, 0, Verdict::DeadLetter)]).await.expect("settled");
+    old.close().await;
+
+    let both = node(under, &["b", "a"]).await;
+    let mut resealed = 0;
+    for kind in SealedKind::ALL {
+        let mut after = None;
+        loop {
+            let step = both.rekey(kind, after).await.expect("a step");
+            assert_eq!(step.failed, Vec::<String>::new());
+            resealed += step.resealed;
+            after = step.next;
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    assert!(resealed as usize > MESSAGES, "{resealed}");
+    assert_eq!(both.rekey(SealedKind::Messages, None).await.expect("a step").resealed, 0);
+    both.close().await;
+
+    let new = node(under, &["b"]).await;
+    let letters = new.dead_letters(DeadLetterFilter { limit: 10, ..Default::default() }).await;
+    assert_eq!(letters.expect("listed")[0].payload, SECRET);
+    let mut read = 0;
+    while let Some(grant) = take(&*new, 1000).await {
+        read += texts(&grant).iter().filter(|text| *text == SECRET).count();
+    }
+    assert_eq!(read, MESSAGES - 1);
+    new.close().await;
+}
+
+/// A node with the wrong key delivers nothing of it, and counts no attempt against it; it is told
+/// what could not be sealed anew.
+pub async fn a_payload_that_cannot_be_opened_is_not_lost(under: &dyn KeyedUnderTest) {
+    let right = node(under, &["a"]).await;
+    configure(&*right, true).await.expect("configured");
+    right.push(vec![secret("1")]).await.expect("pushed");
+    let wrong = node(under, &["c"]).await;
+    let claim = Ask::queue(&queue()).line_claim(1);
+    let met = wrong.claim(vec![claim]).await;
+    let granted = met.is_ok_and(|lines| lines[0].grants[0].is_some());
+    assert!(!granted, "it cannot be read");
+    let step = wrong.rekey(SealedKind::Messages, None).await.expect("a step");
+    assert_eq!((step.resealed, step.failed.len()), (0, 1));
+    let partition = partition_of(&*right).await;
+    let found =
+        QueueAdmin::message(&*right, partition, &TransactionId::new("1").expect("valid")).await;
+    let found = found.expect("read").expect("there").message;
+    assert_eq!((found.payload.as_ref(), found.attempt), (SECRET.as_bytes(), 1));
+    right.close().await;
+    wrong.close().await;
+}
+
+async fn partition_of(store: &dyn WholeStore) -> PartitionId {
+    let repeated = store.push(vec![secret("1")]).await.expect("pushed").outcomes.remove(0);
+    match repeated {
+        wakeline_store::PushOutcome::Duplicate { partition, .. } => partition,
+        other => panic!("{other:?}"),
+    }
+}

@@ -49,6 +49,8 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     tokio::spawn(stop_on_signal(shutdown.clone()));
     let (hook, stop) = (faces.hook.clone(), shutdown.clone());
     let sending = tokio::spawn(async move { hook.run(stop).await });
+    let (queue, stop) = (faces.queue.clone(), shutdown.clone());
+    tokio::spawn(async move { queue.run(stop).await });
     greet(&store.info(), address, settings.http.api_key.is_some());
 
     let clean = Server::new(listener, state, server).run(shutdown.clone()).await;

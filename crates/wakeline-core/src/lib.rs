@@ -30,7 +30,7 @@ pub use hook::{
     MESSAGE_PAYLOAD_BYTES_MAX, MESSAGE_RETENTION_DEFAULT, MessageRef, RETRY_SCHEDULE_DEFAULT,
     StatusRange, Uid, UidError,
 };
-pub use id::{IdError, MessageId, NodeId, PartitionId, TransactionId};
+pub use id::{DeadLetterId, IdError, MessageId, NodeId, PartitionId, RedriveId, TransactionId};
 pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};
 pub use line::{Change, QueueLine, Selector, Subscription, Topic};
 pub use name::{

@@ -36,6 +36,20 @@ pub struct QueueLine {
     pub group: GroupName,
 }
 
+impl QueueLine {
+    /// The line in which a node waits for background work of the queues. Its names are
+    /// placeholders: nobody reads a queue in it.
+    pub fn chores() -> Self {
+        let queue = QueueName::new("*").expect("a valid name");
+        Self { selector: Selector::Queue(queue), group: GroupName::chores() }
+    }
+
+    /// True for [`QueueLine::chores`].
+    pub fn is_chores(&self) -> bool {
+        self.group.is_chores() && matches!(&self.selector, Selector::Queue(q) if q.as_str() == "*")
+    }
+}
+
 /// Where a new group begins. Takes effect at its first poll, even of an empty queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Subscription {
@@ -78,6 +92,11 @@ impl Change {
         Self { queue, partition: None, namespace, task, group: Some(group), due_in }
     }
 
+    /// A hint for the nodes: there is background work, or will be.
+    pub fn of_chores(due_in: Duration) -> Self {
+        Self { due_in, ..Self::of_filter(None, None, GroupName::chores()) }
+    }
+
     /// Everyone who may be waiting for this: on the queue, on its partition, and on its
     /// namespace and task in every combination (trap 37). With no partition named, waiters on
     /// single partitions are found by [`Change::concerns`] instead.
@@ -99,6 +118,9 @@ impl Change {
     /// Whether a consumer waiting in this line might get something because of it.
     pub fn concerns(&self, line: &QueueLine) -> bool {
         if self.group.as_ref().is_some_and(|group| *group != line.group) {
+            return false;
+        }
+        if line.is_chores() && self.group.is_none() {
             return false;
         }
         match &line.selector {
@@ -154,6 +176,16 @@ mod tests {
         assert!(change.concerns(&line));
         line.group = GroupName::queue_mode();
         assert!(!change.concerns(&line));
+    }
+
+    #[test]
+    fn background_work_is_told_of_by_its_own_hint_only() {
+        let chores = QueueLine::chores();
+        assert!(chores.is_chores() && Change::of_chores(Duration::ZERO).concerns(&chores));
+        assert!(Change::of_chores(Duration::ZERO).topics().contains(&chores.selector));
+        let other = Change { queue: QueueName::new("*").expect("valid"), ..change() };
+        assert!(!other.concerns(&chores));
+        assert!(!Change::of_chores(Duration::ZERO).concerns(&line(chores.selector)));
     }
 
     #[test]

@@ -143,6 +143,19 @@ impl GroupName {
         Self(Self::QUEUE_MODE.into())
     }
 
+    /// The group in which nodes wait for background work. It reads no queue.
+    pub const CHORES: &'static str = "__CHORES__";
+
+    /// The group in which nodes wait for background work.
+    pub fn chores() -> Self {
+        Self(Self::CHORES.into())
+    }
+
+    /// True for [`GroupName::chores`].
+    pub fn is_chores(&self) -> bool {
+        self.as_str() == Self::CHORES
+    }
+
     /// True for [`GroupName::queue_mode`], which always reads from the beginning.
     pub fn is_queue_mode(&self) -> bool {
         self.as_str() == Self::QUEUE_MODE

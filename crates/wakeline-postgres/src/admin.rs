@@ -14,8 +14,7 @@ use wakeline_core::{
     Change, GroupName, MessageId, PartitionId, PartitionName, QueueName, TransactionId,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, MessageDetail, MessageState,
-    QueueAdmin, QueueDetail, Sealing, StoreError,
+    ConfigureQueue, Delivered, MessageDetail, MessageState, QueueAdmin, QueueDetail, StoreError,
 };
 
 use crate::PostgresStore;
@@ -75,20 +74,6 @@ impl QueueAdmin for PostgresStore {
             core.purge().await?;
         }
         Ok(existed)
-    }
-
-    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
-        const OPERATION: &str = "list dead letters";
-        let core = &self.queue.core;
-        let queue = filter.queue.as_ref().map(QueueName::as_str);
-        let group = filter.group.as_ref().map(GroupName::as_str);
-        let partition = filter.partition.as_ref().map(PartitionName::as_str);
-        let (limit, offset) = (i64::from(filter.limit), i64::from(filter.offset));
-        let sql = &core.sql.dead_letter_list;
-        let rows =
-            core.general(OPERATION, sql, &[&queue, &group, &partition, &limit, &offset]).await?;
-        let sealing = &self.shared.sealing;
-        rows.iter().map(|row| dead_letter(&mut Columns::new(OPERATION, row), sealing)).collect()
     }
 
     async fn message(
@@ -168,28 +153,6 @@ fn queue_detail(
         default_partition: PartitionId(columns.take()?),
         options: queue_options::from_columns(columns.take()?)
             .map_err(|error| rows::corrupt("queue", queue.to_string(), error))?,
-    })
-}
-
-fn dead_letter(columns: &mut Columns<'_>, sealing: &Sealing) -> Result<DeadLetter, StoreError> {
-    let id: uuid::Uuid = columns.take()?;
-    let txn: String = columns.take()?;
-    let broken = |error| rows::corrupt("dead letter", id.to_string(), error);
-    Ok(DeadLetter {
-        id: MessageId(id),
-        transaction_id: TransactionId::new(txn).map_err(broken)?,
-        partition_id: PartitionId(columns.take()?),
-        queue: columns.name("queue")?,
-        partition: columns.name("partition")?,
-        group: columns.name("group")?,
-        error: columns.take()?,
-        failures: u32::try_from(columns.take::<i32>()?).unwrap_or(0),
-        payload: sealing
-            .open(MessageId(id), Bytes::from(columns.take::<Vec<u8>>()?))
-            .map_err(|error| rows::corrupt("dead letter", id.to_string(), error))?,
-        producer: columns.take()?,
-        created_at: columns.moment()?,
-        failed_at: columns.moment()?,
     })
 }
 

@@ -27,6 +27,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0006_incoming_emits",
     "0007_queue_options",
     "0008_encryption",
+    "0009_redrives",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -181,6 +182,12 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "queue_configure",
     "queue_delete",
     "queue_purge",
+    "redrive_go",
+    "redrive_letters",
+    "redrive_moved",
+    "redrive_park",
+    "redrive_push",
+    "redrive_start",
     "release",
     "retry_wait",
     "settle",

@@ -15,6 +15,7 @@ mod admin;
 mod commands;
 mod connect;
 mod connector;
+mod dead;
 mod dedup;
 mod embedded;
 mod error;

@@ -1,10 +1,14 @@
 //! What the queue tells the wake hub about itself: its lines, its hints, how to claim.
+//!
+//! # Invariants
+//! * A grant of the line of chores is empty: it says that there are some, and who gets it does them.
+//!   Messages that are claimed in the same call neither wait for chores nor fail with them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{Change, QueueLine, Selector, Subscription, Topic};
+use wakeline_core::{Change, LeaseToken, QueueLine, Selector, Subscription, Topic};
 use wakeline_store::{ClaimRequest, Grant, LineClaim, Store, StoreError};
 use wakeline_wake::{Claim, Claimed, Face};
 
@@ -17,6 +21,22 @@ pub struct Ask {
     pub subscription: Subscription,
 }
 
+impl Ask {
+    /// To hear of background work.
+    pub fn chores() -> Self {
+        let request = ClaimRequest {
+            token: LeaseToken::generate(),
+            batch_len_max: 1,
+            partitions_len_max: 1,
+            auto_ack: false,
+        };
+        Self { request, subscription: Subscription::All }
+    }
+}
+
+/// When to look for background work again after that failed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// The queue as a face of the wake hub.
 pub struct QueueFace {
     store: Arc<dyn Store>,
@@ -26,6 +46,42 @@ impl QueueFace {
     /// A face over a store.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
+    }
+
+    /// Looks whether there is background work. The first waiter hears of it; the others go on
+    /// waiting.
+    async fn look_for_chores(&self, waiters: usize) -> Claimed<Grant> {
+        let mut grants: Vec<Option<Grant>> = vec![None; waiters];
+        if waiters == 0 {
+            return Claimed { grants, next_due: None };
+        }
+        let due = match self.store.sweep(vec![QueueLine::chores()]).await {
+            Ok(due) => due.into_iter().next().flatten(),
+            Err(error) => {
+                tracing::warn!(%error, "cannot look for background work");
+                Some(LOOK_AGAIN)
+            }
+        };
+        if due == Some(Duration::ZERO) {
+            let (lease_for, partitions) = (Duration::ZERO, Vec::new());
+            grants[0] = Some(Grant { lease: None, lease_for, partitions });
+        }
+        Claimed { grants, next_due: due }
+    }
+
+    async fn claim_messages(
+        &self,
+        lines: Vec<LineClaim>,
+    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+        if lines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let outcomes = self.store.claim(lines).await?;
+        let claimed = |outcome: wakeline_store::LineOutcome| Claimed {
+            grants: outcome.grants,
+            next_due: outcome.next_due,
+        };
+        Ok(outcomes.into_iter().map(claimed).collect())
     }
 }
 
@@ -70,6 +126,9 @@ impl Face for QueueFace {
 
     /// Waiters on several queues at once are not counted for any one of them.
     fn label(line: &QueueLine) -> Option<String> {
+        if line.is_chores() {
+            return None;
+        }
         match &line.selector {
             Selector::Queue(queue) | Selector::Partition(queue, _) => Some(queue.to_string()),
             Selector::Filter { .. } => None,
@@ -80,13 +139,22 @@ impl Face for QueueFace {
         &self,
         claims: Vec<Claim<QueueLine, Ask>>,
     ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
-        let lines = claims.into_iter().map(line_claim).collect();
-        let outcomes = self.store.claim(lines).await?;
-        let claimed = |outcome: wakeline_store::LineOutcome| Claimed {
-            grants: outcome.grants,
-            next_due: outcome.next_due,
-        };
-        Ok(outcomes.into_iter().map(claimed).collect())
+        let is_chores: Vec<bool> = claims.iter().map(|claim| claim.line.is_chores()).collect();
+        if !is_chores.contains(&true) {
+            return self.claim_messages(claims.into_iter().map(line_claim).collect()).await;
+        }
+        let (chores, messages): (Vec<_>, Vec<_>) =
+            claims.into_iter().partition(|claim| claim.line.is_chores());
+        let waiters = chores.iter().map(|claim| claim.asks.len()).sum();
+        let messages = messages.into_iter().map(line_claim).collect();
+        let (found, done) =
+            tokio::join!(self.claim_messages(messages), self.look_for_chores(waiters));
+        let (mut found, mut done) = (found?.into_iter(), Some(done));
+        let nothing = || Claimed { grants: Vec::new(), next_due: None };
+        let each = is_chores
+            .into_iter()
+            .map(|chores| if chores { done.take() } else { found.next() }.unwrap_or_else(nothing));
+        Ok(each.collect())
     }
 
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, Arc<StoreError>> {

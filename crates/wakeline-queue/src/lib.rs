@@ -9,6 +9,7 @@
 //! * What was sent to the store is finished and hinted even if the caller goes away meanwhile.
 //! * A grant that nobody is left to take is released, uncounted.
 
+mod chores;
 mod error;
 mod face;
 mod service;

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use wakeline_core::{Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription};
 use wakeline_store::{
     Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, LinkState,
-    PushItem, PushOutcome, QueueDetail, Seek, SettleItem, SettleOutcome, Store, StoreError,
-    TransactCommand, TransactOutcome,
+    PushItem, PushOutcome, QueueDetail, Redrive, RedriveJob, Seek, SettleItem, SettleOutcome,
+    Store, StoreError, TransactCommand, TransactOutcome,
 };
 use wakeline_wake::{
     HintSource, Hub, HubOptions, Link, LongPollConfig, Patience, Snapshot, TakeError, Taken,
@@ -61,8 +61,8 @@ pub enum Popped {
 #[derive(Clone)]
 pub struct QueueService {
     store: Arc<dyn Store>,
-    hub: Hub<QueueFace>,
-    stretch_max: Duration,
+    pub(crate) hub: Hub<QueueFace>,
+    pub(crate) stretch_max: Duration,
 }
 
 impl QueueService {
@@ -130,6 +130,10 @@ impl QueueService {
 
     /// Takes messages, waiting for them if asked to.
     pub async fn pop(&self, pop: Pop) -> Result<Popped, QueueError> {
+        if pop.line.group.is_chores() {
+            let reason = "is reserved for the server's own work".to_owned();
+            return Err(StoreError::Invalid { field: "consumerGroup", reason }.into());
+        }
         let ask = Ask {
             request: ClaimRequest {
                 token: LeaseToken::generate(),
@@ -207,6 +211,12 @@ impl QueueService {
     pub async fn seek(&self, seek: Seek) -> Result<u64, QueueError> {
         let store = Arc::clone(&self.store);
         self.to_the_end(async move { store.seek(seek).await }).await
+    }
+
+    /// Starts a job that redrives dead letters.
+    pub async fn redrive(&self, redrive: Redrive) -> Result<RedriveJob, QueueError> {
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move { store.start_redrive(redrive).await }).await
     }
 
     async fn take(

@@ -1,17 +1,19 @@
 //! Configuration and inspection of queues, and of the store itself.
 
 mod configure;
+mod dead;
 mod groups;
 mod inspect;
+pub(crate) mod redrive;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{Change, GroupName, PartitionId, QueueName, TransactionId};
+use wakeline_core::{Change, GroupName, PartitionId, QueueName, RedriveId, TransactionId};
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, GroupDetail, GroupPartition,
-    GroupPartitionFilter, MessageDetail, QueueAdmin, QueueDetail, QueueGroups, Seek, StoreAdmin,
-    StoreError, StoreInfo,
+    ConfigureQueue, DeadLetterFilter, DeadLetters, GroupDetail, GroupPartition,
+    GroupPartitionFilter, MessageDetail, Page, QueueAdmin, QueueChores, QueueDeadLetters,
+    QueueDetail, QueueGroups, Redrive, RedriveJob, Seek, StoreAdmin, StoreError, StoreInfo,
 };
 
 use crate::SqliteStore;
@@ -34,10 +36,6 @@ impl QueueAdmin for SqliteStore {
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
         let queue = queue.clone();
         self.write(Work::new("delete_queue", move |s| configure::delete_queue(s, &queue))).await
-    }
-
-    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
-        self.read("dead_letters", move |s| inspect::dead_letters(s, &filter)).await
     }
 
     async fn message(
@@ -86,6 +84,50 @@ impl QueueGroups for SqliteStore {
 
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
         self.write(Work::new("seek", move |s| groups::seek(s, &seek))).await
+    }
+}
+
+#[async_trait]
+impl QueueDeadLetters for SqliteStore {
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: Page,
+    ) -> Result<DeadLetters, StoreError> {
+        self.read("dead_letters", move |s| dead::list(s, &filter, page)).await
+    }
+
+    async fn purge_dead_letters(&self, filter: DeadLetterFilter) -> Result<u64, StoreError> {
+        let mut gone = 0;
+        loop {
+            let filter = filter.clone();
+            let work = Work::new("purge_dead_letters", move |s| dead::purge(s, &filter));
+            let went = self.write(work).await?;
+            gone += went;
+            if went < dead::PURGE_LEN.into() {
+                return Ok(gone);
+            }
+        }
+    }
+
+    async fn start_redrive(
+        &self,
+        redrive: Redrive,
+    ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
+        self.write(Work::new("start_redrive", move |s| redrive::start(s, &redrive))).await
+    }
+
+    async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
+        self.read("redrive_job", move |s| redrive::read(s, job)).await
+    }
+
+    async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
+        self.write(Work::new("cancel_redrive", move |s| redrive::cancel(s, job))).await
+    }
+
+    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
+        let work = Work::new("do_queue_chores", move |s| redrive::chores(s, rows));
+        self.write(work.growing(0)).await
     }
 }
 

@@ -25,6 +25,11 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "queue", sql: include_str!("../sql/migrations/0001_queue.sql") },
     Migration { version: 2, name: "flow", sql: include_str!("../sql/migrations/0002_flow.sql") },
     Migration { version: 3, name: "hook", sql: include_str!("../sql/migrations/0003_hook.sql") },
+    Migration {
+        version: 4,
+        name: "redrives",
+        sql: include_str!("../sql/migrations/0004_redrives.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

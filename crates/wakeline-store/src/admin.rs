@@ -1,10 +1,9 @@
 //! Configuration and inspection of queues, and of the store itself.
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use wakeline_core::{
-    Change, GroupName, MessageId, Namespace, PartitionId, PartitionName, QueueName, QueueOptions,
-    TaskName, Timestamp, TransactionId,
+    Change, GroupName, Namespace, PartitionId, PartitionName, QueueName, QueueOptions, TaskName,
+    TransactionId,
 };
 
 use crate::error::StoreError;
@@ -37,50 +36,6 @@ pub struct QueueDetail {
     pub options: QueueOptions,
     /// The partition `Default`.
     pub default_partition: PartitionId,
-}
-
-/// A message that used up its tries, or was given up. It owns its data.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadLetter {
-    /// The message's id.
-    pub id: MessageId,
-    /// The producer's id for it.
-    pub transaction_id: TransactionId,
-    /// The partition's id.
-    pub partition_id: PartitionId,
-    /// The queue.
-    pub queue: QueueName,
-    /// The partition.
-    pub partition: PartitionName,
-    /// The group that gave it up.
-    pub group: GroupName,
-    /// The last error.
-    pub error: Option<String>,
-    /// Counted failures.
-    pub failures: u32,
-    /// JSON text.
-    pub payload: Bytes,
-    /// Who pushed it.
-    pub producer: Option<String>,
-    /// When it was pushed.
-    pub created_at: Timestamp,
-    /// When it was given up.
-    pub failed_at: Timestamp,
-}
-
-/// Which dead letters to list.
-#[derive(Debug, Clone, Default)]
-pub struct DeadLetterFilter {
-    /// Only of this queue.
-    pub queue: Option<QueueName>,
-    /// Only of this group.
-    pub group: Option<GroupName>,
-    /// Only of this partition.
-    pub partition: Option<PartitionName>,
-    /// At most so many.
-    pub limit: u32,
-    /// After skipping so many, newest first.
-    pub offset: u32,
 }
 
 /// Where a message stands with one group.
@@ -123,9 +78,6 @@ pub trait QueueAdmin: Send + Sync {
 
     /// Removes a queue with its messages, groups and dead letters. True if it existed.
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError>;
-
-    /// Dead letters, newest first.
-    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError>;
 
     /// The newest message of a transaction id in a partition.
     async fn message(

@@ -16,6 +16,7 @@
 
 mod admin;
 mod carried;
+mod dead;
 mod error;
 pub mod flow;
 mod groups;
@@ -25,10 +26,13 @@ mod queue;
 mod sealing;
 
 pub use admin::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, MessageDetail, MessageState, QueueAdmin,
-    QueueDetail, StoreAdmin, StoreInfo,
+    ConfigureQueue, MessageDetail, MessageState, QueueAdmin, QueueDetail, StoreAdmin, StoreInfo,
 };
 pub use carried::Carried;
+pub use dead::{
+    DeadLetter, DeadLetterFilter, DeadLetters, Page, QueueChores, QueueDeadLetters, Redrive,
+    RedriveJob, RedriveState,
+};
 pub use error::{BoxError, StoreError};
 pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups, Seek, SeekTo};
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
@@ -42,9 +46,15 @@ pub use sealing::{
 };
 
 /// Everything that the server asks of a store.
-pub trait Store: QueueStore + QueueAdmin + QueueGroups + HintFeed + StoreAdmin {}
+pub trait Store:
+    QueueStore + QueueAdmin + QueueGroups + QueueDeadLetters + HintFeed + StoreAdmin
+{
+}
 
-impl<T: QueueStore + QueueAdmin + QueueGroups + HintFeed + StoreAdmin> Store for T {}
+impl<T: QueueStore + QueueAdmin + QueueGroups + QueueDeadLetters + HintFeed + StoreAdmin> Store
+    for T
+{
+}
 
 /// A store for all faces.
 pub trait WholeStore: Store + KeyedStore + flow::FlowBackend + hook::HookBackend {}

@@ -19,6 +19,7 @@ macro_rules! passes {
     };
 }
 
+mod dead;
 mod flow;
 mod hook;
 
@@ -33,11 +34,10 @@ use tokio_util::sync::CancellationToken;
 use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
 use wakeline_seal::KeyRing;
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
-    MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Rekeyed,
-    SealedKind, Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply, WholeStore,
+    ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
+    HintSink, KeyedStore, KeysNeeded, LineClaim, LineOutcome, MessageDetail, PushItem, PushReply,
+    QueueAdmin, QueueDetail, QueueGroups, QueueStore, Rekeyed, SealedKind, Seek, SettleItem,
+    SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply, WholeStore,
 };
 
 /// How a call fails.
@@ -196,10 +196,6 @@ impl QueueAdmin for FaultingStore {
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
         self.call("delete_queue", self.inner.delete_queue(queue)).await
-    }
-
-    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
-        self.call("dead_letters", self.inner.dead_letters(filter)).await
     }
 
     async fn message(

@@ -15,9 +15,12 @@ use wakeline_core::{
 };
 use wakeline_seal::KeyRing;
 use wakeline_store::{
-    ConfigureQueue, DeadLetterFilter, Grant, PushItem, QueueAdmin, SealedKind, SettleItem,
+    ConfigureQueue, DeadLetterFilter, Grant, Page, PushItem, QueueAdmin, SealedKind, SettleItem,
     StoreError, TransactCommand, WholeStore,
 };
+
+/// A page that is long enough.
+const TEN: Page = Page { limit: 10, offset: 0 };
 
 use crate::conformance::{Ask, item};
 
@@ -127,8 +130,8 @@ pub async fn payloads_are_stored_sealed_and_delivered_plain(under: &dyn KeyedUnd
     assert_eq!(texts(&grant), [SECRET; 3]);
     let dead = settle(&grant, 0, Verdict::DeadLetter);
     store.settle(vec![dead]).await.expect("settled");
-    let letters = store.dead_letters(DeadLetterFilter { limit: 10, ..Default::default() }).await;
-    assert_eq!(letters.expect("listed")[0].payload, SECRET);
+    let letters = store.dead_letters(DeadLetterFilter::default(), TEN).await;
+    assert_eq!(letters.expect("listed").letters[0].payload, SECRET);
     let partition = grant.partitions[0].partition_id;
     let found =
         QueueAdmin::message(&*store, partition, &TransactionId::new("2").expect("valid")).await;
@@ -214,8 +217,8 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
     both.close().await;
 
     let new = node(under, &["b"]).await;
-    let letters = new.dead_letters(DeadLetterFilter { limit: 10, ..Default::default() }).await;
-    assert_eq!(letters.expect("listed")[0].payload, SECRET);
+    let letters = new.dead_letters(DeadLetterFilter::default(), TEN).await;
+    assert_eq!(letters.expect("listed").letters[0].payload, SECRET);
     let mut read = 0;
     while let Some(grant) = take(&*new, 1000).await {
         read += texts(&grant).iter().filter(|text| *text == SECRET).count();

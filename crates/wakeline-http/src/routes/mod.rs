@@ -2,6 +2,7 @@
 
 mod ack;
 mod configure;
+mod dead;
 mod flow;
 mod groups;
 mod health;
@@ -96,7 +97,10 @@ fn queue_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(groups::seek_partition))
         .routes(routes!(groups::delete_group_of_queue))
         .routes(routes!(groups::subscription))
-        .routes(routes!(messages::dead_letters))
+        .routes(routes!(dead::dead_letters, dead::purge))
+        .routes(routes!(dead::redrive))
+        .routes(routes!(dead::redrive_job, dead::cancel_redrive))
+        .routes(routes!(dead::dead_letter, dead::purge_one))
         .routes(routes!(messages::message))
 }
 

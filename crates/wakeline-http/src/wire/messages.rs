@@ -1,67 +1,14 @@
-//! Single messages and dead letters.
+//! Single messages.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 use wakeline_core::PartitionId;
-use wakeline_store::{DeadLetter, MessageDetail, MessageState};
+use wakeline_store::{MessageDetail, MessageState};
 
 use crate::error::ApiError;
 use crate::render;
-
-/// A message that used up its tries, or was given up.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct DeadLetterAnswer<'a> {
-    id: String,
-    transaction_id: &'a str,
-    partition_id: String,
-    queue: &'a str,
-    partition: &'a str,
-    consumer_group: &'a str,
-    error_message: Option<&'a str>,
-    /// Counted failures.
-    retry_count: u32,
-    #[schema(value_type = Object)]
-    data: &'a RawValue,
-    producer_sub: Option<&'a str>,
-    created_at: String,
-    failed_at: String,
-}
-
-impl<'a> DeadLetterAnswer<'a> {
-    pub(crate) fn new(letter: &'a DeadLetter) -> Result<Self, ApiError> {
-        Ok(Self {
-            id: letter.id.to_string(),
-            transaction_id: letter.transaction_id.as_str(),
-            partition_id: letter.partition_id.to_string(),
-            queue: letter.queue.as_str(),
-            partition: letter.partition.as_str(),
-            consumer_group: letter.group.as_str(),
-            error_message: letter.error.as_deref(),
-            retry_count: letter.failures,
-            data: render::payload(&letter.payload, &letter.id)?,
-            producer_sub: letter.producer.as_deref(),
-            created_at: render::time(letter.created_at),
-            failed_at: render::time(letter.failed_at),
-        })
-    }
-}
-
-/// A page of dead letters, newest first.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct DeadLettersAnswer<'a> {
-    pub(crate) messages: Vec<DeadLetterAnswer<'a>>,
-    pub(crate) pagination: Pagination,
-}
-
-/// Which page this is.
-#[derive(Serialize, ToSchema)]
-pub(crate) struct Pagination {
-    pub(crate) limit: u32,
-    pub(crate) offset: u32,
-}
 
 /// Where a message stands with one group.
 #[derive(Serialize, ToSchema)]

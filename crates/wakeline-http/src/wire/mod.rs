@@ -4,6 +4,7 @@
 
 pub(crate) mod ack;
 pub(crate) mod configure;
+pub(crate) mod dead;
 pub(crate) mod flow;
 pub(crate) mod groups;
 pub(crate) mod health;

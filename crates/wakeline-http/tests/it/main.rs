@@ -1,6 +1,7 @@
 //! The HTTP face over the in-memory oracle: wire shapes, statuses, limits, connections.
 
 mod connections;
+mod dead;
 mod flow;
 mod hook;
 mod hostile;

@@ -70,6 +70,15 @@ impl Node {
         Self { app: app(state.clone()), state, flow, listening: listening.drop_guard() }
     }
 
+    /// A node that does the background work of queues.
+    pub(crate) async fn working() -> Self {
+        let node = Self::start().await;
+        let (queue, listening) = (node.state.queue().clone(), node.listening.disarm());
+        let token = listening.clone();
+        tokio::spawn(async move { queue.run(token).await });
+        Self { listening: listening.drop_guard(), ..node }
+    }
+
     /// A node that sends webhooks.
     pub(crate) async fn sending() -> Self {
         let node = Self::start().await;

@@ -15,6 +15,9 @@ const OPERATION: &str = "sweep";
 /// Most lines in one call.
 const LINES_MAX: usize = 1000;
 
+/// The number under which the due time of background work is told.
+const CHORES_LINE: i32 = -2;
+
 /// Most steps of housekeeping in one sweep; the next one goes on.
 const PURGES_MAX: usize = 20;
 
@@ -63,6 +66,7 @@ impl Core {
     ) -> Result<Vec<Option<Duration>>, StoreError> {
         let mut due = vec![None; lines.len()];
         let mut purge = false;
+        let mut chores = None;
         for (chunk, due) in lines.chunks(LINES_MAX).zip(due.chunks_mut(LINES_MAX)) {
             let LineColumns { kinds, queues, partitions, namespaces, tasks, groups } =
                 LineColumns::new(chunk.iter());
@@ -80,9 +84,13 @@ impl Core {
                 match usize::try_from(line) {
                     Ok(0) => purge = true,
                     Ok(line) => due[line - 1] = Some(rows::span(columns.take()?)),
+                    Err(_) if line == CHORES_LINE => chores = Some(rows::span(columns.take()?)),
                     Err(_) => self.shared.notifier.incoming().notify_one(),
                 }
             }
+        }
+        for (_, due) in lines.iter().zip(&mut due).filter(|(line, _)| line.is_chores()) {
+            *due = chores;
         }
         if purge {
             self.purge().await?;

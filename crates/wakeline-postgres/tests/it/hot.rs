@@ -16,7 +16,9 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 use wakeline_core::{QueueName, QueueOptions};
 use wakeline_postgres::{PostgresOptions, PostgresStore};
-use wakeline_store::{ConfigureQueue, DeadLetterFilter, QueueAdmin, StoreAdmin};
+use wakeline_store::{
+    ConfigureQueue, DeadLetterFilter, Page, QueueAdmin, QueueDeadLetters, StoreAdmin,
+};
 use wakeline_testkit::history::check;
 
 use self::stage::{Dice, Stage};
@@ -163,8 +165,9 @@ async fn nothing_is_lost_doubled_or_reordered_under_fire() {
     drained.unwrap_or_else(|_| panic!("{}", broken("the queue was not drained")));
     assert_eq!(count(&client, BROKEN).await, 0, "{}", broken("a cursor sleeps at rest"));
 
-    let filter = DeadLetterFilter { limit: 100_000, ..DeadLetterFilter::default() };
-    let letters = stage.nodes[0].dead_letters(filter).await.expect("listed");
+    let page = Page { limit: 100_000, offset: 0 };
+    let letters = stage.nodes[0].dead_letters(DeadLetterFilter::default(), page).await;
+    let letters = letters.expect("listed").letters;
     let mut history = std::mem::take(&mut *stage.history.lock());
     history.dead_letters = letters
         .iter()

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
+use wakeline_core::{
+    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, RedriveId, TransactionId,
+};
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, PushItem,
-    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Seek, SettleItem, SettleReply,
-    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
+    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, Page,
+    PushItem, PushReply, QueueAdmin, QueueChores, QueueDeadLetters, QueueDetail, QueueGroups,
+    QueueStore, Redrive, RedriveJob, Seek, SettleItem, SettleReply, StoreAdmin, StoreError,
+    StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -64,9 +67,6 @@ impl QueueAdmin for SlowStore {
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
         self.0.delete_queue(queue).await
     }
-    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
-        self.0.dead_letters(filter).await
-    }
     async fn message(
         &self,
         partition: PartitionId,
@@ -103,6 +103,35 @@ impl QueueGroups for SlowStore {
     }
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
         slowly(self.0.seek(seek)).await
+    }
+}
+
+#[async_trait]
+impl QueueDeadLetters for SlowStore {
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: Page,
+    ) -> Result<DeadLetters, StoreError> {
+        self.0.dead_letters(filter, page).await
+    }
+    async fn purge_dead_letters(&self, filter: DeadLetterFilter) -> Result<u64, StoreError> {
+        self.0.purge_dead_letters(filter).await
+    }
+    async fn start_redrive(
+        &self,
+        redrive: Redrive,
+    ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
+        slowly(self.0.start_redrive(redrive)).await
+    }
+    async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
+        self.0.redrive_job(job).await
+    }
+    async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
+        self.0.cancel_redrive(job).await
+    }
+    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
+        slowly(self.0.do_queue_chores(rows)).await
     }
 }
 

@@ -1,12 +1,8 @@
 //! Reads what is there.
 
-use bytes::Bytes;
-use rusqlite::{OptionalExtension as _, Row};
-use uuid::Uuid;
-use wakeline_core::{
-    GroupName, MessageId, PartitionId, PartitionName, QueueName, Timestamp, TransactionId,
-};
-use wakeline_store::{DeadLetter, DeadLetterFilter, MessageDetail, MessageState, QueueDetail};
+use rusqlite::OptionalExtension as _;
+use wakeline_core::{GroupName, PartitionId, PartitionName, QueueName, TransactionId};
+use wakeline_store::{MessageDetail, MessageState, QueueDetail};
 
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::Cursor;
@@ -26,59 +22,6 @@ pub(super) fn queue(s: &mut Session<'_>, name: &QueueName) -> Res<Option<QueueDe
         options: queue.options.clone(),
         default_partition: PartitionId(partition.ok_or_else(missing)?),
     }))
-}
-
-/// Dead letters, newest first.
-pub(super) fn dead_letters(s: &mut Session<'_>, filter: &DeadLetterFilter) -> Res<Vec<DeadLetter>> {
-    let queue = match &filter.queue {
-        None => None,
-        Some(name) => match s.queue(name)? {
-            Some(queue) => Some(queue.id),
-            None => return Ok(Vec::new()),
-        },
-    };
-    let sql = match queue {
-        Some(_) => include_str!("../../sql/queries/dead_letter_list_queue.sql"),
-        None => include_str!("../../sql/queries/dead_letter_list.sql"),
-    };
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query((
-        queue,
-        filter.group.as_ref().map(GroupName::as_str),
-        filter.partition.as_ref().map(PartitionName::as_str),
-        filter.limit,
-        filter.offset,
-    ))?;
-    let mut letters = Vec::new();
-    while let Some(row) = rows.next()? {
-        letters.push(decode_dead_letter(s, row)?);
-    }
-    Ok(letters)
-}
-
-fn decode_dead_letter(s: &Session<'_>, row: &Row<'_>) -> Res<DeadLetter> {
-    let number: i64 = row.get(0)?;
-    let uuid: Vec<u8> = row.get(1)?;
-    let (transaction_id, queue, partition, group): (String, String, String, String) =
-        (row.get(2)?, row.get(4)?, row.get(5)?, row.get(6)?);
-    let payload: Vec<u8> = row.get(9)?;
-    let id = MessageId(Uuid::from_slice(&uuid).map_err(corrupt("dead letter", number))?);
-    Ok(DeadLetter {
-        id,
-        transaction_id: TransactionId::new(transaction_id)
-            .map_err(corrupt("dead letter", number))?,
-        partition_id: PartitionId(row.get(3)?),
-        queue: QueueName::new(queue).map_err(corrupt("dead letter", number))?,
-        partition: PartitionName::new(partition).map_err(corrupt("dead letter", number))?,
-        group: GroupName::new(group).map_err(corrupt("dead letter", number))?,
-        error: row.get(7)?,
-        failures: row.get(8)?,
-        payload: (s.sealing.open(id, Bytes::from(payload)))
-            .map_err(corrupt("dead letter", number))?,
-        producer: row.get(10)?,
-        created_at: Timestamp(row.get(11)?),
-        failed_at: Timestamp(row.get(12)?),
-    })
 }
 
 /// The newest message of a transaction id in a partition.

@@ -163,9 +163,15 @@ impl Cursor {
 
     /// Parks a message that was under the lease, or parks it anew.
     pub(crate) fn park(&mut self, s: &Session<'_>, offset: i64, parked: &Parked) -> Res<()> {
+        let new = self.lease.as_ref().is_some_and(|lease| offset >= lease.start);
+        self.write_parked(s, offset, parked)?;
+        self.parked += i64::from(new);
+        Ok(())
+    }
+
+    fn write_parked(&self, s: &Session<'_>, offset: i64, parked: &Parked) -> Res<()> {
         let sql = include_str!("../../sql/queries/retry_park.sql");
         let Parked { held, due_at } = parked;
-        let new = self.lease.as_ref().is_some_and(|lease| offset >= lease.start);
         s.conn.prepare_cached(sql)?.execute((
             self.partition,
             self.group,
@@ -175,7 +181,26 @@ impl Cursor {
             held.alone,
             &held.error,
         ))?;
-        self.parked += i64::from(new);
+        Ok(())
+    }
+
+    /// Whether a message lies before the cursor: unread, parked, or under its lease.
+    pub(crate) fn has_ahead(&self, s: &Session<'_>, offset: i64) -> Res<bool> {
+        if offset >= self.next {
+            return Ok(true);
+        }
+        if self.lease.as_ref().is_some_and(|lease| lease.unsettled.contains(offset)) {
+            return Ok(true);
+        }
+        let sql = include_str!("../../sql/queries/retry_read.sql");
+        Ok(self.parked > 0
+            && s.conn.prepare_cached(sql)?.exists((self.partition, self.group, offset))?)
+    }
+
+    /// Parks a message that was done with.
+    pub(crate) fn park_again(&mut self, s: &Session<'_>, offset: i64, parked: &Parked) -> Res<()> {
+        self.write_parked(s, offset, parked)?;
+        self.parked += 1;
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wakeline_core::{QueueLine, Selector, Timestamp};
 
 use super::cursor::Cursor;
+use crate::admin::redrive;
 use crate::error::Res;
 use crate::session::{Queue, Session};
 
@@ -17,6 +18,11 @@ const WINDOWS_LEN_MAX: i64 = 16;
 pub(crate) fn sweep(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<Vec<Option<Duration>>> {
     let mut answers = Vec::with_capacity(lines.len());
     for line in lines {
+        if line.is_chores() {
+            let due = redrive::next_due(s)?;
+            answers.push(due.map(|due| s.now.until(Timestamp(due))));
+            continue;
+        }
         let mut groups = Vec::new();
         let mut due = None;
         for queue in s.matching(&line.selector)? {

@@ -9,8 +9,8 @@ use wakeline_core::{
     Change, GroupName, Namespace, QueueName, QueueOptions, TaskName, Timestamp, Verdict,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, LineClaim, LineOutcome, PushItem,
-    PushReply, SettleItem, SettleOutcome, Store,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, LineClaim, LineOutcome, Page,
+    PushItem, PushReply, SettleItem, SettleOutcome, Store,
 };
 
 use super::ask::{Ask, Taken, is_settled, item};
@@ -189,9 +189,9 @@ impl Bench {
 
     /// The dead letters of a queue, newest first.
     pub async fn dead_letters(&self, queue: &QueueName) -> Vec<DeadLetter> {
-        let queue = Some(queue.clone());
-        let filter = DeadLetterFilter { queue, limit: 1000, ..DeadLetterFilter::default() };
-        self.store.dead_letters(filter).await.expect("dead letters are listed")
+        let filter = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
+        let page = Page { limit: 1000, offset: 0 };
+        self.store.dead_letters(filter, page).await.expect("dead letters are listed").letters
     }
 
     /// The transaction ids of a queue's dead letters, newest first.

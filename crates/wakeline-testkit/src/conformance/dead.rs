@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use uuid::Uuid;
 use wakeline_core::{QueueOptions, Verdict};
-use wakeline_store::{DeadLetterFilter, PushItem};
+use wakeline_store::{DeadLetter, DeadLetterFilter, Page, PushItem};
 
 use super::{Ask, Bench, Taken, item, partition_name};
 
@@ -17,7 +17,7 @@ pub async fn a_dead_letter_tells_everything(bench: &Bench) {
         trace_id: Some(Uuid::new_v4()),
         ..item(&queue, "p", "a")
     };
-    let id = pushed.id;
+    let (id, trace_id) = (pushed.id, pushed.trace_id);
     bench.push_items(vec![pushed]).await;
     let pushed_at = bench.now().await;
     let group = bench.group("g");
@@ -30,6 +30,7 @@ pub async fn a_dead_letter_tells_everything(bench: &Bench) {
     }
     let letters = bench.dead_letters(&queue).await;
     let letter = &letters[0];
+    assert_eq!(letter.trace_id, trace_id);
     assert_eq!((letters.len(), letter.id, letter.transaction_id.as_str()), (1, id, "a"));
     assert_eq!((&letter.queue, &letter.partition), (&queue, &partition_name("p")));
     assert_eq!((&letter.group, letter.failures), (&group, 2));
@@ -75,17 +76,78 @@ pub async fn dead_letters_are_listed_newest_first(bench: &Bench) {
     }
     bury(bench, &Ask::partition(&queue, "b").group(&h)).await;
     assert_eq!(bench.dead_ids(&queue).await, ["b", "c", "b", "a"]);
-    let list = |filter: DeadLetterFilter| async {
-        let letters = bench.store.dead_letters(filter).await.expect("dead letters are listed");
-        letters.iter().map(|letter| letter.transaction_id.to_string()).collect::<Vec<_>>()
+    let list = |filter: DeadLetterFilter, limit, offset| async move {
+        let page = Page { limit, offset };
+        let found = bench.store.dead_letters(filter, page).await.expect("dead letters are listed");
+        let id = |letter: &DeadLetter| letter.transaction_id.to_string();
+        (found.letters.iter().map(id).collect::<Vec<_>>().join(" "), found.total)
     };
-    let all = DeadLetterFilter { queue: Some(queue.clone()), limit: 10, ..Default::default() };
+    let all = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
     let of_g = DeadLetterFilter { group: Some(g), ..all.clone() };
-    assert_eq!(list(of_g.clone()).await, ["c", "b", "a"]);
+    assert_eq!(list(of_g.clone(), 10, 0).await, ("c b a".into(), 3));
     let of_b = DeadLetterFilter { partition: Some(partition_name("b")), ..all.clone() };
-    assert_eq!(list(of_b).await, ["b", "b"]);
-    assert_eq!(list(DeadLetterFilter { limit: 1, offset: 1, ..of_g.clone() }).await, ["b"]);
-    assert!(list(DeadLetterFilter { limit: 10, offset: 3, ..of_g }).await.is_empty());
+    assert_eq!(list(of_b, 10, 0).await, ("b b".into(), 2));
+    assert_eq!(list(of_g.clone(), 1, 1).await, ("b".into(), 3));
+    assert_eq!(list(of_g, 10, 3).await, (String::new(), 3));
+    let unknown = DeadLetterFilter { queue: Some(bench.queue("unknown")), ..all };
+    assert_eq!(list(unknown, 10, 0).await, (String::new(), 0));
+}
+
+/// By number, time and error.
+pub async fn dead_letters_are_found_by_what_is_known_of_them(bench: &Bench) {
+    let queue = bench.queue("q");
+    let mut moments = Vec::new();
+    for (id, error) in [("a", "no 50% route"), ("b", "timed out")] {
+        bench.push(&queue, "p", &[id]).await;
+        let taken = bench.take(&Ask::queue(&queue)).await;
+        let mut given_up = taken.item(id, Verdict::DeadLetter);
+        given_up.error = Some(error.to_owned());
+        bench.settle_items(vec![given_up]).await;
+        moments.push(bench.dead_letters(&queue).await[0].failed_at);
+        bench.advance(1).await;
+    }
+    let second = bench.dead_letters(&queue).await[0].clone();
+    let all = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
+    let cases = [
+        (DeadLetterFilter { number: Some(second.number), ..Default::default() }, "b"),
+        (DeadLetterFilter { from: Some(moments[1]), ..all.clone() }, "b"),
+        (DeadLetterFilter { to: Some(moments[1]), ..all.clone() }, "a"),
+        (DeadLetterFilter { error: Some("50%".into()), ..all.clone() }, "a"),
+        (DeadLetterFilter { error: Some("TIMED".into()), ..all.clone() }, ""),
+        (DeadLetterFilter { error: Some("%".into()), from: Some(moments[1]), ..all }, ""),
+    ];
+    for (filter, expected) in cases {
+        let page = Page { limit: 10, offset: 0 };
+        let found = bench.store.dead_letters(filter.clone(), page).await.expect("listed");
+        let ids: Vec<_> = found.letters.iter().map(|l| l.transaction_id.as_str()).collect();
+        assert_eq!(
+            (ids.join(" "), found.total),
+            (expected.into(), expected.len() as u64),
+            "{filter:?}"
+        );
+    }
+}
+
+/// What fits is gone for good, the rest stays.
+pub async fn purged_dead_letters_are_gone(bench: &Bench) {
+    let queue = bench.queue("q");
+    let (g, h) = (bench.group("g"), bench.group("h"));
+    bench.push(&queue, "p", &["a"]).await;
+    for group in [&g, &h] {
+        bury(bench, &Ask::queue(&queue).group(group)).await;
+    }
+    let of_g = DeadLetterFilter {
+        queue: Some(queue.clone()),
+        group: Some(g.clone()),
+        ..Default::default()
+    };
+    for expected in [1, 0] {
+        let gone = bench.store.purge_dead_letters(of_g.clone()).await.expect("purged");
+        assert_eq!(gone, expected);
+    }
+    let left = bench.dead_letters(&queue).await;
+    assert_eq!(left.iter().map(|letter| &letter.group).collect::<Vec<_>>(), [&h]);
+    bench.nothing(&Ask::queue(&queue).group(&g)).await;
 }
 
 /// They stay when their group goes; they go with their queue.

@@ -24,6 +24,7 @@ pub mod order;
 pub mod payload;
 pub mod pop;
 pub mod push;
+pub mod redrive;
 pub mod retry;
 pub mod seek;
 pub mod settle;
@@ -148,6 +149,21 @@ macro_rules! conformance_suite {
             a_dead_letter_keeps_the_last_error,
             dead_letters_are_listed_newest_first,
             dead_letters_outlive_their_group_but_not_their_queue,
+            dead_letters_are_found_by_what_is_known_of_them,
+            purged_dead_letters_are_gone,
+        );
+        $crate::conformance_module!($fixture; redrive;
+            a_redriven_message_returns_to_its_group,
+            a_redrive_tells_its_group,
+            a_redriven_message_waits_for_the_lease,
+            what_is_ahead_of_its_group_is_not_doubled,
+            a_redrive_keeps_its_rate,
+            a_redrive_ends_where_it_began,
+            a_cancelled_redrive_goes_no_further,
+            dead_letters_of_a_forgotten_group_stay,
+            dead_letters_are_moved_to_another_queue,
+            what_is_moved_is_not_taken_for_a_repetition,
+            a_redrive_keeps_to_its_filter,
         );
         $crate::conformance_module!($fixture; expiry;
             a_lease_ends_at_its_end,

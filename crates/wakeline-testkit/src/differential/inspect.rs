@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeline_core::{GroupName, TransactionId};
 use wakeline_store::{
     DeadLetter, DeadLetterFilter, GroupDetail, GroupPartition, GroupPartitionFilter, MessageDetail,
-    QueueAdmin as _, QueueGroups as _, Store,
+    Page, QueueAdmin as _, QueueDeadLetters as _, QueueGroups as _, Store,
 };
 
 use super::compare::{Same, same};
@@ -21,13 +21,12 @@ const LAGGING: Duration = Duration::from_secs(3);
 impl World<'_> {
     pub(super) async fn inspect(&mut self) -> Same {
         for queue in self.names.queues.clone() {
-            let filter = DeadLetterFilter {
-                queue: Some(queue.clone()),
-                limit: 10_000,
-                ..DeadLetterFilter::default()
-            };
-            let oracle = self.oracle.dead_letters(filter.clone()).await.map_err(failed)?;
-            let store = self.store.dead_letters(filter).await.map_err(failed)?;
+            let filter = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
+            let page = Page { limit: 10_000, offset: 0 };
+            let oracle = self.oracle.dead_letters(filter.clone(), page).await.map_err(failed)?;
+            let store = self.store.dead_letters(filter, page).await.map_err(failed)?;
+            same("number of dead letters", oracle.total, store.total)?;
+            let (oracle, store) = (oracle.letters, store.letters);
             let plain = |letters: Vec<DeadLetter>| {
                 let mut letters = letters;
                 letters.sort_by(|a, b| {

@@ -11,6 +11,7 @@
 
 mod claims;
 mod compare;
+mod dead;
 mod inspect;
 mod op;
 mod settles;

@@ -87,6 +87,10 @@ pub(super) enum Op {
     DeleteGroup { group: usize, queue: Option<usize> },
     /// Moves a group, in one queue or in all, in one partition or in all.
     Seek { group: usize, queue: Option<usize>, partition: Option<usize>, to: Begin },
+    /// Redrives the dead letters of a queue, or those of one group there.
+    Redrive { queue: usize, group: Option<usize> },
+    /// Purges the dead letters of a group in a queue.
+    Purge { queue: usize, group: usize },
     /// Moves the clock on.
     Advance { ms: u64 },
     /// Moves the clock to the moment at which a cursor has something, or next to it.
@@ -178,6 +182,8 @@ fn work() -> impl Strategy<Value = Op> {
         2 => (hold(), 0u64..60).prop_map(|(hold, secs)| Op::Extend { hold, secs }),
         2 => (recurring(0..4), prop::collection::vec(settling(), 0..4))
             .prop_map(|(pushes, settles)| Op::Transact { pushes, settles }),
+        2 => (0..QUEUES, prop::option::weighted(0.3, 0..GROUPS))
+            .prop_map(|(queue, group)| Op::Redrive { queue, group }),
     ]
 }
 
@@ -190,6 +196,7 @@ fn rarity() -> impl Strategy<Value = Op> {
             .prop_map(|(group, queue)| Op::DeleteGroup { group, queue }),
         2 => (0..GROUPS, prop::option::of(0..QUEUES), prop::option::of(0..PARTITIONS), begin())
             .prop_map(|(group, queue, partition, to)| Op::Seek { group, queue, partition, to }),
+        1 => (0..QUEUES, 0..GROUPS).prop_map(|(queue, group)| Op::Purge { queue, group }),
         4 => Just(Op::Inspect),
     ]
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    CursorId, GroupName, LeaseId, LeaseToken, Namespace, PartitionId, PartitionName, QueueLine,
-    QueueName, Selector, Timestamp, TransactionId,
+    CursorId, DeadLetterId, GroupName, LeaseId, LeaseToken, Namespace, PartitionId, PartitionName,
+    QueueLine, QueueName, Selector, Timestamp, TransactionId,
 };
 use wakeline_store::{DeadLetter, Delivered, GroupPartition};
 
@@ -107,6 +107,7 @@ impl Skew {
             created_at: self.to_oracle(letter.created_at),
             failed_at: self.to_oracle(letter.failed_at),
             partition_id: PartitionId(0),
+            number: DeadLetterId(0),
             ..letter.clone()
         }
     }

@@ -135,6 +135,8 @@ impl<'a> World<'a> {
                 let to_where = (*queue, *partition, *to);
                 return self.seek(*group, to_where).await.map(Some);
             }
+            Op::Redrive { queue, group } => return self.redrive(*queue, *group).await.map(Some),
+            Op::Purge { queue, group } => self.purge(*queue, *group).await?,
             Op::Advance { ms } => self.advance(*ms).await,
             Op::AdvanceToDue { place, group, beside_ms } => {
                 self.advance_to_due(*place, *group, *beside_ms).await?;

@@ -5,11 +5,10 @@ use std::time::Duration;
 use wakeline_core::{
     Change, GroupName, PartitionId, PartitionName, QueueName, Selector, Timestamp, TransactionId,
 };
-use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, MessageDetail, MessageState, QueueDetail,
-};
+use wakeline_store::{ConfigureQueue, MessageDetail, MessageState, QueueDetail};
 
 use super::claim::delivered;
+use super::dead::Buried;
 use super::state::{Cursor, Message, State};
 
 impl State {
@@ -45,22 +44,9 @@ impl State {
     }
 
     pub(super) fn delete_queue(&mut self, name: &QueueName) -> bool {
-        self.dead_letters.retain(|letter| letter.queue != *name);
+        self.dead_letters.retain(|buried| buried.letter.queue != *name);
         self.remembered.retain(|other| other.selector != Selector::Queue(name.clone()));
         self.queues.remove(name).is_some()
-    }
-
-    pub(super) fn dead_letters(&self, filter: &DeadLetterFilter) -> Vec<DeadLetter> {
-        (self.dead_letters.iter().rev())
-            .filter(|letter| {
-                filter.queue.as_ref().is_none_or(|queue| *queue == letter.queue)
-                    && filter.group.as_ref().is_none_or(|group| *group == letter.group)
-                    && filter.partition.as_ref().is_none_or(|name| *name == letter.partition)
-            })
-            .skip(filter.offset as usize)
-            .take(filter.limit as usize)
-            .cloned()
-            .collect()
     }
 
     pub(super) fn message(
@@ -94,7 +80,8 @@ impl State {
     }
 
     fn settled_state(&self, group: &GroupName, message: &Message) -> MessageState {
-        let dead = |letter: &DeadLetter| letter.id == message.id && letter.group == *group;
+        let dead =
+            |Buried { letter, .. }: &Buried| letter.id == message.id && letter.group == *group;
         match self.dead_letters.iter().any(dead) {
             true => MessageState::DeadLetter,
             false => MessageState::Completed,

@@ -7,12 +7,10 @@ use wakeline_core::{
     CursorId, GroupName, LeaseId, LeaseToken, PartitionName, QueueLine, QueueName, Selector,
     Subscription, Timestamp,
 };
-use wakeline_store::{
-    ClaimRequest, DeadLetter, Delivered, Grant, GrantedPartition, LineClaim, LineOutcome,
-};
+use wakeline_store::{ClaimRequest, Delivered, Grant, GrantedPartition, LineClaim, LineOutcome};
 
 use super::state::{Cursor, Held, Lease, Partition, Remembered, State};
-use super::take::{Buried, Reading};
+use super::take::Reading;
 
 /// Names a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +89,9 @@ impl State {
 
     /// The time until something can be taken; zero if it can be now.
     pub(super) fn next_due(&self, line: &QueueLine, now: Timestamp) -> Option<Duration> {
+        if line.is_chores() {
+            return self.chores_due(now);
+        }
         let due = self.offered(line, now).into_iter().filter_map(|(_, due_at)| due_at).min();
         due.map(|due_at| now.until(due_at))
     }
@@ -195,26 +196,6 @@ impl State {
 
     pub(super) fn cursor(&self, key: &CursorKey) -> &Cursor {
         &self.queues[&key.queue].groups[&key.group].cursors[&key.partition]
-    }
-
-    /// Copies a message to the dead letters.
-    pub(super) fn bury(&mut self, key: &CursorKey, buried: Buried, now: Timestamp) {
-        let partition = &self.queues[&key.queue].partitions[&key.partition];
-        let message = partition.message(buried.offset);
-        self.dead_letters.push(DeadLetter {
-            id: message.id,
-            transaction_id: message.transaction_id.clone(),
-            partition_id: partition.id,
-            queue: key.queue.clone(),
-            partition: key.partition.clone(),
-            group: key.group.clone(),
-            error: buried.held.error,
-            failures: buried.held.failures,
-            payload: message.payload.clone(),
-            producer: message.producer.clone(),
-            created_at: message.created_at,
-            failed_at: now,
-        });
     }
 }
 

@@ -12,6 +12,7 @@
 mod admin;
 mod claim;
 mod clock;
+mod dead;
 mod flow;
 mod groups;
 mod hook;
@@ -32,11 +33,11 @@ use wakeline_core::{
 };
 use wakeline_seal::KeyRing;
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
-    LinkState, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
-    QueueStore, Rekeyed, SealedKind, Sealing, Seek, SeekTo, SettleItem, SettleReply, StoreAdmin,
-    StoreError, StoreInfo, TransactCommand, TransactReply,
+    ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
+    HintSink, KeyedStore, KeysNeeded, LineClaim, LineOutcome, LinkState, MessageDetail, PushItem,
+    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Rekeyed, SealedKind, Sealing,
+    Seek, SeekTo, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply,
 };
 
 pub use clock::TEST_EPOCH;
@@ -180,10 +181,6 @@ impl QueueAdmin for MemoryStore {
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
         Ok(self.state.lock().delete_queue(queue))
-    }
-
-    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
-        Ok(self.state.lock().dead_letters(&filter))
     }
 
     async fn message(

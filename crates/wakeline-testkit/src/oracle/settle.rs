@@ -13,7 +13,7 @@ use wakeline_store::{
 
 use super::claim::CursorKey;
 use super::state::{Cursor, Group, Held, Queue, State};
-use super::take::{Buried, Reading};
+use super::take::{Doomed, Reading};
 
 impl Queue {
     pub(super) fn cursor_mut(&mut self, key: &CursorKey) -> Option<&mut Cursor> {
@@ -103,7 +103,7 @@ impl State {
             dead_lettered: buried.is_some(),
         };
         if let Some(held) = buried {
-            self.bury(&key, Buried { offset, held }, now);
+            self.bury(&key, Doomed { offset, held }, now);
         }
         let change = if lease_ended { self.left_behind(&key, now) } else { None };
         (outcome, change)
@@ -191,7 +191,7 @@ impl State {
     }
 
     /// The cursor of a partition whose group fits.
-    fn find(
+    pub(super) fn find(
         &self,
         id: PartitionId,
         fits: impl Fn(&CursorKey, &Group) -> bool,

@@ -13,8 +13,9 @@ use wakeline_core::{
     Change, GroupId, GroupName, LeaseToken, MessageId, Namespace, PartitionId, PartitionName,
     QueueName, QueueOptions, Selector, Subscription, TaskName, Timestamp, TransactionId,
 };
-use wakeline_store::{DeadLetter, PushItem, PushOutcome, PushReply};
+use wakeline_store::{PushItem, PushOutcome, PushReply};
 
+use super::dead::{Buried, Redriving};
 use super::flow::Flow;
 use super::hook::Hook;
 
@@ -22,7 +23,10 @@ use super::hook::Hook;
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
     pub(super) queues: BTreeMap<QueueName, Queue>,
-    pub(super) dead_letters: Vec<DeadLetter>,
+    /// In the order in which they were given up.
+    pub(super) dead_letters: Vec<Buried>,
+    /// Jobs that redrive them.
+    pub(super) redrives: Vec<Redriving>,
     /// Subscriptions to queues that do not exist yet.
     pub(super) remembered: Vec<Remembered>,
     /// Orchestrations.

@@ -10,8 +10,8 @@ use super::state::{Cursor, Held, Lease, Parked, Partition};
 /// The error of a message whose lease ran out.
 pub(super) const LEASE_EXPIRED: &str = "lease expired";
 
-/// A message that became a dead letter.
-pub(super) struct Buried {
+/// A message that becomes a dead letter.
+pub(super) struct Doomed {
     pub(super) offset: i64,
     pub(super) held: Held,
 }
@@ -25,7 +25,7 @@ pub(super) struct Reading<'a> {
 
 impl Reading<'_> {
     /// Rule 2. Returns what became a dead letter.
-    pub(super) fn end_expired_lease(&self, cursor: &mut Cursor) -> Option<Buried> {
+    pub(super) fn end_expired_lease(&self, cursor: &mut Cursor) -> Option<Doomed> {
         let expired = |lease: &mut Lease| lease.until <= self.now;
         let lease = cursor.lease.take_if(expired)?;
         cursor.freed_at = lease.until;
@@ -36,7 +36,7 @@ impl Reading<'_> {
             held.error = Some(LEASE_EXPIRED.to_owned());
             held.alone |= several;
             if !several && self.options.after_failure(held.failures) == RetryDecision::Bury {
-                buried = Some(Buried { offset, held });
+                buried = Some(Doomed { offset, held });
             } else {
                 cursor.parked.insert(offset, held.parked(self.now));
             }

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
+use wakeline_core::{
+    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, RedriveId, TransactionId,
+};
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, PushItem,
-    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Seek, SettleItem, SettleReply,
-    Store, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
+    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, Page,
+    PushItem, PushReply, QueueAdmin, QueueChores, QueueDeadLetters, QueueDetail, QueueGroups,
+    QueueStore, Redrive, RedriveJob, Seek, SettleItem, SettleReply, Store, StoreAdmin, StoreError,
+    StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
@@ -36,9 +39,13 @@ enum Sin {
     TransactsByHalves,
     /// Dead letters are not kept.
     LosesDeadLetters,
+    /// What is redriven loses its dead letter and is not delivered.
+    RedrivesNowhere,
+    /// Nobody hears of what is redriven.
+    RedrivesQuietly,
 }
 
-const SINS: [Sin; 9] = [
+const SINS: [Sin; 11] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -48,6 +55,8 @@ const SINS: [Sin; 9] = [
     Sin::KeepsReleased,
     Sin::TransactsByHalves,
     Sin::LosesDeadLetters,
+    Sin::RedrivesNowhere,
+    Sin::RedrivesQuietly,
 ];
 
 struct Sinner {
@@ -154,13 +163,6 @@ impl QueueAdmin for Sinner {
         self.inner.delete_queue(queue).await
     }
 
-    async fn dead_letters(&self, filter: DeadLetterFilter) -> Result<Vec<DeadLetter>, StoreError> {
-        if self.sin == Sin::LosesDeadLetters {
-            return Ok(Vec::new());
-        }
-        self.inner.dead_letters(filter).await
-    }
-
     async fn message(
         &self,
         partition: PartitionId,
@@ -201,6 +203,55 @@ impl QueueGroups for Sinner {
 
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
         self.inner.seek(seek).await
+    }
+}
+
+#[async_trait]
+impl QueueDeadLetters for Sinner {
+    async fn dead_letters(
+        &self,
+        filter: DeadLetterFilter,
+        page: Page,
+    ) -> Result<DeadLetters, StoreError> {
+        if self.sin == Sin::LosesDeadLetters {
+            return Ok(DeadLetters::default());
+        }
+        self.inner.dead_letters(filter, page).await
+    }
+
+    async fn purge_dead_letters(&self, filter: DeadLetterFilter) -> Result<u64, StoreError> {
+        self.inner.purge_dead_letters(filter).await
+    }
+
+    async fn start_redrive(
+        &self,
+        redrive: Redrive,
+    ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
+        let started = self.inner.start_redrive(redrive.clone()).await?;
+        if self.sin == Sin::RedrivesNowhere {
+            self.inner.purge_dead_letters(redrive.filter).await?;
+        }
+        Ok(started)
+    }
+
+    async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
+        let job = self.inner.redrive_job(job).await?;
+        Ok(job.map(|job| match self.sin {
+            Sin::RedrivesNowhere => RedriveJob { done: job.total, failed: 0, ..job },
+            _ => job,
+        }))
+    }
+
+    async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
+        self.inner.cancel_redrive(job).await
+    }
+
+    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
+        let mut done = self.inner.do_queue_chores(rows).await?;
+        if self.sin == Sin::RedrivesQuietly {
+            done.changes.clear();
+        }
+        Ok(done)
     }
 }
 

@@ -1,0 +1,226 @@
+//! `/api/v1/dlq…`
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use wakeline_core::{DeadLetterId, GroupName, PartitionName, QueueName, RedriveId};
+use wakeline_store::{DeadLetterFilter, Page, Redrive};
+
+use crate::error::{ApiError, Problem};
+use crate::input::{self, Body, Params, Parted};
+use crate::state::AppState;
+use crate::wire::dead::{
+    DeadLetterAnswer, DeadLetterFilterBody, DeadLettersAnswer, Pagination, PurgedAnswer,
+    RedriveAnswer, RedriveBody,
+};
+
+/// Most dead letters a second that a job may be allowed.
+const RATE_MAX: u32 = 1_000_000;
+
+fn missing() -> ApiError {
+    ApiError::not_found("Dead letter not found")
+}
+
+fn no_job() -> ApiError {
+    ApiError::not_found("Redrive job not found")
+}
+
+/// Dead letters, newest first.
+#[utoipa::path(
+    get, path = "/api/v1/dlq", tag = "queues",
+    params(
+        ("queue" = Option<String>, Query, description = "Only of this queue"),
+        ("partition" = Option<String>, Query, description = "Only of this partition"),
+        ("consumerGroup" = Option<String>, Query, description = "Only of this group"),
+        ("from" = Option<String>, Query, description = "Only those given up at or after"),
+        ("to" = Option<String>, Query, description = "Only those given up before"),
+        ("error" = Option<String>, Query, description = "Only those with this in their error"),
+        ("limit" = Option<u32>, Query, description = "At most so many, up to 1000 (100)"),
+        ("offset" = Option<u32>, Query, description = "After skipping so many (0)"),
+    ),
+    responses(
+        (status = 200, description = "The dead letters", body = DeadLettersAnswer<'_>),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+    )
+)]
+pub(crate) async fn dead_letters(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<Response, ApiError> {
+    let limit = params.number("limit", 100, 1..=1000)? as u32;
+    let offset = params.number("offset", 0, 0..=u32::MAX.into())? as u32;
+    let page = Page { limit, offset };
+    let found = state.queue().store().dead_letters(filter(&params)?, page).await?;
+    let messages = found.letters.iter().map(DeadLetterAnswer::new).collect::<Result<_, _>>()?;
+    let pagination = Pagination { limit, offset, total: found.total };
+    Ok(Json(DeadLettersAnswer { messages, pagination }).into_response())
+}
+
+fn filter(params: &Params) -> Result<DeadLetterFilter, ApiError> {
+    Ok(DeadLetterFilter {
+        number: None,
+        queue: params.parsed("queue", |text| Ok(QueueName::new(text)?))?,
+        group: params.parsed("consumerGroup", |text| Ok(GroupName::new(text)?))?,
+        partition: params.parsed("partition", |text| Ok(PartitionName::new(text)?))?,
+        from: params.moment("from")?,
+        to: params.moment("to")?,
+        error: params.text("error").map(str::to_owned),
+    })
+}
+
+/// One dead letter.
+#[utoipa::path(
+    get, path = "/api/v1/dlq/{deadLetterId}", tag = "queues",
+    params(("deadLetterId" = String, Path, description = "The dead letter")),
+    responses(
+        (status = 200, description = "The dead letter", body = DeadLetterAnswer<'_>),
+        (status = 404, description = "There is no such dead letter", body = Problem),
+    )
+)]
+pub(crate) async fn dead_letter(
+    State(state): State<AppState>,
+    Parted(id): Parted<String>,
+) -> Result<Response, ApiError> {
+    let page = Page { limit: 1, offset: 0 };
+    let found = state.queue().store().dead_letters(only(&id)?, page).await?;
+    let letter = found.letters.first().ok_or_else(missing)?;
+    Ok(Json(DeadLetterAnswer::new(letter)?).into_response())
+}
+
+fn only(id: &str) -> Result<DeadLetterFilter, ApiError> {
+    let number: DeadLetterId = id.parse().map_err(|_| missing())?;
+    Ok(DeadLetterFilter { number: Some(number), ..DeadLetterFilter::default() })
+}
+
+/// Remove one dead letter for good.
+#[utoipa::path(
+    delete, path = "/api/v1/dlq/{deadLetterId}", tag = "queues",
+    params(("deadLetterId" = String, Path, description = "The dead letter")),
+    responses(
+        (status = 200, description = "It is gone", body = PurgedAnswer),
+        (status = 404, description = "There is no such dead letter", body = Problem),
+    )
+)]
+pub(crate) async fn purge_one(
+    State(state): State<AppState>,
+    Parted(id): Parted<String>,
+) -> Result<Json<PurgedAnswer>, ApiError> {
+    let purged = state.queue().store().purge_dead_letters(only(&id)?).await?;
+    if purged == 0 {
+        return Err(missing());
+    }
+    Ok(Json(PurgedAnswer { success: true, purged }))
+}
+
+/// Remove dead letters for good: those that fit, or all.
+#[utoipa::path(
+    delete, path = "/api/v1/dlq", tag = "queues",
+    params(
+        ("queue" = Option<String>, Query, description = "Only of this queue"),
+        ("partition" = Option<String>, Query, description = "Only of this partition"),
+        ("consumerGroup" = Option<String>, Query, description = "Only of this group"),
+        ("from" = Option<String>, Query, description = "Only those given up at or after"),
+        ("to" = Option<String>, Query, description = "Only those given up before"),
+        ("error" = Option<String>, Query, description = "Only those with this in their error"),
+        ("all" = Option<bool>, Query, description = "Needed where nothing else is given"),
+    ),
+    responses(
+        (status = 200, description = "They are gone", body = PurgedAnswer),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+    )
+)]
+pub(crate) async fn purge(
+    State(state): State<AppState>,
+    params: Params,
+) -> Result<Json<PurgedAnswer>, ApiError> {
+    let filter = meant(filter(&params)?, params.flag("all")?)?;
+    let purged = state.queue().store().purge_dead_letters(filter).await?;
+    Ok(Json(PurgedAnswer { success: true, purged }))
+}
+
+/// An empty filter must be meant.
+fn meant(filter: DeadLetterFilter, all: bool) -> Result<DeadLetterFilter, ApiError> {
+    if filter == DeadLetterFilter::default() && !all {
+        return Err(ApiError::invalid("say which dead letters, or all=true for all of them"));
+    }
+    Ok(filter)
+}
+
+/// Deliver dead letters again: a job that begins at once and goes on in the background.
+#[utoipa::path(
+    post, path = "/api/v1/dlq/redrive", tag = "queues",
+    request_body = RedriveBody,
+    responses(
+        (status = 202, description = "The job", body = RedriveAnswer),
+        (status = 400, description = "Something is wrong with the request", body = Problem),
+    )
+)]
+pub(crate) async fn redrive(
+    State(state): State<AppState>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let body: RedriveBody = body.parse()?;
+    if body.rate.is_some_and(|rate| !(1..=RATE_MAX).contains(&rate)) {
+        let message = format!("rate must be a whole number from 1 to {RATE_MAX}");
+        return Err(ApiError::invalid_field("rate", message));
+    }
+    let redrive = Redrive {
+        id: RedriveId::generate(),
+        filter: meant(wanted(body.filter)?, body.all)?,
+        to_queue: body.to_queue.map(QueueName::new).transpose()?,
+        rate: body.rate,
+    };
+    let job = state.queue().redrive(redrive).await?;
+    Ok((StatusCode::ACCEPTED, Json(RedriveAnswer::from(job))).into_response())
+}
+
+fn wanted(body: DeadLetterFilterBody) -> Result<DeadLetterFilter, ApiError> {
+    let moment =
+        |field, text: Option<String>| text.map(|text| input::timestamp(field, &text)).transpose();
+    Ok(DeadLetterFilter {
+        number: body.id.map(|id| id.parse()).transpose()?,
+        queue: body.queue.map(QueueName::new).transpose()?,
+        group: body.consumer_group.map(GroupName::new).transpose()?,
+        partition: body.partition.map(PartitionName::new).transpose()?,
+        from: moment("filter.from", body.from)?,
+        to: moment("filter.to", body.to)?,
+        error: body.error,
+    })
+}
+
+/// How far a redrive is.
+#[utoipa::path(
+    get, path = "/api/v1/dlq/redrive/{job}", tag = "queues",
+    params(("job" = String, Path, description = "The job")),
+    responses(
+        (status = 200, description = "The job", body = RedriveAnswer),
+        (status = 404, description = "There is no such job", body = Problem),
+    )
+)]
+pub(crate) async fn redrive_job(
+    State(state): State<AppState>,
+    Parted(job): Parted<String>,
+) -> Result<Json<RedriveAnswer>, ApiError> {
+    let job: RedriveId = job.parse().map_err(|_| no_job())?;
+    let job = state.queue().store().redrive_job(job).await?.ok_or_else(no_job)?;
+    Ok(Json(job.into()))
+}
+
+/// Stop a redrive. What it has redriven stays so.
+#[utoipa::path(
+    delete, path = "/api/v1/dlq/redrive/{job}", tag = "queues",
+    params(("job" = String, Path, description = "The job")),
+    responses(
+        (status = 200, description = "The job as it ended", body = RedriveAnswer),
+        (status = 404, description = "There is no such job", body = Problem),
+    )
+)]
+pub(crate) async fn cancel_redrive(
+    State(state): State<AppState>,
+    Parted(job): Parted<String>,
+) -> Result<Json<RedriveAnswer>, ApiError> {
+    let job: RedriveId = job.parse().map_err(|_| no_job())?;
+    let job = state.queue().store().cancel_redrive(job).await?.ok_or_else(no_job)?;
+    Ok(Json(job.into()))
+}

@@ -1,0 +1,8 @@
+-- How many dead letters there are, of all queues or of one (?1).
+-- ?2 to ?7: only of this group, partition, number, from, before, with this in its error.
+-- Called by: dead::count.
+SELECT count(*)
+FROM dead_letters d CROSS JOIN partitions p ON p.partition_id = d.partition_id
+WHERE (?1 IS NULL OR d.queue_id = ?1) AND (?2 IS NULL OR d.group_name = ?2) AND (?3 IS NULL OR p.name = ?3)
+    AND (?4 IS NULL OR d.dead_letter_id = ?4) AND (?5 IS NULL OR d.failed_at >= ?5)
+    AND (?6 IS NULL OR d.failed_at < ?6) AND (?7 IS NULL OR instr(d.error, ?7) > 0)

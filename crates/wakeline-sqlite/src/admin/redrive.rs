@@ -1,0 +1,258 @@
+//! Jobs that redrive dead letters, and background work in general.
+//!
+//! # Invariants
+//! * A dead letter goes in the commit in which its message is delivered again, and in which the job
+//!   moves on: whoever carries a job on loses nothing and doubles nothing.
+
+use std::time::Duration;
+
+use rusqlite::Row;
+use uuid::Uuid;
+use wakeline_core::{
+    Change, DeadLetterId, GroupName, MessageId, PartitionName, QueueName, RedriveId, Timestamp,
+    TransactionId,
+};
+use wakeline_store::{
+    DeadLetter, DeadLetterFilter, PushItem, QueueChores, Redrive, RedriveJob, RedriveState,
+};
+
+use super::dead::Fitting;
+use crate::error::{Res, corrupt};
+use crate::queue::cursor::{Cursor, Held, Parked};
+use crate::queue::push::push;
+use crate::session::Session;
+
+/// How long jobs that ended are remembered.
+const REMEMBERED: i64 = 7 * 86_400 * 1_000_000;
+
+/// A job as it is stored.
+struct Job {
+    number: i64,
+    job: RedriveJob,
+    last: i64,
+    place: i64,
+    due_at: i64,
+}
+
+/// Starts a job, unless it is there.
+pub(super) fn start(s: &mut Session<'_>, redrive: &Redrive) -> Res<(RedriveJob, Vec<Change>)> {
+    let sql = include_str!("../../sql/queries/redrive_forget.sql");
+    s.conn.prepare_cached(sql)?.execute([s.now.0 - REMEMBERED])?;
+    let Redrive { id, filter, to_queue, rate } = redrive;
+    let total = match Fitting::new(s, filter)? {
+        Some(fitting) => signed(fitting.count(s)?),
+        None => 0,
+    };
+    let sql = include_str!("../../sql/queries/dead_letter_last.sql");
+    let last: i64 = s.conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    let sql = include_str!("../../sql/queries/redrive_add.sql");
+    s.conn.prepare_cached(sql)?.execute((
+        id.0.as_bytes(),
+        filter.number.map(|number| number.0),
+        filter.queue.as_ref().map(QueueName::as_str),
+        filter.group.as_ref().map(GroupName::as_str),
+        filter.partition.as_ref().map(PartitionName::as_str),
+        filter.from.map(|from| from.0),
+        filter.to.map(|to| to.0),
+        &filter.error,
+        to_queue.as_ref().map(QueueName::as_str),
+        rate,
+        last,
+        total,
+        s.now.0,
+    ))?;
+    let changes = vec![Change::of_chores(Duration::ZERO)];
+    s.hint(&changes);
+    let row = find(s, *id)?.ok_or_else(|| corrupt("redrive", id)("it was just made"))?;
+    Ok((row.job, changes))
+}
+
+/// A job.
+pub(super) fn read(s: &Session<'_>, id: RedriveId) -> Res<Option<RedriveJob>> {
+    Ok(find(s, id)?.map(|row| row.job))
+}
+
+/// Stops a job, if it is running.
+pub(super) fn cancel(s: &Session<'_>, id: RedriveId) -> Res<Option<RedriveJob>> {
+    let Some(mut row) = find(s, id)? else { return Ok(None) };
+    if row.job.state == RedriveState::Running {
+        row.job.state = RedriveState::Cancelled;
+        row.write(s)?;
+    }
+    read(s, id)
+}
+
+/// When background work is due.
+pub(crate) fn next_due(s: &Session<'_>) -> Res<Option<i64>> {
+    let sql = include_str!("../../sql/queries/redrive_next_due.sql");
+    Ok(s.conn.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+}
+
+/// Does a piece of background work that is due.
+pub(super) fn chores(s: &mut Session<'_>, rows: u32) -> Res<QueueChores> {
+    let sql = include_str!("../../sql/queries/redrive_due.sql");
+    let due = {
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let mut found = statement.query([s.now.0])?;
+        found.next()?.map(decode).transpose()?
+    };
+    let mut chores = QueueChores::default();
+    if let Some(mut row) = due {
+        (chores.rows, chores.changes) = go_on(s, &mut row, rows)?;
+        s.hint(&chores.changes);
+    }
+    chores.next_due = next_due(s)?.map(|due_at| s.now.until(Timestamp(due_at)));
+    Ok(chores)
+}
+
+/// Redrives some dead letters of a job, oldest first.
+fn go_on(s: &mut Session<'_>, row: &mut Job, rows: u32) -> Res<(u64, Vec<Change>)> {
+    let redrive = row.job.redrive.clone();
+    let most = redrive.rate.map_or(rows, |rate| (rate / 10).clamp(1, rows.max(1)));
+    let (mut letters, mut more) = (Vec::new(), false);
+    if let Some(fitting) = Fitting::new(s, &redrive.filter)? {
+        letters = fitting.next(s, (row.place, row.last), most + 1)?;
+        more = letters.len() > most as usize;
+        letters.truncate(most as usize);
+    }
+    let mut changes = Vec::new();
+    for (offset, letter) in &letters {
+        row.place = letter.number.0;
+        match redrive_one(s, (*offset, letter), &redrive)? {
+            Some(told) => {
+                let sql = include_str!("../../sql/queries/dead_letter_remove.sql");
+                s.conn.prepare_cached(sql)?.execute([letter.number.0])?;
+                changes.extend(told);
+                row.job.done += 1;
+            }
+            None => row.job.failed += 1,
+        }
+    }
+    let read = letters.len() as u64;
+    if !more {
+        row.job.state = RedriveState::Finished;
+    }
+    if let Some(rate) = redrive.rate {
+        row.due_at = s.now.plus(Duration::from_secs(read) / rate).0;
+    }
+    row.write(s)?;
+    Ok((read, changes))
+}
+
+/// Delivers a message again; returns whom to tell, or `None` if it has nowhere to go.
+fn redrive_one(
+    s: &mut Session<'_>,
+    (offset, letter): (i64, &DeadLetter),
+    redrive: &Redrive,
+) -> Res<Option<Vec<Change>>> {
+    if let Some(queue) = &redrive.to_queue {
+        let id = MessageId::generate();
+        let item = PushItem {
+            queue: queue.clone(),
+            partition: letter.partition.clone(),
+            id,
+            transaction_id: TransactionId::of_message(id),
+            trace_id: letter.trace_id,
+            payload: letter.payload.clone(),
+            producer: letter.producer.clone(),
+        };
+        return Ok(Some(push(s, &[item])?.changes));
+    }
+    let Some(mut cursor) = Cursor::named(s, letter.partition_id.0, &letter.group)? else {
+        return Ok(None);
+    };
+    if cursor.has_ahead(s, offset)? {
+        return Ok(Some(Vec::new()));
+    }
+    if !exists(s, letter.partition_id.0, offset)? {
+        return Ok(None);
+    }
+    let missing = || corrupt("cursor", cursor.name())("its queue is missing");
+    let queue = s.queue_by_id(cursor.queue)?.ok_or_else(missing)?;
+    let held = Held { failures: 0, alone: false, error: letter.error.clone() };
+    cursor.park_again(s, offset, &Parked { held, due_at: s.now.0 })?;
+    if cursor.lease.is_some() {
+        cursor.write_unsettled(s)?;
+        return Ok(Some(Vec::new()));
+    }
+    cursor.due_at = cursor.due(s, &queue)?;
+    cursor.write(s)?;
+    let change = cursor.due_at.map(|due_at| Change {
+        partition: Some(cursor.partition_name.clone()),
+        group: Some(letter.group.clone()),
+        ..queue.change(s.now.until(Timestamp(due_at)))
+    });
+    Ok(Some(change.into_iter().collect()))
+}
+
+fn exists(s: &Session<'_>, partition: i64, offset: i64) -> Res<bool> {
+    let sql = include_str!("../../sql/queries/message_read.sql");
+    Ok(s.conn.prepare_cached(sql)?.exists((partition, offset))?)
+}
+
+fn find(s: &Session<'_>, id: RedriveId) -> Res<Option<Job>> {
+    let sql = include_str!("../../sql/queries/redrive_read.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query([id.0.as_bytes()])?;
+    rows.next()?.map(decode).transpose()
+}
+
+impl Job {
+    fn write(&self, s: &Session<'_>) -> Res<()> {
+        let state = match self.job.state {
+            RedriveState::Running => 0,
+            RedriveState::Finished => 1,
+            RedriveState::Cancelled => 2,
+        };
+        let (done, failed) = (signed(self.job.done), signed(self.job.failed));
+        let sql = include_str!("../../sql/queries/redrive_write.sql");
+        let params = (self.number, self.place, done, failed, state, self.due_at, s.now.0);
+        s.conn.prepare_cached(sql)?.execute(params)?;
+        Ok(())
+    }
+}
+
+/// A count as it is stored.
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn decode(row: &Row<'_>) -> Res<Job> {
+    let number: i64 = row.get(0)?;
+    let broken = || corrupt("redrive", number);
+    let id: Vec<u8> = row.get(1)?;
+    let texts: [Option<String>; 3] = [row.get(3)?, row.get(4)?, row.get(5)?];
+    let [queue, group, partition] = texts;
+    let to_queue: Option<String> = row.get(9)?;
+    let filter = DeadLetterFilter {
+        number: row.get::<_, Option<i64>>(2)?.map(DeadLetterId),
+        queue: queue.map(QueueName::new).transpose().map_err(broken())?,
+        group: group.map(GroupName::new).transpose().map_err(broken())?,
+        partition: partition.map(PartitionName::new).transpose().map_err(broken())?,
+        from: row.get::<_, Option<i64>>(6)?.map(Timestamp),
+        to: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+        error: row.get(8)?,
+    };
+    let redrive = Redrive {
+        id: RedriveId(Uuid::from_slice(&id).map_err(corrupt("redrive", number))?),
+        filter,
+        to_queue: to_queue.map(QueueName::new).transpose().map_err(broken())?,
+        rate: row.get(10)?,
+    };
+    let state = match row.get::<_, i64>(16)? {
+        0 => RedriveState::Running,
+        1 => RedriveState::Finished,
+        2 => RedriveState::Cancelled,
+        _ => return Err(corrupt("redrive", number)("its state is unknown")),
+    };
+    let job = RedriveJob {
+        redrive,
+        state,
+        total: row.get::<_, i64>(13)?.unsigned_abs(),
+        done: row.get::<_, i64>(14)?.unsigned_abs(),
+        failed: row.get::<_, i64>(15)?.unsigned_abs(),
+        created_at: Timestamp(row.get(18)?),
+        updated_at: Timestamp(row.get(19)?),
+    };
+    Ok(Job { number, job, last: row.get(11)?, place: row.get(12)?, due_at: row.get(17)? })
+}

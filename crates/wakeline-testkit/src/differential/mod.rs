@@ -27,7 +27,16 @@ use crate::conformance::StoreUnderTest;
 /// # Panics
 /// If the store's answers differ from what the rules allow.
 pub fn run<S: StoreUnderTest + 'static>(make: impl AsyncFnOnce() -> S) {
-    let cases = Cases::from_env();
+    run_at_least(0, make);
+}
+
+/// The same, with at least so many sequences: for what random ones rarely meet.
+///
+/// # Panics
+/// If the store's answers differ from what the rules allow.
+pub fn run_at_least<S: StoreUnderTest + 'static>(least: u32, make: impl AsyncFnOnce() -> S) {
+    let mut cases = Cases::from_env();
+    cases.cases = cases.cases.max(least);
     let fixture = cases.runtime.block_on(make());
     let outcome = cases.run(&op::sequences(), |(options, ops)| {
         cases.runtime.block_on(world::replay(&fixture, options, &ops))

@@ -281,7 +281,7 @@ impl StoreAdmin for Sinner {
 fn every_broken_store_is_caught() {
     for sin in SINS {
         let run = || {
-            wakeline_testkit::differential::run(async || {
+            wakeline_testkit::differential::run_at_least(20_000, async || {
                 Mutant(Arc::new(Sinner { inner: Arc::new(MemoryStore::new()), sin }))
             });
         };

@@ -19,10 +19,10 @@ use wakeline_store::{
     StoreError, TransactCommand, WholeStore,
 };
 
+use crate::conformance::{Ask, item};
+
 /// A page that is long enough.
 const TEN: Page = Page { limit: 10, offset: 0 };
-
-use crate::conformance::{Ask, item};
 
 const SECRET: &str = "\"the-secret\"";
 

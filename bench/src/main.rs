@@ -23,6 +23,7 @@ mod node;
 mod peers;
 mod queue;
 mod setup;
+mod soak;
 mod table;
 mod wake;
 mod wire;
@@ -84,6 +85,13 @@ enum Command {
     },
     /// Run the receiver of webhooks (the hook benchmark starts it by itself)
     HookSink,
+    /// A steady load with retention, and how large both stores are meanwhile
+    Soak {
+        #[command(flatten)]
+        setup: SetupArgs,
+        #[command(flatten)]
+        args: soak::SoakArgs,
+    },
     /// Run the bare handler (the queue benchmark starts it by itself)
     Bare(bare::BareArgs),
 }
@@ -117,7 +125,8 @@ async fn bench(command: Command) -> Result<()> {
         | Command::Wake { setup, .. }
         | Command::Hints { setup, .. }
         | Command::Flow { setup, .. }
-        | Command::Hook { setup, .. } => setup,
+        | Command::Hook { setup, .. }
+        | Command::Soak { setup, .. } => setup,
         Command::Bare(_) | Command::FlowSide(_) | Command::HookSink => {
             bail!("it has a runtime of its own")
         }
@@ -149,6 +158,7 @@ async fn measure(setup: &Setup, command: &Command) -> Result<()> {
         Command::Hints { args, .. } => hints::run(setup, args).await,
         Command::Flow { args, .. } => flow::run(setup, args).await,
         Command::Hook { args, .. } => hook::run(setup, args).await,
+        Command::Soak { args, .. } => soak::run(setup, args).await,
         Command::Bare(_) | Command::FlowSide(_) | Command::HookSink => Ok(()),
     }
 }

@@ -14,7 +14,7 @@ use crate::{Ended, run, source};
 const HELP: &str = "\
 Runs a benchmark in release mode, with a PostgreSQL of its own
 
-Usage: cargo xtask bench queue|wake|hints|flow|hook [arguments]
+Usage: cargo xtask bench queue|wake|hints|flow|hook|soak [arguments]
 
   queue    push, and pop with ack, over HTTP on both stores, beside bare handlers in the same run
   wake     idle statements, statements per event and pick-up latency of the wake modes
@@ -23,6 +23,7 @@ Usage: cargo xtask bench queue|wake|hints|flow|hook [arguments]
            duroxide-pg-opt in the same run
   hook     webhook deliveries a second, latencies and statements on both stores, and whether slow
            neighbours are felt
+  soak     a steady load with retention: how large both stores are, and what dead rows they have
 
 Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 ";
@@ -30,7 +31,7 @@ Arguments go to the benchmark; `cargo xtask bench queue --help` lists them.
 /// The command.
 pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     match args {
-        ["queue" | "wake" | "hints" | "flow" | "hook", ..] => (),
+        ["queue" | "wake" | "hints" | "flow" | "hook" | "soak", ..] => (),
         [] | ["--help" | "-h", ..] => {
             print!("{HELP}");
             return Ok(Ended::Well);

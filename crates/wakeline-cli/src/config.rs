@@ -24,6 +24,7 @@ use clap::Args;
 use serde::Deserialize;
 use wakeline_http::{HttpSettings, ServerOptions};
 use wakeline_postgres::NotifyMode;
+use wakeline_store::Housekeeping;
 use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
 
 pub(crate) use self::hook::HookSettings;
@@ -157,6 +158,12 @@ struct QueueArgs {
     /// Most messages in one request [default: 10000]
     #[arg(long, env = "WAKELINE_BATCH_LEN_MAX", value_name = "COUNT")]
     batch_len_max: Option<u32>,
+    /// Least time between two looks through a queue for messages past their time [default: 60000]
+    #[arg(long, env = "WAKELINE_HOUSEKEEPING_INTERVAL_MS", value_name = "MS")]
+    housekeeping_interval_ms: Option<u64>,
+    /// Most rows that housekeeping removes in one transaction [default: 1000]
+    #[arg(long, env = "WAKELINE_HOUSEKEEPING_ROWS_MAX", value_name = "COUNT")]
+    housekeeping_rows_max: Option<u32>,
 }
 
 /// Where everything is kept.
@@ -182,6 +189,7 @@ pub(crate) struct Settings {
     pub(crate) log_format: LogFormat,
     pub(crate) hook: HookSettings,
     pub(crate) keys: KeySource,
+    pub(crate) housekeeping: Housekeeping,
 }
 
 impl StoreArgs {
@@ -241,6 +249,7 @@ impl ServeArgs {
             log_format: pick!(self, file, log_format).unwrap_or_default(),
             hook: self.hook.over(&file.hook, mode, poll_mode(&self, &file)),
             keys: key_source(&self, &file),
+            housekeeping: housekeeping(&self, &file),
         };
         settings.check()?;
         Ok(settings)
@@ -260,6 +269,10 @@ impl Settings {
         }
         if http.default_timeout > http.wait_max {
             let text = "default_timeout_ms must not be more than wait_ms_max";
+            return Err(ConfigMistake(text.to_owned()));
+        }
+        if self.housekeeping.rows_max == 0 {
+            let text = "housekeeping_rows_max must be at least 1";
             return Err(ConfigMistake(text.to_owned()));
         }
         let open = http.api_key.is_none() && !self.insecure;
@@ -329,6 +342,15 @@ fn server_options(over: &ServeArgs, under: &ServeArgs) -> ServerOptions {
         header_timeout: millis(pick!(over, under, header_timeout_ms), preset.header_timeout),
         write_timeout: millis(pick!(over, under, write_timeout_ms), preset.write_timeout),
         drain_timeout: millis(pick!(over, under, drain_timeout_ms), preset.drain_timeout),
+        ..preset
+    }
+}
+
+fn housekeeping(over: &ServeArgs, under: &ServeArgs) -> Housekeeping {
+    let preset = Housekeeping::default();
+    Housekeeping {
+        interval: millis(pick!(over, under, queue.housekeeping_interval_ms), preset.interval),
+        rows_max: pick!(over, under, queue.housekeeping_rows_max).unwrap_or(preset.rows_max),
         ..preset
     }
 }

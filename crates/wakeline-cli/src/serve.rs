@@ -51,6 +51,8 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let sending = tokio::spawn(async move { hook.run(stop).await });
     let (queue, stop) = (faces.queue.clone(), shutdown.clone());
     tokio::spawn(async move { queue.run(stop).await });
+    let (queue, how, stop) = (faces.queue.clone(), settings.housekeeping, shutdown.clone());
+    let keeping = tokio::spawn(async move { queue.keep_house(how, stop).await });
     greet(&store.info(), address, settings.http.api_key.is_some());
 
     let clean = Server::new(listener, state, server).run(shutdown.clone()).await;
@@ -61,6 +63,9 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     shutdown.cancel();
     if sending.await.is_err() {
         tracing::error!("sending webhooks ended with a panic");
+    }
+    if keeping.await.is_err() {
+        tracing::error!("housekeeping ended with a panic");
     }
     // Before the store closes: a lease that nobody heard of would last its whole time.
     let settled = async { tokio::join!(faces.queue.settled(), faces.hook.settled()) };

@@ -14,6 +14,7 @@ mod flow;
 mod hook;
 mod id;
 mod lease;
+mod limits;
 mod line;
 mod name;
 mod options;
@@ -32,6 +33,7 @@ pub use hook::{
 };
 pub use id::{DeadLetterId, IdError, MessageId, NodeId, PartitionId, RedriveId, TransactionId};
 pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};
+pub use limits::Loss;
 pub use line::{Change, QueueLine, Selector, Subscription, Topic};
 pub use name::{
     GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName,

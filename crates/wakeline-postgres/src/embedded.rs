@@ -28,6 +28,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0007_queue_options",
     "0008_encryption",
     "0009_redrives",
+    "0010_housekeeping",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -40,6 +41,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "clock",
     "cursor_await",
     "cursor_due",
+    "cursor_pass",
     "cursor_take",
     "cursor_wake",
     "dedup_check",
@@ -155,11 +157,13 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_sweep",
     "hook_until",
     "hook_wake",
+    "housekeep",
     "incoming_waits",
     "lease_end",
     "lease_expire",
     "lease_find",
     "lease_set_aside",
+    "log_cut",
     "log_due",
     "message_bury",
     "message_fail",
@@ -174,6 +178,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "notify_segments",
     "offset_since",
     "partition_create",
+    "partition_keep",
     "partition_sleep",
     "push",
     "push_check",

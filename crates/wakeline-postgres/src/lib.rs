@@ -25,6 +25,7 @@ mod fuse;
 mod groups;
 mod hook;
 mod incoming;
+mod keep;
 mod keyed;
 mod lease_hints;
 mod listener;

@@ -12,6 +12,7 @@
 mod chores;
 mod error;
 mod face;
+mod keeper;
 mod service;
 
 pub use error::QueueError;

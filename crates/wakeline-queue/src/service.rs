@@ -4,13 +4,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription};
 use wakeline_store::{
-    Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, LinkState,
-    PushItem, PushOutcome, QueueDetail, Redrive, RedriveJob, Seek, SettleItem, SettleOutcome,
-    Store, StoreError, TransactCommand, TransactOutcome,
+    Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, Housekeeping,
+    LinkState, PushItem, PushOutcome, QueueDetail, Redrive, RedriveJob, Seek, SettleItem,
+    SettleOutcome, Store, StoreError, TransactCommand, TransactOutcome,
 };
 use wakeline_wake::{
     HintSource, Hub, HubOptions, Link, LongPollConfig, Patience, Snapshot, TakeError, Taken,
@@ -19,6 +20,7 @@ use wakeline_wake::{
 
 use crate::error::QueueError;
 use crate::face::{Ask, QueueFace};
+use crate::keeper::HouseKeeper;
 
 /// How the queue face runs on this node.
 #[derive(Debug, Clone, Default)]
@@ -63,6 +65,8 @@ pub struct QueueService {
     store: Arc<dyn Store>,
     pub(crate) hub: Hub<QueueFace>,
     pub(crate) stretch_max: Duration,
+    /// A queue was configured here.
+    configured: Arc<Notify>,
 }
 
 impl QueueService {
@@ -74,7 +78,7 @@ impl QueueService {
             face,
             HubOptions { label: "queue", mode: options.mode, long_poll: options.long_poll },
         );
-        Self { store, hub, stretch_max }
+        Self { store, hub, stretch_max, configured: Arc::default() }
     }
 
     /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
@@ -95,6 +99,20 @@ impl QueueService {
     /// Whether hints wake anybody here; in poll mode they do not.
     pub fn uses_hints(&self) -> bool {
         self.hub.mode().uses_hints()
+    }
+
+    /// Has the store's housekeeping done when it is due, until `shutdown`.
+    pub async fn keep_house(&self, how: Housekeeping, shutdown: CancellationToken) {
+        HouseKeeper::new(self.clone(), how).run(shutdown).await;
+    }
+
+    /// Tells this node's waiters.
+    pub(crate) fn tell(&self, changes: &[Change]) {
+        self.hub.hint(changes, HintSource::InProcess);
+    }
+
+    pub(crate) fn configured(&self) -> &Arc<Notify> {
+        &self.configured
     }
 
     /// The store, for reading.
@@ -188,8 +206,13 @@ impl QueueService {
 
     /// Makes or changes a queue.
     pub async fn configure(&self, command: ConfigureQueue) -> Result<QueueDetail, QueueError> {
-        let store = Arc::clone(&self.store);
-        self.to_the_end(async move { store.configure(command).await }).await
+        let (store, configured) = (Arc::clone(&self.store), Arc::clone(&self.configured));
+        self.to_the_end(async move {
+            let done = store.configure(command).await?;
+            configured.notify_one();
+            Ok(done)
+        })
+        .await
     }
 
     /// Removes a queue. True if it existed.

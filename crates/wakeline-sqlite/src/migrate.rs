@@ -30,6 +30,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "redrives",
         sql: include_str!("../sql/migrations/0004_redrives.sql"),
     },
+    Migration {
+        version: 5,
+        name: "housekeeping",
+        sql: include_str!("../sql/migrations/0005_housekeeping.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -3,9 +3,11 @@
 pub(crate) mod claim;
 pub(crate) mod cursor;
 pub(crate) mod group;
+pub(crate) mod keep;
 pub(crate) mod line;
 pub(crate) mod message;
 pub(crate) mod offsets;
+pub(crate) mod pass;
 pub(crate) mod push;
 pub(crate) mod settle;
 pub(crate) mod sweep;
@@ -15,10 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{Change, LeaseId, QueueLine};
+use wakeline_core::{Change, LeaseId, QueueLine, QueueName};
 use wakeline_store::{
-    Extension, LineClaim, LineOutcome, PushItem, PushReply, QueueStore, SettleItem, SettleReply,
-    StoreError, TransactCommand, TransactReply,
+    Extension, Housekeeping, HousekeepingReport, LineClaim, LineOutcome, Losses, PushItem,
+    PushReply, QueueKeeper, QueueStore, SettleItem, SettleReply, StoreError, TransactCommand,
+    TransactReply,
 };
 
 use crate::SqliteStore;
@@ -60,5 +63,18 @@ impl QueueStore for SqliteStore {
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
         self.tidy();
         self.read("sweep", move |s| sweep::sweep(s, &lines)).await
+    }
+}
+
+#[async_trait]
+impl QueueKeeper for SqliteStore {
+    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+        let work = Work::new("housekeep", move |s| keep::housekeep(s, how));
+        self.write(work.peeking(move |s| keep::peek(s, how))).await
+    }
+
+    async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {
+        let queue = queue.clone();
+        self.read("losses", move |s| keep::losses(s, &queue)).await
     }
 }

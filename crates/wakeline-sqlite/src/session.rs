@@ -60,6 +60,11 @@ impl Queue {
         micros(self.options.window_secs)
     }
 
+    /// Whether groups may lose messages to a limit of time.
+    pub(crate) fn passes_over(&self) -> bool {
+        self.options.ttl_secs > 0 || self.options.wait_secs_max > 0
+    }
+
     pub(crate) fn lease_micros(&self) -> i64 {
         micros(self.options.lease_secs)
     }

@@ -22,6 +22,7 @@ pub mod flow;
 mod groups;
 mod hints;
 pub mod hook;
+mod keep;
 mod queue;
 mod sealing;
 
@@ -36,6 +37,7 @@ pub use dead::{
 pub use error::{BoxError, StoreError};
 pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups, Seek, SeekTo};
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
+pub use keep::{Housekeeping, HousekeepingReport, Losses, QueueKeeper};
 pub use queue::{
     ClaimRequest, Delivered, Extension, Grant, GrantedPartition, LineClaim, LineOutcome, PushItem,
     PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply, TransactCommand,
@@ -47,12 +49,13 @@ pub use sealing::{
 
 /// Everything that the server asks of a store.
 pub trait Store:
-    QueueStore + QueueAdmin + QueueGroups + QueueDeadLetters + HintFeed + StoreAdmin
+    QueueStore + QueueAdmin + QueueGroups + QueueDeadLetters + QueueKeeper + HintFeed + StoreAdmin
 {
 }
 
-impl<T: QueueStore + QueueAdmin + QueueGroups + QueueDeadLetters + HintFeed + StoreAdmin> Store
-    for T
+impl<
+    T: QueueStore + QueueAdmin + QueueGroups + QueueDeadLetters + QueueKeeper + HintFeed + StoreAdmin,
+> Store for T
 {
 }
 

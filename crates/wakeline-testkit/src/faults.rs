@@ -35,9 +35,10 @@ use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueNam
 use wakeline_seal::KeyRing;
 use wakeline_store::{
     ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
-    HintSink, KeyedStore, KeysNeeded, LineClaim, LineOutcome, MessageDetail, PushItem, PushReply,
-    QueueAdmin, QueueDetail, QueueGroups, QueueStore, Rekeyed, SealedKind, Seek, SettleItem,
-    SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply, WholeStore,
+    HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
+    Losses, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueKeeper,
+    QueueStore, Rekeyed, SealedKind, Seek, SettleItem, SettleReply, StoreAdmin, StoreError,
+    StoreInfo, TransactCommand, TransactReply, WholeStore,
 };
 
 /// How a call fails.
@@ -239,6 +240,17 @@ impl QueueGroups for FaultingStore {
 
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
         self.call("seek", self.inner.seek(seek)).await
+    }
+}
+
+#[async_trait]
+impl QueueKeeper for FaultingStore {
+    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+        self.call("housekeep", self.inner.housekeep(how)).await
+    }
+
+    async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {
+        self.call("losses", self.inner.losses(queue)).await
     }
 }
 

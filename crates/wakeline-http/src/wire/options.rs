@@ -147,11 +147,6 @@ impl OptionsBody {
             ("retryJitterPercent", set(self.retry_jitter_percent)),
             ("maxSize", large(self.max_size)),
             ("maxPartitionSize", large(self.max_partition_size)),
-            ("ttl", set(self.ttl)),
-            ("retentionSeconds", set(self.retention_seconds)),
-            ("completedRetentionSeconds", set(self.completed_retention_seconds)),
-            ("retentionEnabled", self.retention_enabled.unwrap_or_default()),
-            ("maxWaitTimeSeconds", set(self.max_wait_time_seconds)),
             ("lanes", set(self.lanes)),
             ("partitionPriorities", self.partition_priorities.is_some()),
         ];

@@ -191,7 +191,8 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
 
     for (options, named) in [
         (json!({"encryptionEnabled": true}), "encryptionEnabled"),
-        (json!({"ttl": 60}), "ttl"),
+        (json!({"ttl": -1}), "ttl"),
+        (json!({"retentionSeconds": 3_200_000_000u64}), "retentionSeconds"),
         (json!({"leaseTime": 0}), "leaseTime"),
         (json!({"leaseTime": -1}), "leaseTime"),
         (json!({"colour": "red"}), "colour"),
@@ -209,6 +210,25 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
     let gone = node.call("DELETE", "/api/v1/resources/queues/a.b", "").await.json();
     assert_eq!(gone["existed"], false);
     assert_eq!(node.get("/api/v1/resources/queues/a.b").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn limits_of_time_are_configured_and_kept() {
+    let node = Node::start().await;
+    let options = json!({"ttl": 1, "maxWaitTimeSeconds": 60, "retentionSeconds": 600,
+                         "completedRetentionSeconds": 30});
+    let body = json!({"queue": "q", "options": options}).to_string();
+    let answer = node.post("/api/v1/configure", body).await.json();
+    for (name, value) in options.as_object().expect("an object") {
+        assert_eq!(answer["options"][name], *value, "{name}");
+    }
+    assert_eq!(answer["options"]["retentionEnabled"], true);
+    node.push("q", &["a"]).await;
+    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    assert_eq!(node.get("/api/v1/pop/queue/q").await.status, StatusCode::NO_CONTENT);
+    node.push("q", &["b"]).await;
+    let popped = node.get("/api/v1/pop/queue/q").await.json();
+    assert_eq!(popped["messages"][0]["transactionId"], "b");
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ DECLARE
     v_done boolean := false;
     v_kept bigint[] := '{}';
     v_due timestamptz;
+    v_parked integer;
     -- Taken of one cursor.
     t_set int8multirange;
     t_next bigint;
@@ -153,6 +154,15 @@ BEGIN
                     lease_start = NULL, lease_set = NULL, parked = c.parked
                 WHERE k.ctid = c.tid RETURNING k.ctid INTO c.tid;
             END IF;
+            IF v_queue.ttl_secs > 0 OR v_queue.wait_secs_max > 0 THEN
+                SELECT x.* INTO t_next, v_parked FROM @schema@.cursor_pass(c.partition_id,
+                    c.group_id, c.next_offset, c.parked, c.log_end, v_queue, v_now) x;
+                IF t_next <> c.next_offset OR v_parked <> c.parked THEN
+                    c.next_offset := t_next; c.parked := v_parked;
+                    UPDATE @schema@.cursors k SET next_offset = t_next, parked = v_parked
+                    WHERE k.ctid = c.tid RETURNING k.ctid INTO c.tid;
+                END IF;
+            END IF;
             IF c.parked = 0 AND v_queue.delay_secs = 0 AND v_queue.window_secs = 0 THEN
                 t_next := greatest(c.next_offset, least(c.log_end, c.next_offset + v_room));
                 t_set := int8multirange(int8range(c.next_offset, t_next));
@@ -171,7 +181,8 @@ BEGIN
                 END IF;
                 -- Not before a later time. As in lease_end: only while the options cannot change.
                 SELECT @schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
-                    c.log_end, c.last_push_at, l.strict_order, l.delay_secs, l.window_secs)
+                    c.log_end, c.last_push_at, l.strict_order, l.delay_secs, l.window_secs,
+                    l.ttl_secs)
                 INTO v_due
                 FROM (SELECT q.* FROM @schema@.queues q WHERE q.queue_id = v_queue.queue_id
                     FOR SHARE SKIP LOCKED) l;

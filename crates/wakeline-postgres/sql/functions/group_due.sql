@@ -30,13 +30,15 @@ BEGIN
         ELSIF c.lease_token IS NOT NULL THEN
             v_due := c.lease_until;
         ELSE
-            SELECT x.next_offset, x.last_push_at, q.strict_order, q.delay_secs, q.window_secs INTO p
+            SELECT x.next_offset, x.last_push_at, q.strict_order, q.delay_secs, q.window_secs,
+                q.ttl_secs INTO p
             FROM @schema@.partitions x JOIN @schema@.queues q ON q.queue_id = x.queue_id
             WHERE x.partition_id = c.partition_id;
             v_due := c.due_at;
             IF c.due_at <= p_now OR p.window_secs > 0 THEN
                 v_due := @schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
-                    p.next_offset, p.last_push_at, p.strict_order, p.delay_secs, p.window_secs);
+                    p.next_offset, p.last_push_at, p.strict_order, p.delay_secs, p.window_secs,
+                    p.ttl_secs);
             END IF;
         END IF;
         v_least := least(v_least, v_due);

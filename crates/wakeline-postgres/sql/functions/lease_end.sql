@@ -43,7 +43,8 @@ BEGIN
             WHEN p.next_offset <= x.next AND NOT (x.parked > 0 AND q.strict_order)
                 AND NOT m.marked THEN p_now
             ELSE greatest(p_now, @schema@.cursor_due(x.partition_id, x.group_id, x.next, x.parked,
-                p.next_offset, p.last_push_at, q.strict_order, q.delay_secs, q.window_secs))
+                p.next_offset, p.last_push_at, q.strict_order, q.delay_secs, q.window_secs,
+                q.ttl_secs))
             END AS due_at
         FROM unnest(p_partitions, p_groups, p_nexts, p_parkeds)
             WITH ORDINALITY AS x (partition_id, group_id, next, parked, ord)

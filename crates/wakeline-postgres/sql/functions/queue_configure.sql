@@ -3,7 +3,8 @@
 -- have made something available. Whoever computes such a time holds a lock of the queue's row until
 -- its commit, so none is missed.
 -- p_options: all options, by the names of their columns.
--- Called by: QueueAdmin::configure. Lock order: the queue, then cursors by (partition, group).
+-- Called by: QueueAdmin::configure. Lock order: the queue, its row in housekeeping, then cursors by
+-- (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.queue_configure(
     p_queue text, p_namespace text, p_task text, p_options jsonb)
@@ -33,12 +34,21 @@ BEGIN
         RETURN false;
     END IF;
     v_now := @schema@.clock();
+    IF o.ttl_secs > 0 OR o.wait_secs_max > 0
+        OR (o.retention AND (o.retention_secs > 0 OR o.completed_retention_secs > 0))
+    THEN
+        INSERT INTO @schema@.housekeeping (queue_id, due_at) VALUES (v_queue, v_now)
+        ON CONFLICT (queue_id) DO UPDATE SET due_at = v_now, after_partition = 0, next_at = NULL;
+    ELSE
+        UPDATE @schema@.housekeeping h SET due_at = NULL WHERE h.queue_id = v_queue;
+    END IF;
     -- A parked message no longer holds back what is pushed: the next claim puts such a cursor to
     -- sleep anew, so that a push wakes it.
     UPDATE @schema@.cursors c SET due_at = CASE
         WHEN NOT o.strict_order AND c.parked > 0 AND l.log_end <= c.next_offset THEN v_now
         ELSE coalesce(@schema@.cursor_due(c.partition_id, c.group_id, c.next_offset, c.parked,
-            l.log_end, l.last_push_at, o.strict_order, o.delay_secs, o.window_secs), v_now) END
+            l.log_end, l.last_push_at, o.strict_order, o.delay_secs, o.window_secs, o.ttl_secs),
+            v_now) END
     FROM (
         SELECT k.partition_id, k.group_id, p.next_offset AS log_end, p.last_push_at
         FROM @schema@.groups g

@@ -1,7 +1,8 @@
 -- Takes a queue, its groups and its subscriptions out of sight in one short transaction; true if it
 -- existed. Everything finds its rows through queues and groups, so messages, cursors and dead
 -- letters are gone with them; queue_purge removes them.
--- Called by: QueueAdmin::delete_queue. Lock order: the queue FOR UPDATE, its groups.
+-- Called by: QueueAdmin::delete_queue. Lock order: the queue FOR UPDATE, its groups, its
+-- row in housekeeping.
 
 CREATE OR REPLACE FUNCTION @schema@.queue_delete(p_queue text) RETURNS boolean
 LANGUAGE plpgsql AS $$
@@ -15,6 +16,7 @@ BEGIN
     END IF;
     INSERT INTO @schema@.deleted_queues (queue_id) VALUES (v_queue);
     DELETE FROM @schema@.groups g WHERE g.queue_id = v_queue;
+    DELETE FROM @schema@.housekeeping h WHERE h.queue_id = v_queue;
     DELETE FROM @schema@.queues q WHERE q.queue_id = v_queue;
     RETURN true;
 END

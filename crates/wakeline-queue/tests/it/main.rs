@@ -1,4 +1,5 @@
 //! The queue service over the oracle, under paused time.
 
+mod keeper;
 mod service;
 mod slow;

@@ -10,10 +10,10 @@ use wakeline_core::{
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, Page,
-    PushItem, PushReply, QueueAdmin, QueueChores, QueueDeadLetters, QueueDetail, QueueGroups,
-    QueueStore, Redrive, RedriveJob, Seek, SettleItem, SettleReply, StoreAdmin, StoreError,
-    StoreInfo, TransactCommand, TransactReply,
+    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, LineClaim,
+    LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply, QueueAdmin, QueueChores,
+    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueStore, Redrive, RedriveJob, Seek,
+    SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -132,6 +132,16 @@ impl QueueDeadLetters for SlowStore {
     }
     async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
         slowly(self.0.do_queue_chores(rows)).await
+    }
+}
+
+#[async_trait]
+impl QueueKeeper for SlowStore {
+    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+        self.0.housekeep(how).await
+    }
+    async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {
+        self.0.losses(queue).await
     }
 }
 

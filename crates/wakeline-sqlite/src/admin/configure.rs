@@ -9,6 +9,7 @@ use super::inspect;
 use crate::error::{Fault, Res};
 use crate::queue::cursor::Cursor;
 use crate::queue::group::{make_queue, options_text};
+use crate::queue::keep;
 use crate::session::{Queue, Session};
 
 /// Makes or changes a queue.
@@ -40,6 +41,7 @@ pub(super) fn configure(
     s.cache.clear();
     let queue = s.queue(name)?.expect("it was just changed");
     correct_due_times(s, &queue)?;
+    keep::schedule(s, &queue)?;
     let changes = vec![queue.change(Duration::ZERO)];
     s.hint(&changes);
     Ok((inspect::queue(s, name)?.expect("it was just changed"), changes))
@@ -75,6 +77,7 @@ pub(super) fn delete_queue(s: &mut Session<'_>, name: &QueueName) -> Res<bool> {
         include_str!("../../sql/queries/queue_delete_dead_letters.sql"),
         include_str!("../../sql/queries/queue_delete_groups.sql"),
         include_str!("../../sql/queries/queue_delete_partitions.sql"),
+        include_str!("../../sql/queries/housekeeping_delete.sql"),
         include_str!("../../sql/queries/queue_delete.sql"),
     ] {
         s.conn.prepare_cached(sql)?.execute([queue.id])?;

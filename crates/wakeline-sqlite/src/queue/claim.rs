@@ -18,6 +18,7 @@ use super::cursor::{Cursor, Lease};
 use super::group;
 use super::line::{Offer, Offered};
 use super::message;
+use super::pass::pass_over;
 use super::sweep;
 use super::take::{Taken, end_expired_lease, take};
 use crate::error::{Fault, Res};
@@ -163,15 +164,18 @@ fn serve(
     Ok(gathered.grant(token, s.now))
 }
 
-/// Ends a lease that ran out, and takes what can be taken. Where that fails, nothing was written.
+/// Ends a lease that ran out, passes over what is past its time, and takes what can be taken.
+/// Where that fails, nothing was written.
 fn take_fresh(s: &Session<'_>, offer: &mut Offer, room: usize) -> Res<Taken> {
     let Offer { queue, cursor, .. } = offer;
-    if cursor.lease.is_none() {
+    if cursor.lease.is_none() && !queue.passes_over() {
         return take(s, cursor, queue, room);
     }
     let run = |sql| s.conn.prepare_cached(sql)?.execute([]);
     run("SAVEPOINT expiry")?;
-    let taken = end_expired_lease(s, cursor, queue).and_then(|()| take(s, cursor, queue, room));
+    let taken = end_expired_lease(s, cursor, queue)
+        .and_then(|()| pass_over(s, cursor, queue))
+        .and_then(|_| take(s, cursor, queue, room));
     if taken.is_err() {
         run("ROLLBACK TO expiry")?;
     }

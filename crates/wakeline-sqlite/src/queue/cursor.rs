@@ -104,7 +104,7 @@ impl Cursor {
             return Ok(Some(lease.until));
         }
         let due = match queue.options.ordering {
-            MessageOrder::Strict if self.parked > 0 => self.first_parked(s)?,
+            MessageOrder::Strict if self.parked > 0 => self.first_parked(s, queue)?,
             MessageOrder::Strict => self.log_due(s, queue)?,
             MessageOrder::Relaxed => {
                 let parked = if self.parked > 0 { self.soonest_parked(s)? } else { None };
@@ -133,8 +133,16 @@ impl Cursor {
         self.of_parked(s, include_str!("../../sql/queries/retry_lowest.sql"))
     }
 
-    fn first_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {
-        self.of_parked(s, include_str!("../../sql/queries/retry_first.sql"))
+    /// When the first parked message lets the partition go on: it is due, or past its ttl.
+    fn first_parked(&self, s: &Session<'_>, queue: &Queue) -> Res<Option<i64>> {
+        let due = self.of_parked(s, include_str!("../../sql/queries/retry_first.sql"))?;
+        let Some(ttl) = queue.options.ttl() else { return Ok(due) };
+        let created_at = match self.lowest_parked(s)? {
+            Some(offset) => created_at(s, self.partition, offset)?,
+            None => None,
+        };
+        let expires = created_at.map(|at| wakeline_core::Timestamp(at).plus(ttl).0);
+        Ok(due.into_iter().chain(expires).min())
     }
 
     fn soonest_parked(&self, s: &Session<'_>) -> Res<Option<i64>> {

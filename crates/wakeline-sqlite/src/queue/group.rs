@@ -177,7 +177,7 @@ pub(crate) fn start_from(
 
 /// The first offset whose message was pushed at or after a moment: times ascend with offsets, and
 /// what is no longer stored is older than what is.
-fn first_since(s: &Session<'_>, partition: i64, (tail, from): (i64, i64)) -> Res<i64> {
+pub(crate) fn first_since(s: &Session<'_>, partition: i64, (tail, from): (i64, i64)) -> Res<i64> {
     let (mut low, mut high) = (0, tail);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -186,7 +186,11 @@ fn first_since(s: &Session<'_>, partition: i64, (tail, from): (i64, i64)) -> Res
             _ => low = middle + 1,
         }
     }
-    Ok(low)
+    // There may be nothing stored there.
+    let sql = include_str!("../../sql/queries/message_first.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((partition, low))?;
+    Ok(rows.next()?.map(|row| row.get(0)).transpose()?.unwrap_or(tail))
 }
 
 fn remember(s: &Session<'_>, line: &QueueLine, subscription: Subscription) -> Res<()> {

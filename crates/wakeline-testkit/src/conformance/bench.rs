@@ -9,8 +9,9 @@ use wakeline_core::{
     Change, GroupName, Namespace, QueueName, QueueOptions, TaskName, Timestamp, Verdict,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, LineClaim, LineOutcome, Page,
-    PushItem, PushReply, SettleItem, SettleOutcome, Store,
+    ConfigureQueue, DeadLetter, DeadLetterFilter, Delivered, Housekeeping, HousekeepingReport,
+    LineClaim, LineOutcome, Page, PushItem, PushReply, SettleItem, SettleOutcome, Store,
+    StoreError,
 };
 
 use super::ask::{Ask, Taken, is_settled, item};
@@ -187,6 +188,11 @@ impl Bench {
         }
     }
 
+    /// Does all the housekeeping there is; returns what was done.
+    pub async fn housekeep(&self) -> HousekeepingReport {
+        housekeep_all(self.store.as_ref()).await.expect("housekeeping is done")
+    }
+
     /// The dead letters of a queue, newest first.
     pub async fn dead_letters(&self, queue: &QueueName) -> Vec<DeadLetter> {
         let filter = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
@@ -209,5 +215,27 @@ impl Bench {
             now = taken.messages().last().expect("at least one message").created_at;
         }
         now
+    }
+}
+
+/// Looks through all queues, piece by piece. What the pieces did is added up.
+pub(crate) async fn housekeep_all(store: &dyn Store) -> Result<HousekeepingReport, StoreError> {
+    let mut how = Housekeeping { rows_max: 50, interval: Duration::ZERO, anew: true };
+    let mut all = HousekeepingReport::default();
+    loop {
+        let piece = store.housekeep(how).await?;
+        all.removed += piece.removed;
+        all.changes.extend(piece.changes);
+        for (queue, lost) in piece.losses {
+            match all.losses.iter_mut().find(|(other, _)| *other == queue) {
+                Some((_, sum)) => sum.add(lost),
+                None => all.losses.push((queue, lost)),
+            }
+        }
+        all.next_due = piece.next_due;
+        how.anew = false;
+        if piece.next_due != Some(Duration::ZERO) {
+            return Ok(all);
+        }
     }
 }

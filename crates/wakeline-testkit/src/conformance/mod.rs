@@ -20,6 +20,7 @@ pub mod expiry;
 pub mod hints;
 pub mod inspect;
 pub mod lease;
+pub mod limits;
 pub mod order;
 pub mod payload;
 pub mod pop;
@@ -36,6 +37,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use futures_util::FutureExt as _;
 
 pub use ask::{Ask, Taken, ended_lease, is_settled, item, partition_name, secs, told};
+pub(crate) use bench::housekeep_all;
 pub use bench::{Bench, StoreUnderTest};
 
 /// Holds a store to one rule, and cleans up afterwards either way.
@@ -249,6 +251,25 @@ macro_rules! conformance_suite {
             a_group_tells_how_far_it_is_behind,
             partitions_of_groups_are_listed_in_pages,
             lagging_partitions_are_found_by_age,
+        );
+        $crate::conformance_module!($fixture; limits;
+            a_message_past_its_ttl_is_delivered_to_nobody,
+            what_is_leased_may_be_settled_past_its_ttl,
+            a_parked_message_holds_its_partition_until_its_ttl,
+            a_changed_ttl_takes_effect_at_once,
+            a_message_that_waits_too_long_is_evicted_for_its_group,
+            a_wait_begins_when_a_message_is_available,
+            a_message_is_lost_once_and_to_the_first_limit,
+            housekeeping_passes_over_for_groups_that_do_not_poll,
+            retention_removes_what_every_group_has_settled,
+            without_a_group_nothing_is_completed,
+            retention_keeps_what_is_parked,
+            retention_by_age_removes_what_nobody_read,
+            retention_leaves_what_is_leased,
+            retention_keeps_what_has_to_be_recognised,
+            dead_letters_outlive_retention,
+            groups_begin_with_what_is_stored,
+            housekeeping_goes_by_pieces,
         );
         $crate::conformance_module!($fixture; inspect;
             a_message_tells_where_it_stands,

@@ -95,6 +95,8 @@ pub(super) enum Op {
     Advance { ms: u64 },
     /// Moves the clock to the moment at which a cursor has something, or next to it.
     AdvanceToDue { place: Place, group: usize, beside_ms: i64 },
+    /// Does all the housekeeping there is.
+    Housekeep,
     /// Compares all that can be listed.
     Inspect,
 }
@@ -147,8 +149,19 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
     let tries = (select(vec![4u32, 30]), 0u32..4, select(vec![0u64, 1_000, 3_500]));
     let growth = (select(vec![6_000u64, 3_600_000]), any::<bool>(), prop::bool::weighted(0.8));
     let time = (-1i32..2, select(vec![0u32, 0, 0, 3]), select(vec![0u32, 0, 0, 2]));
-    (tries, growth, time, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
-        |(tries, growth, time, relaxed, lenient)| QueueOptions {
+    let limits = (
+        select(vec![0u32, 0, 0, 0, 5, 12]),
+        select(vec![0u32, 0, 0, 0, 4, 9]),
+        prop::bool::weighted(0.4),
+        (select(vec![0u32, 7, 25]), select(vec![0u32, 3, 22])),
+    );
+    (tries, growth, time, limits, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
+        |(tries, growth, time, limits, relaxed, lenient)| QueueOptions {
+            ttl_secs: limits.0,
+            wait_secs_max: limits.1,
+            retention: limits.2,
+            retention_secs: limits.3.0,
+            completed_retention_secs: limits.3.1,
             lease_secs: tries.0,
             retry_limit: tries.1,
             retry_delay_ms: tries.2,
@@ -198,6 +211,7 @@ fn rarity() -> impl Strategy<Value = Op> {
             .prop_map(|(group, queue, partition, to)| Op::Seek { group, queue, partition, to }),
         1 => (0..QUEUES, 0..GROUPS).prop_map(|(queue, group)| Op::Purge { queue, group }),
         4 => Just(Op::Inspect),
+        4 => Just(Op::Housekeep),
     ]
 }
 

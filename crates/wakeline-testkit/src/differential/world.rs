@@ -7,13 +7,13 @@ use bytes::Bytes;
 use wakeline_core::{Change, MessageId, QueueLine, QueueName, QueueOptions, TransactionId};
 use wakeline_store::{
     ClaimRequest, ConfigureQueue, LineClaim, PushItem, QueueAdmin as _, QueueGroups as _,
-    QueueStore as _, Seek, SeekTo, Store, StoreError,
+    QueueKeeper as _, QueueStore as _, Seek, SeekTo, Store, StoreError,
 };
 
 use super::compare::{Same, same, same_pushes, sweep_is_not_late, told_of_what_became_due};
 use super::op::{Begin, Op, Place};
 use super::side::{Hold, Names, Skew, ago};
-use crate::conformance::StoreUnderTest;
+use crate::conformance::{StoreUnderTest, housekeep_all};
 use crate::oracle::MemoryStore;
 
 /// Leases that are remembered, most of them stale.
@@ -102,6 +102,21 @@ impl<'a> World<'a> {
 
     /// Returns what the store tells its waiters, where it can.
     async fn apply(&mut self, op: &Op) -> Result<Option<Vec<Change>>, String> {
+        // Stores and oracle pass over what is past its time when they come upon it. Where it
+        // could be seen who came upon what, all of it is done before.
+        let told = match op {
+            Op::Configure { .. }
+            | Op::DeleteGroup { .. }
+            | Op::Seek { .. }
+            | Op::Redrive { .. }
+            | Op::Inspect => self.housekeep().await?,
+            _ => Vec::new(),
+        };
+        let changes = self.apply_alone(op).await?;
+        Ok(changes.map(|changes| [told, changes].concat()))
+    }
+
+    async fn apply_alone(&mut self, op: &Op) -> Result<Option<Vec<Change>>, String> {
         match op {
             Op::PushFresh { place, count } => {
                 let items = (0..*count).map(|_| self.fresh_item(*place)).collect();
@@ -141,6 +156,7 @@ impl<'a> World<'a> {
             Op::AdvanceToDue { place, group, beside_ms } => {
                 self.advance_to_due(*place, *group, *beside_ms).await?;
             }
+            Op::Housekeep => return self.housekeep().await.map(Some),
             Op::Inspect => self.inspect().await?,
         }
         Ok(None)
@@ -180,6 +196,22 @@ impl<'a> World<'a> {
         same("namespace", oracle.namespace, store.namespace)?;
         same("task", oracle.task, store.task)?;
         Ok(changes)
+    }
+
+    /// Nothing that is to stay may go, and nothing that is to go may stay.
+    async fn housekeep(&mut self) -> Result<Vec<Change>, String> {
+        let oracle = housekeep_all(&self.oracle).await.map_err(failed)?;
+        let store = housekeep_all(self.store.as_ref()).await.map_err(failed)?;
+        same("number of removed messages", oracle.removed, store.removed)?;
+        let mut told = store.losses;
+        told.sort_by(|a, b| a.0.cmp(&b.0));
+        same("what is told of losses", oracle.losses, told)?;
+        for queue in self.names.queues.clone() {
+            let oracle = self.oracle.losses(&queue).await.map_err(failed)?;
+            let store = self.store.losses(&queue).await.map_err(failed)?;
+            same(&format!("losses of {queue}"), oracle, store)?;
+        }
+        Ok(store.changes)
     }
 
     async fn delete_queue(&mut self, queue: usize) -> Same {

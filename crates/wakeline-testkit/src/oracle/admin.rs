@@ -59,7 +59,8 @@ impl State {
             .find(|(_, queue)| queue.partitions.values().any(|partition| partition.id == id))?;
         let (name, partition) = queue.partitions.iter().find(|(_, p)| p.id == id)?;
         let named = |message: &Message| message.transaction_id == *transaction_id;
-        let offset = i64::try_from(partition.log.iter().rposition(named)?).ok()?;
+        let index = i64::try_from(partition.log.iter().rposition(named)?).ok()?;
+        let offset = partition.first + index;
         let failures = (queue.groups.get(&GroupName::queue_mode()))
             .map_or(0, |group| failures(&group.cursors[name], offset));
         let groups = (queue.groups.iter())

@@ -67,8 +67,8 @@ impl State {
                 continue;
             }
             let group = queue.groups.get(&line.group);
-            let beginning = Cursor::at(0, Timestamp(0));
             for (partition_name, partition) in &queue.partitions {
+                let beginning = Cursor::at(partition.first, Timestamp(0));
                 if matches!(&line.selector, Selector::Partition(_, p) if p != partition_name) {
                     continue;
                 }
@@ -152,7 +152,9 @@ impl State {
         let reading = Reading { options: &queue.options, partition, now };
         let due = reading.due_at(cursor).is_some_and(|due_at| due_at <= now);
         let buried = reading.end_expired_lease(cursor);
+        let lost = reading.pass_over(cursor);
         let taken = reading.take(cursor, room);
+        queue.losses.add(lost);
         assert_eq!(due, !taken.is_empty(), "the due time of {key:?} agrees with what it gives");
         if let Some(buried) = buried.filter(|_| queue.options.dead_letters) {
             self.bury(key, buried, now);

@@ -171,6 +171,7 @@ impl State {
         }
         let key = self.find(letter.partition_id, |key, _| key.group == letter.group)?;
         let queue = self.queues.get_mut(&key.queue)?;
+        let first = queue.partitions[&key.partition].first;
         let cursor = queue.cursor_mut(&key)?;
         let held = cursor.lease.as_ref();
         let under_way = buried.offset >= cursor.next
@@ -178,6 +179,9 @@ impl State {
             || held.is_some_and(|lease| lease.unsettled.contains_key(&buried.offset));
         if under_way {
             return Some(Vec::new());
+        }
+        if buried.offset < first {
+            return None;
         }
         let free = held.is_none();
         let error = letter.error.clone();

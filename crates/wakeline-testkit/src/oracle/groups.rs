@@ -74,8 +74,8 @@ impl State {
                 }
                 let log = &queue.partitions[partition];
                 let next = match seek.to {
-                    SeekTo::Beginning => 0,
-                    SeekTo::End => log.len(),
+                    SeekTo::Beginning => log.first,
+                    SeekTo::End => log.end(),
                     SeekTo::Since(from) => log.first_since(from),
                 };
                 *cursor = Cursor::at(next, now);
@@ -143,7 +143,7 @@ impl State {
                         group: name.clone(),
                         partition: partition_name.clone(),
                         partition_id: partition.id,
-                        end: partition.log.len() as u64,
+                        end: partition.end().unsigned_abs(),
                         lag: lag(partition, cursor),
                         oldest_at,
                         behind: oldest_at.map_or(Duration::ZERO, |at| at.until(now)),
@@ -161,9 +161,9 @@ fn page(all: Vec<GroupPartition>, filter: &GroupPartitionFilter) -> Vec<GroupPar
 }
 
 /// The oldest message that is unread or unsettled.
-fn oldest(partition: &Partition, cursor: &Cursor) -> Option<i64> {
+pub(super) fn oldest(partition: &Partition, cursor: &Cursor) -> Option<i64> {
     let held = cursor.lease.iter().flat_map(|lease| lease.unsettled.keys()).min();
-    let unread = (cursor.next < partition.len()).then_some(cursor.next);
+    let unread = (cursor.next < partition.end()).then_some(cursor.next);
     held.into_iter().chain(cursor.parked.keys().min()).copied().chain(unread).min()
 }
 
@@ -203,7 +203,7 @@ fn group_detail(
 }
 
 fn lag(partition: &Partition, cursor: &Cursor) -> u64 {
-    let unread = u64::try_from(partition.len() - cursor.next).expect("a cursor ends at its log");
+    let unread = u64::try_from(partition.end() - cursor.next).expect("a cursor ends at its log");
     let unsettled = cursor.lease.as_ref().map_or(0, |lease| lease.unsettled.len());
     unread + (cursor.parked.len() + unsettled) as u64
 }

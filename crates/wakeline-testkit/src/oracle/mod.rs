@@ -16,6 +16,7 @@ mod dead;
 mod flow;
 mod groups;
 mod hook;
+mod keep;
 mod settle;
 mod state;
 mod take;
@@ -34,10 +35,10 @@ use wakeline_core::{
 use wakeline_seal::KeyRing;
 use wakeline_store::{
     ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
-    HintSink, KeyedStore, KeysNeeded, LineClaim, LineOutcome, LinkState, MessageDetail, PushItem,
-    PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueStore, Rekeyed, SealedKind, Sealing,
-    Seek, SeekTo, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply,
+    HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
+    LinkState, Losses, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
+    QueueKeeper, QueueStore, Rekeyed, SealedKind, Sealing, Seek, SeekTo, SettleItem, SettleReply,
+    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 
 pub use clock::TEST_EPOCH;
@@ -231,6 +232,19 @@ impl QueueGroups for MemoryStore {
             self.not_in_the_future("subscriptionTimestamp", from)?;
         }
         Ok(state.seek(&seek, self.now()))
+    }
+}
+
+#[async_trait]
+impl QueueKeeper for MemoryStore {
+    /// Does all there is at once, whether it was due or not.
+    async fn housekeep(&self, _how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.housekeep(self.now()))
+    }
+
+    async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {
+        Ok(self.state.lock().losses(queue))
     }
 }
 

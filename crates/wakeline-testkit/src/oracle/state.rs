@@ -13,7 +13,7 @@ use wakeline_core::{
     Change, GroupId, GroupName, LeaseToken, MessageId, Namespace, PartitionId, PartitionName,
     QueueName, QueueOptions, Selector, Subscription, TaskName, Timestamp, TransactionId,
 };
-use wakeline_store::{PushItem, PushOutcome, PushReply};
+use wakeline_store::{Losses, PushItem, PushOutcome, PushReply};
 
 use super::dead::{Buried, Redriving};
 use super::flow::Flow;
@@ -56,13 +56,21 @@ pub(super) struct Queue {
     pub(super) options: QueueOptions,
     pub(super) partitions: BTreeMap<PartitionName, Partition>,
     pub(super) groups: BTreeMap<GroupName, Group>,
+    /// What groups lost to the limits of time.
+    pub(super) losses: Losses,
+    /// Of these, what housekeeping has told of.
+    pub(super) told: Losses,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Partition {
     pub(super) id: PartitionId,
-    /// The message with offset n is the n-th.
+    /// The offset of the first message that is stored.
+    pub(super) first: i64,
+    /// What is stored, in order of offset.
     pub(super) log: Vec<Message>,
+    /// When the last message was pushed, stored or not.
+    pub(super) last_push_at: Timestamp,
 }
 
 #[derive(Debug, Clone)]
@@ -137,25 +145,26 @@ impl Cursor {
 }
 
 impl Partition {
-    pub(super) fn len(&self) -> i64 {
-        i64::try_from(self.log.len()).expect("a log in memory is short")
+    /// The offset that the next message gets.
+    pub(super) fn end(&self) -> i64 {
+        self.first + i64::try_from(self.log.len()).expect("a log in memory is short")
     }
 
     pub(super) fn message(&self, offset: i64) -> &Message {
-        let index = usize::try_from(offset).expect("offsets count from 0");
+        let index = usize::try_from(offset - self.first).expect("it is stored");
         &self.log[index]
     }
 
     /// The first offset whose message was pushed at or after a moment.
     pub(super) fn first_since(&self, from: Timestamp) -> i64 {
         let before = self.log.iter().take_while(|message| message.created_at < from).count();
-        i64::try_from(before).expect("a log in memory is short")
+        self.first + i64::try_from(before).expect("a log in memory is short")
     }
 
     fn beginning(&self, subscription: Subscription) -> i64 {
         match subscription {
-            Subscription::All => 0,
-            Subscription::New => self.len(),
+            Subscription::All => self.first,
+            Subscription::New => self.end(),
             Subscription::From(from) => self.first_since(from),
         }
     }
@@ -213,6 +222,8 @@ impl State {
             options: QueueOptions::default(),
             partitions: BTreeMap::new(),
             groups: BTreeMap::new(),
+            losses: Losses::default(),
+            told: Losses::default(),
         };
         let remembered: Vec<_> = (self.remembered.iter())
             .filter(|remembered| queue.matches(name, &remembered.selector))
@@ -240,7 +251,9 @@ impl State {
         if queue.partitions.contains_key(name) {
             return;
         }
-        queue.partitions.insert(name.clone(), Partition { id, log: Vec::new() });
+        let partition =
+            Partition { id, first: 0, log: Vec::new(), last_push_at: Timestamp(i64::MIN) };
+        queue.partitions.insert(name.clone(), partition);
         for group in queue.groups.values_mut() {
             group.cursors.insert(name.clone(), Cursor::at(0, now));
         }
@@ -295,14 +308,14 @@ impl State {
         if let Some(first) = first {
             return (PushOutcome::Duplicate { id: first.id, partition: partition.id }, None);
         }
-        let last = partition.log.last().map_or(now, |message| message.created_at);
+        partition.last_push_at = partition.last_push_at.max(now);
         partition.log.push(Message {
             id: item.id,
             transaction_id: item.transaction_id,
             trace_id: item.trace_id,
             payload: item.payload,
             producer: item.producer,
-            created_at: now.max(last),
+            created_at: partition.last_push_at,
         });
         let outcome = PushOutcome::Queued { id: item.id, partition: partition.id };
         let change =

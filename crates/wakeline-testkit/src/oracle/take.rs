@@ -1,9 +1,10 @@
 //! What a claim may take of one cursor, and when: the numbered rules of `docs/reference/queue.md`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use wakeline_core::{MessageOrder, QueueOptions, RetryDecision, Timestamp};
+use wakeline_store::Losses;
 
 use super::state::{Cursor, Held, Lease, Parked, Partition};
 
@@ -113,17 +114,78 @@ impl Reading<'_> {
     }
 
     fn message_at(&self, offset: i64) -> Option<Timestamp> {
-        (offset < self.partition.len()).then(|| self.partition.message(offset).created_at)
+        (offset < self.partition.end()).then(|| self.partition.message(offset).created_at)
+    }
+
+    /// The limits of time: passes over what the group is not to get any more.
+    pub(super) fn pass_over(&self, cursor: &mut Cursor) -> Losses {
+        let mut lost = Losses::default();
+        if cursor.lease.is_some() {
+            return lost;
+        }
+        cursor.parked.retain(|offset, parked| {
+            let created_at = self.partition.message(*offset).created_at;
+            let loss = self.options.loss(created_at, parked.due_at, self.now);
+            lost.count(loss);
+            loss.is_none()
+        });
+        while let Some(created_at) = self.message_at(cursor.next) {
+            let available_at = self.readable_at(cursor.next).expect("it is stored");
+            let loss = self.options.loss(created_at, available_at, self.now);
+            if loss.is_none() {
+                break;
+            }
+            lost.count(loss);
+            cursor.next += 1;
+        }
+        lost
     }
 
     /// Since when, or from when on, something can be taken if nothing else happens.
     pub(super) fn due_at(&self, cursor: &Cursor) -> Option<Timestamp> {
+        let due_at = self.due_without_limits(cursor)?;
+        let leased = cursor.lease.as_ref().is_some_and(|lease| lease.until > self.now);
+        if leased || self.options.ttl().is_none() && self.options.wait_max().is_none() {
+            return Some(due_at);
+        }
+        let mut cursor = cursor.clone();
+        self.end_expired_lease(&mut cursor);
+        for at in self.moments(&cursor) {
+            let mut cursor = cursor.clone();
+            let then = Reading { now: at, ..*self };
+            then.pass_over(&mut cursor);
+            if !then.take(&mut cursor, 1).is_empty() {
+                return Some(if at == self.now { due_at.min(at) } else { at });
+            }
+        }
+        None
+    }
+
+    /// All moments, from now on, at which something may become available.
+    fn moments(&self, cursor: &Cursor) -> BTreeSet<Timestamp> {
+        let mut moments = BTreeSet::from([self.now]);
+        let ttl = self.options.ttl();
+        for (offset, parked) in &cursor.parked {
+            let created_at = self.partition.message(*offset).created_at;
+            moments.insert(parked.due_at);
+            moments.extend(ttl.map(|ttl| created_at.plus(ttl)));
+        }
+        for offset in cursor.next..self.partition.end() {
+            let next = offset;
+            moments.extend(self.readable_at(offset));
+            moments.extend(self.window_end(&Cursor::at(next, self.now)));
+        }
+        moments.into_iter().filter(|moment| *moment >= self.now).collect()
+    }
+
+    /// The same if nothing were ever past its time.
+    fn due_without_limits(&self, cursor: &Cursor) -> Option<Timestamp> {
         match &cursor.lease {
             Some(lease) if lease.until > self.now => return Some(lease.until),
             Some(_) => {
                 let mut cursor = cursor.clone();
                 self.end_expired_lease(&mut cursor);
-                let due_at = self.due_at(&cursor)?;
+                let due_at = self.due_without_limits(&cursor)?;
                 return Some(if due_at <= self.now { cursor.freed_at } else { due_at });
             }
             None => {}

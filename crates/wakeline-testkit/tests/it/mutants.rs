@@ -11,10 +11,11 @@ use wakeline_core::{
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, LineClaim, LineOutcome, MessageDetail, Page,
-    PushItem, PushReply, QueueAdmin, QueueChores, QueueDeadLetters, QueueDetail, QueueGroups,
-    QueueStore, Redrive, RedriveJob, Seek, SettleItem, SettleReply, Store, StoreAdmin, StoreError,
-    StoreInfo, TransactCommand, TransactReply,
+    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, LineClaim,
+    LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply, QueueAdmin, QueueChores,
+    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueStore, Redrive, RedriveJob, Seek,
+    SettleItem, SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
@@ -43,9 +44,19 @@ enum Sin {
     RedrivesNowhere,
     /// Nobody hears of what is redriven.
     RedrivesQuietly,
+    /// What is past its ttl is delivered.
+    DeliversTheExpired,
+    /// What waited too long is delivered.
+    EvictsNothing,
+    /// Messages are removed before they are settled.
+    RemovesTheUnread,
+    /// Messages are never removed.
+    RemovesNothing,
+    /// Losses are not counted.
+    CountsNoLosses,
 }
 
-const SINS: [Sin; 11] = [
+const SINS: [Sin; 16] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -57,6 +68,11 @@ const SINS: [Sin; 11] = [
     Sin::LosesDeadLetters,
     Sin::RedrivesNowhere,
     Sin::RedrivesQuietly,
+    Sin::DeliversTheExpired,
+    Sin::EvictsNothing,
+    Sin::RemovesTheUnread,
+    Sin::RemovesNothing,
+    Sin::CountsNoLosses,
 ];
 
 struct Sinner {
@@ -152,7 +168,18 @@ impl QueueAdmin for Sinner {
         &self,
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
-        self.inner.configure(command).await
+        let mut sinful = command.clone();
+        match self.sin {
+            Sin::DeliversTheExpired => sinful.options.ttl_secs = 0,
+            Sin::EvictsNothing => sinful.options.wait_secs_max = 0,
+            Sin::RemovesTheUnread => {
+                sinful.options.retention_secs = sinful.options.completed_retention_secs;
+            }
+            _ => {}
+        }
+        let (mut detail, changes) = self.inner.configure(sinful).await?;
+        detail.options = command.options;
+        Ok((detail, changes))
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
@@ -252,6 +279,23 @@ impl QueueDeadLetters for Sinner {
             done.changes.clear();
         }
         Ok(done)
+    }
+}
+
+#[async_trait]
+impl QueueKeeper for Sinner {
+    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+        match self.sin {
+            Sin::RemovesNothing => Ok(HousekeepingReport::default()),
+            _ => self.inner.housekeep(how).await,
+        }
+    }
+
+    async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {
+        match self.sin {
+            Sin::CountsNoLosses => Ok(Losses::default()),
+            _ => self.inner.losses(queue).await,
+        }
     }
 }
 

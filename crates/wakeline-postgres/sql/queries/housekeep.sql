@@ -1,0 +1,2 @@
+-- Does a piece of housekeeping. Called by: QueueKeeper::housekeep.
+SELECT kind, queue, partition, namespace, task, a, b, due_us FROM @schema@.housekeep($1, $2, $3)

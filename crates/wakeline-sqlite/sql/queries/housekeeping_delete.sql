@@ -1,0 +1,2 @@
+-- Forgets a queue. Called by: delete_queue.
+DELETE FROM housekeeping WHERE queue_id = ?1

@@ -1,0 +1,3 @@
+-- All that was lost is told of. Called by: housekeep.
+UPDATE housekeeping SET told_expired = expired, told_evicted = evicted
+WHERE expired > told_expired OR evicted > told_evicted

@@ -29,10 +29,12 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0008_encryption",
     "0009_redrives",
     "0010_housekeeping",
+    "0011_views",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
 pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
+    "ack",
     "claim",
     "claim_line",
     "claim_lines",
@@ -180,6 +182,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "partition_create",
     "partition_keep",
     "partition_sleep",
+    "pop",
     "push",
     "push_check",
     "push_slots",

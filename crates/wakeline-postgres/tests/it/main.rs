@@ -14,6 +14,7 @@ mod migrate;
 mod plans;
 mod repeats;
 mod sql_emit;
+mod sql_pop;
 mod sql_push;
 mod support;
 mod trigger;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::PartitionName;
+use crate::{PartitionName, TransactionId};
 
 /// How the wait between two tries of a message grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -151,13 +151,32 @@ impl QueueOptions {
     /// Windows after which a steady producer can no longer hold its partition back.
     pub const WINDOW_AGE_MAX: u32 = 10;
 
-    /// What follows from the `failures`-th counted failure of a message (the first is 1).
-    pub fn after_failure(&self, failures: u32) -> RetryDecision {
-        if failures > self.retry_limit {
-            RetryDecision::Bury
-        } else {
-            RetryDecision::After(self.retry_wait(failures))
+    /// Whether the `failures`-th counted failure of a message (the first is 1) is its last.
+    pub fn is_spent(&self, failures: u32) -> bool {
+        failures > self.retry_limit
+    }
+
+    /// What follows from the `failures`-th counted failure of a message.
+    pub fn after_failure(&self, failures: u32, message: &TransactionId) -> RetryDecision {
+        if self.is_spent(failures) {
+            return RetryDecision::Bury;
         }
+        let wait = self.retry_wait(failures);
+        RetryDecision::After(wait - self.retry_jitter(wait, failures, message))
+    }
+
+    /// By how much a wait is shortened, so that what failed together does not come back
+    /// together: the same for the same message and try, on every store.
+    fn retry_jitter(&self, wait: Duration, failures: u32, message: &TransactionId) -> Duration {
+        let percent = u128::from(self.retry_jitter_percent.min(100));
+        if percent == 0 {
+            return Duration::ZERO;
+        }
+        let attempt = u8::try_from(failures).unwrap_or(u8::MAX);
+        let bytes = message.as_str().bytes().chain([attempt]);
+        let share = fnv1a(bytes) % (JITTER_STEPS + 1);
+        let cut = wait.as_millis() * percent * u128::from(share) / (100 * u128::from(JITTER_STEPS));
+        Duration::from_millis(u64::try_from(cut).unwrap_or(u64::MAX))
     }
 
     fn retry_wait(&self, failures: u32) -> Duration {
@@ -170,17 +189,29 @@ impl QueueOptions {
     }
 }
 
+/// Into how many steps the jitter of a wait is divided.
+const JITTER_STEPS: u32 = 1000;
+
+/// The 32-bit hash FNV-1a: short enough to be written in SQL as well.
+fn fnv1a(bytes: impl Iterator<Item = u8>) -> u32 {
+    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn named(text: &str) -> TransactionId {
+        TransactionId::new(text).expect("a fine name")
+    }
+
     #[test]
     fn omitted_options_lose_and_delay_nothing() {
         let options = QueueOptions::default();
         assert!(options.dead_letters);
-        assert_eq!(options.after_failure(3), RetryDecision::After(Duration::ZERO));
-        assert_eq!(options.after_failure(4), RetryDecision::Bury);
+        assert_eq!(options.after_failure(3, &named("a")), RetryDecision::After(Duration::ZERO));
+        assert_eq!(options.after_failure(4, &named("a")), RetryDecision::Bury);
     }
 
     #[test]
@@ -190,12 +221,43 @@ mod tests {
             retry_delay_ms_max: 350,
             ..QueueOptions::default()
         };
-        let waits: Vec<_> = (1..=3).map(|n| options.after_failure(n)).collect();
+        let waits: Vec<_> = (1..=3).map(|n| options.after_failure(n, &named("a"))).collect();
         let expected = [100, 200, 350].map(|ms| RetryDecision::After(Duration::from_millis(ms)));
         assert_eq!(waits, expected);
     }
 
+    #[test]
+    fn jitter_spreads_what_failed_together() {
+        let options = QueueOptions {
+            retry_delay_ms: 100_000,
+            retry_jitter_percent: 50,
+            ..QueueOptions::default()
+        };
+        let waits: std::collections::BTreeSet<_> = (0..100)
+            .map(|n| match options.after_failure(1, &named(&format!("order-{n}"))) {
+                RetryDecision::After(wait) => wait,
+                RetryDecision::Bury => panic!("it has tries left"),
+            })
+            .collect();
+        assert!(waits.len() > 80, "{}", waits.len());
+        let (first, last) = (waits.first().expect("some"), waits.last().expect("some"));
+        assert!(last.saturating_sub(*first) > Duration::from_secs(40), "{first:?} to {last:?}");
+    }
+
     proptest! {
+        #[test]
+        fn jitter_only_shortens_and_no_more_than_it_may(
+            delay in 0u64..u64::MAX, percent in 0u32..=100, n in 1u32..300, name in "[a-z]{1,9}"
+        ) {
+            let options = QueueOptions {
+                retry_delay_ms: delay, retry_limit: u32::MAX, retry_jitter_percent: percent,
+                ..QueueOptions::default()
+            };
+            let wait = options.retry_wait(n);
+            let cut = options.retry_jitter(wait, n, &named(&name));
+            prop_assert!(cut.as_millis() * 100 <= wait.as_millis() * u128::from(percent));
+        }
+
         #[test]
         fn a_retry_never_waits_less_than_the_one_before(delay in 0u64..u64::MAX, n in 1u32..200) {
             let options = QueueOptions {

@@ -144,7 +144,6 @@ impl OptionsBody {
         let set = |number: Option<u32>| number.unwrap_or_default() != 0;
         let large = |number: Option<u64>| number.unwrap_or_default() != 0;
         let asked = [
-            ("retryJitterPercent", set(self.retry_jitter_percent)),
             ("maxSize", large(self.max_size)),
             ("maxPartitionSize", large(self.max_partition_size)),
             ("lanes", set(self.lanes)),

@@ -1,12 +1,12 @@
 -- Carries out the verdicts other than completed on messages of one cursor's lease.
--- p_items, p_offsets: which items name which offset; p_verdicts, p_errors: by item. Verdicts: 0 is
--- left alone, 1 failed, 2 retry, 3 dead letter. Returns the change in the number of the cursor's
+-- p_items, p_offsets: which items name which offset; p_txns, p_verdicts, p_errors: by item. Verdicts:
+-- 0 is left alone, 1 failed, 2 retry, 3 dead letter. Returns the change in the number of the cursor's
 -- rows in retries, the offsets that were dealt with, and those that became dead letters.
 -- Called by: settle, under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.message_fail(
     p_partition bigint, p_group integer, p_items integer[], p_offsets bigint[],
-    p_verdicts smallint[], p_errors text[], p_queue @schema@.queues, p_now timestamptz,
+    p_txns text[], p_verdicts smallint[], p_errors text[], p_queue @schema@.queues, p_now timestamptz,
     OUT o_parked integer, OUT o_named int8multirange, OUT o_dead bigint[])
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -27,8 +27,7 @@ BEGIN
         INSERT INTO @schema@.retries AS r (partition_id, group_id, message_offset, failures,
             due_at, solo, error)
         SELECT p_partition, p_group, i.message_offset, i.failures,
-            CASE WHEN i.verdict = 1 THEN p_now + @schema@.retry_wait(i.failures,
-                p_queue.retry_delay_ms, p_queue.retry_delay_ms_max, p_queue.retry_exponential)
+            CASE WHEN i.verdict = 1 THEN p_now + @schema@.retry_wait(i.failures, p_txns[i.item], p_queue)
             ELSE p_now END, i.solo, i.error
         FROM item i WHERE i.verdict = 2 OR (i.verdict = 1 AND i.failures <= p_queue.retry_limit)
         ON CONFLICT (partition_id, group_id, message_offset) DO UPDATE SET

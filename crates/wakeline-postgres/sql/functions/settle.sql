@@ -217,7 +217,7 @@ BEGIN
             SELECT v_parked + f.o_parked, f.o_dead, v_rest - f.o_named
             INTO v_parked, v_dead, v_rest
             FROM @schema@.message_fail(c_partition[n.o_cursor], c_group[n.o_cursor], n.o_items,
-                n.o_offsets, p_verdicts, p_errors, v_queue, v_now) f;
+                n.o_offsets, p_txns, p_verdicts, p_errors, v_queue, v_now) f;
             dead := ARRAY(SELECT o = ANY (v_dead) FROM unnest(n.o_offsets) AS o);
         END IF;
         RETURN NEXT;

@@ -136,7 +136,7 @@ fn apply(
         Verdict::Retry => Some(RetryDecision::After(Duration::ZERO)),
         Verdict::Failed => {
             failures = failures.saturating_add(1);
-            Some(queue.options.after_failure(failures))
+            Some(queue.options.after_failure(failures, &item.transaction_id))
         }
     };
     let held = Held { failures, alone, error };

@@ -1,6 +1,6 @@
 //! What a claim may take of one cursor: the numbered rules of `docs/reference/queue.md`.
 
-use wakeline_core::{MessageOrder, RetryDecision};
+use wakeline_core::MessageOrder;
 use wakeline_store::Delivered;
 
 use super::cursor::{Cursor, Held, Parked, window_end};
@@ -34,7 +34,7 @@ pub(crate) fn end_expired_lease(s: &Session<'_>, cursor: &mut Cursor, queue: &Qu
             alone: held.alone || several,
             error: Some(LEASE_EXPIRED.to_owned()),
         };
-        let spent = !several && queue.options.after_failure(held.failures) == RetryDecision::Bury;
+        let spent = !several && queue.options.is_spent(held.failures);
         match (spent, queue.options.dead_letters) {
             (false, _) => cursor.park(s, offset, &Parked { held, due_at: s.now.0 })?,
             (true, true) => cursor.bury(s, offset, &held)?,

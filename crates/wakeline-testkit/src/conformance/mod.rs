@@ -140,6 +140,7 @@ macro_rules! conformance_suite {
             the_limit_is_exact,
             exponential_backoff_doubles_up_to_its_cap,
             fixed_backoff_stays_the_same,
+            jitter_spreads_retries,
             strict_order_holds_the_partition,
             relaxed_order_lets_later_messages_pass,
             relaxed_retries_come_as_they_are_due,

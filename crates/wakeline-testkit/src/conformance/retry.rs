@@ -1,6 +1,10 @@
 //! Messages that fail: counted per message, waited for, given up.
 
-use wakeline_core::{Backoff, MessageOrder, QueueName, QueueOptions, Verdict};
+use std::time::Duration;
+
+use wakeline_core::{
+    Backoff, MessageOrder, QueueName, QueueOptions, RetryDecision, TransactionId, Verdict,
+};
 
 use super::{Ask, Bench, is_settled, secs};
 
@@ -121,6 +125,39 @@ pub async fn fixed_backoff_stays_the_same(bench: &Bench) {
     };
     bench.configure(&queue, options).await;
     assert_eq!(waits(bench, &queue).await, [2_000; 6]);
+}
+
+/// Jitter shortens each wait by message and try, the same on every store, so that what failed
+/// together does not come back together.
+pub async fn jitter_spreads_retries(bench: &Bench) {
+    let queue = bench.queue("q");
+    let options = QueueOptions {
+        retry_limit: 10,
+        retry_delay_ms: 10_000,
+        retry_jitter_percent: 50,
+        ..QueueOptions::default()
+    };
+    bench.configure(&queue, options.clone()).await;
+    let mut spread = std::collections::BTreeSet::new();
+    for partition in ["p", "q", "r", "s", "t"] {
+        let id = format!("{partition}-1");
+        bench.push(&queue, partition, &[&id]).await;
+        for failures in 1..=3 {
+            let taken = bench.take(&Ask::partition(&queue, partition)).await;
+            bench.settled(&taken, &id, Verdict::Failed).await;
+            let wait = bench.nothing(&Ask::partition(&queue, partition)).await;
+            let name = TransactionId::new(&id).expect("a fine name");
+            let RetryDecision::After(expected) = options.after_failure(failures, &name) else {
+                panic!("tries are left");
+            };
+            assert_eq!(wait, Some(expected), "{id}, failure {failures}");
+            let plain = Duration::from_millis(10_000 << (failures - 1));
+            assert!(expected <= plain && expected * 2 >= plain, "{expected:?} of {plain:?}");
+            spread.insert(expected);
+            bench.advance_ms(u64::try_from(expected.as_millis()).expect("a short wait")).await;
+        }
+    }
+    assert!(spread.len() > 10, "{spread:?}");
 }
 
 async fn fail_the_second_of_four(bench: &Bench, ordering: MessageOrder) -> QueueName {

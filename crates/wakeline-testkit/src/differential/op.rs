@@ -146,7 +146,8 @@ fn recurring(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(Place, u
 }
 
 pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
-    let tries = (select(vec![4u32, 30]), 0u32..4, select(vec![0u64, 1_000, 3_500]));
+    let jitter = select(vec![0u32, 0, 40, 100]);
+    let tries = (select(vec![4u32, 30]), 0u32..4, select(vec![0u64, 1_000, 3_500]), jitter);
     let growth = (select(vec![6_000u64, 3_600_000]), any::<bool>(), prop::bool::weighted(0.8));
     let time = (-1i32..2, select(vec![0u32, 0, 0, 3]), select(vec![0u32, 0, 0, 2]));
     let limits = (
@@ -174,6 +175,7 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
             ordering: if relaxed { MessageOrder::Relaxed } else { MessageOrder::Strict },
             fencing: if lenient { Fencing::Lenient } else { Fencing::Strict },
             dedup_window_secs: DEDUP_SECS,
+            retry_jitter_percent: tries.3,
             ..QueueOptions::default()
         },
     )

@@ -84,7 +84,7 @@ impl State {
             Verdict::DeadLetter => buried = Some(held),
             Verdict::Failed => {
                 held.failures += 1;
-                match options.after_failure(held.failures) {
+                match options.after_failure(held.failures, &item.transaction_id) {
                     RetryDecision::After(wait) => {
                         cursor.parked.insert(offset, held.parked(now.plus(wait)));
                     }

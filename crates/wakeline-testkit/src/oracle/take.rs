@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use wakeline_core::{MessageOrder, QueueOptions, RetryDecision, Timestamp};
+use wakeline_core::{MessageOrder, QueueOptions, Timestamp};
 use wakeline_store::Losses;
 
 use super::state::{Cursor, Held, Lease, Parked, Partition};
@@ -36,7 +36,7 @@ impl Reading<'_> {
             held.failures += 1;
             held.error = Some(LEASE_EXPIRED.to_owned());
             held.alone |= several;
-            if !several && self.options.after_failure(held.failures) == RetryDecision::Bury {
+            if !several && self.options.is_spent(held.failures) {
                 buried = Some(Doomed { offset, held });
             } else {
                 cursor.parked.insert(offset, held.parked(self.now));

@@ -38,5 +38,5 @@ pub use line::{Change, QueueLine, Selector, Subscription, Topic};
 pub use name::{
     GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName,
 };
-pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict};
+pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict, lane_of};
 pub use time::Timestamp;

@@ -75,7 +75,7 @@ pub struct QueueOptions {
     pub retry_jitter_percent: u32,
     /// A message that is older is not delivered any more; 0: for ever.
     pub ttl_secs: u32,
-    /// Most messages that some group has yet to settle; 0: no limit.
+    /// Most messages that the group which is furthest behind has yet to settle; 0: no limit.
     pub len_max: u64,
     /// The same for each partition; 0: no limit.
     pub partition_len_max: u64,
@@ -89,7 +89,8 @@ pub struct QueueOptions {
     pub wait_secs_max: u32,
     /// Payloads are stored encrypted.
     pub encrypted: bool,
-    /// A push that names no partition goes to one of so many lanes; 0: to `Default`.
+    /// A push to `Default`, the partition of those that name none, goes to one of so many lanes
+    /// instead; 0: to `Default` itself.
     pub lanes: u32,
     /// Orders partitions in a pop over several; higher first, 0 where none is named.
     pub partition_priorities: BTreeMap<PartitionName, i32>,
@@ -189,6 +190,13 @@ impl QueueOptions {
     }
 }
 
+/// The lane, of so many, for a message: by its transaction id, so that a repeated push meets the
+/// first one.
+pub fn lane_of(message: &TransactionId, lanes: u32) -> PartitionName {
+    let lane = fnv1a(message.as_str().bytes()).checked_rem(lanes).unwrap_or(0);
+    PartitionName::new(format!("lane-{lane:04}")).expect("digits and letters are a name")
+}
+
 /// Into how many steps the jitter of a wait is divided.
 const JITTER_STEPS: u32 = 1000;
 
@@ -224,6 +232,15 @@ mod tests {
         let waits: Vec<_> = (1..=3).map(|n| options.after_failure(n, &named("a"))).collect();
         let expected = [100, 200, 350].map(|ms| RetryDecision::After(Duration::from_millis(ms)));
         assert_eq!(waits, expected);
+    }
+
+    #[test]
+    fn messages_spread_over_all_lanes_and_keep_theirs() {
+        let names: std::collections::BTreeSet<_> =
+            (0..200).map(|n| lane_of(&named(&format!("order-{n}")), 8)).collect();
+        let expected = (0..8).map(|n| PartitionName::new(format!("lane-000{n}")).expect("a name"));
+        assert!(names.into_iter().eq(expected));
+        assert_eq!(lane_of(&named("a"), 8), lane_of(&named("a"), 8));
     }
 
     #[test]

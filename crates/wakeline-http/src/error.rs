@@ -182,10 +182,14 @@ impl From<StoreError> for ApiError {
 
 impl From<QueueError> for ApiError {
     fn from(error: QueueError) -> Self {
-        match error {
+        match &error {
             QueueError::TooManyWaiters { retry_after } => {
                 let message = "too many consumers are waiting on this node";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiters", message)
+                    .retry_after(retry_after.as_secs())
+            }
+            QueueError::QueueFull { retry_after, .. } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", error.to_string())
                     .retry_after(retry_after.as_secs())
             }
             QueueError::Store(error) => Self::from(error.as_ref()),

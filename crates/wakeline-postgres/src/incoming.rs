@@ -12,24 +12,32 @@
 //! * A row is deleted only after its push is durable; repeating the push after a crash in between
 //!   is caught by its transaction id.
 //! * What is emitted is stored, and its row deleted, by one transaction.
+//! * Rows for a queue that is full wait, in order, and hold up no other queue's. While they do the
+//!   queue is looked at once a second.
 //! * A row that can never be pushed, whose application is unknown or whose payload does not fit its
 //!   event type is set aside with the reason, never dropped, and holds up nobody.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use tokio_postgres::Row;
 use wakeline_core::{
     ApplicationRef, Channel, EventId, EventTypeName, HookMessageId, MESSAGE_RETENTION_DEFAULT,
-    MessageId, NameError, PartitionName, QueueName, TransactionId,
+    MessageId, NameError, PartitionName, QueueName, TransactionId, lane_of,
 };
 use wakeline_store::hook::{EmitOutcome, NewMessage};
-use wakeline_store::{HintOrigin, HintSink, PushItem, QueueStore, StoreError};
+use wakeline_store::{HintOrigin, HintSink, PushItem, QueueRoom, QueueStore, StoreError};
 
 use crate::connect::{LinkTransaction, Sql};
 use crate::{PostgresStore, Shared};
 
 const OPERATION: &str = "take over incoming";
+
+/// How soon a queue that was full is looked at again.
+const FULL_AGAIN: Duration = Duration::from_secs(1);
 
 /// Pushes what arrives in `incoming`.
 pub(crate) struct IncomingPump<'a> {
@@ -61,10 +69,19 @@ impl<'a> IncomingPump<'a> {
     pub(crate) async fn run(&self) {
         let timings = &self.shared.options.timings;
         let mut backoff = timings.reconnect_min;
+        // Queues that were full, and when to look at them again.
+        let mut full: HashMap<QueueName, Instant> = HashMap::new();
         loop {
-            self.shared.notifier.incoming().notified().await;
+            let again = full.values().min().copied();
+            tokio::select! {
+                () = self.shared.notifier.incoming().notified() => {}
+                () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)),
+                    if again.is_some() => {}
+            }
+            let now = Instant::now();
+            full.retain(|_, again| *again > now);
             loop {
-                match self.take_over().await {
+                match self.take_over(&mut full).await {
                     Ok(0) => break,
                     Ok(_) => backoff = timings.reconnect_min,
                     Err(error) => {
@@ -80,10 +97,10 @@ impl<'a> IncomingPump<'a> {
         }
     }
 
-    /// Pushes the next rows; returns how many it read.
-    async fn take_over(&self) -> Result<usize, StoreError> {
+    /// Pushes the next rows; returns how many it read. Rows of queues that are full stay.
+    async fn take_over(&self, full: &mut HashMap<QueueName, Instant>) -> Result<usize, StoreError> {
         let transaction = self.shared.links.incoming.begin(OPERATION).await?;
-        let rows = self.locked_rows(&transaction).await?;
+        let rows = self.locked_rows(&transaction, full).await?;
         if rows.is_empty() {
             transaction.rollback().await?;
             return Ok(0);
@@ -95,8 +112,11 @@ impl<'a> IncomingPump<'a> {
                 self.set_aside(&transaction, seq, &reason).await?;
             }
         }
+        self.hold_back(&mut work, full).await?;
         if !work.items.is_empty() {
-            let reply = self.store.push(work.items).await?;
+            let items = std::mem::take(&mut work.items);
+            work.done.extend(items.iter().map(|(seq, _)| *seq));
+            let reply = self.store.push(items.into_iter().map(|(_, item)| item).collect()).await?;
             self.sink.changed(&reply.changes, HintOrigin::Notify);
         }
         let emitted = self.store.hook.core().emit_along(&transaction, &work.messages).await?;
@@ -118,6 +138,38 @@ impl<'a> IncomingPump<'a> {
         Ok(rows.len())
     }
 
+    /// Takes out what there is no room for, and what follows it in the same queue.
+    async fn hold_back(
+        &self,
+        work: &mut Work,
+        full: &mut HashMap<QueueName, Instant>,
+    ) -> Result<(), StoreError> {
+        for (queue, mut partitions) in std::mem::take(&mut work.limited) {
+            partitions.sort();
+            partitions.dedup();
+            let Some(mut room) = self.store.room(&queue, &partitions).await? else { continue };
+            let mut closed = false;
+            work.items.retain(|(_, item)| {
+                if item.queue != queue {
+                    return true;
+                }
+                let place = partitions.binary_search(&item.partition).ok();
+                let there = place.and_then(|place| room.partition_lens.get_mut(place));
+                let narrow = there.as_ref().is_some_and(|len| **len >= room.partition_len_max);
+                closed |= narrow || (room.len_max > 0 && room.len >= room.len_max);
+                if !closed {
+                    room.len += 1;
+                    there.into_iter().for_each(|len| *len += 1);
+                }
+                !closed
+            });
+            if closed {
+                full.insert(queue, Instant::now() + FULL_AGAIN);
+            }
+        }
+        Ok(())
+    }
+
     /// Leaves a row where it is, with the reason.
     async fn set_aside(
         &self,
@@ -130,11 +182,16 @@ impl<'a> IncomingPump<'a> {
         transaction.query(&self.refuse, &[&seq, &reason]).await.map(drop)
     }
 
-    async fn locked_rows(&self, transaction: &LinkTransaction<'_>) -> Result<Vec<Row>, StoreError> {
+    async fn locked_rows(
+        &self,
+        transaction: &LinkTransaction<'_>,
+        full: &HashMap<QueueName, Instant>,
+    ) -> Result<Vec<Row>, StoreError> {
         let key = self.shared.schema.incoming_lock();
         let locked = transaction.query(&self.lock, &[&key]).await?;
         if locked.first().is_some_and(|row| row.get("locked")) {
-            transaction.query(&self.read, &[]).await
+            let passed: Vec<&str> = full.keys().map(QueueName::as_str).collect();
+            transaction.query(&self.read, &[&passed]).await
         } else {
             Ok(Vec::new())
         }
@@ -144,7 +201,10 @@ impl<'a> IncomingPump<'a> {
 /// What some rows ask for.
 #[derive(Default)]
 struct Work {
-    items: Vec<PushItem>,
+    /// Messages for queues, with their rows.
+    items: Vec<(i64, PushItem)>,
+    /// Queues with limits, and which of their partitions are meant.
+    limited: BTreeMap<QueueName, Vec<PartitionName>>,
     messages: Vec<NewMessage>,
     /// The rows of the messages.
     emitted: Vec<i64>,
@@ -157,8 +217,12 @@ impl Work {
     fn add(&mut self, seq: i64, row: &Row) -> Result<(), String> {
         match row.get::<_, Option<&str>>("application") {
             None => {
-                self.items.push(item(row).map_err(|error| error.to_string())?);
-                self.done.push(seq);
+                let item = item(row).map_err(|error| error.to_string())?;
+                if row.get("limited") {
+                    let partitions = self.limited.entry(item.queue.clone()).or_default();
+                    partitions.push(item.partition.clone());
+                }
+                self.items.push((seq, item));
             }
             Some(application) => {
                 self.messages.push(message(application, row)?);
@@ -170,11 +234,15 @@ impl Work {
 }
 
 fn item(row: &Row) -> Result<PushItem, NameError> {
+    let transaction_id = TransactionId::new(row.get::<_, &str>("transaction_id"))?;
+    let partition = PartitionName::new(row.get::<_, &str>("partition"))?;
+    let lanes = u32::try_from(row.get::<_, i64>("lanes")).unwrap_or(0);
+    let laned = lanes > 0 && partition == PartitionName::default_partition();
     Ok(PushItem {
         queue: QueueName::new(row.get::<_, &str>("queue"))?,
-        partition: PartitionName::new(row.get::<_, &str>("partition"))?,
+        partition: if laned { lane_of(&transaction_id, lanes) } else { partition },
         id: MessageId::generate(),
-        transaction_id: TransactionId::new(row.get::<_, &str>("transaction_id"))?,
+        transaction_id,
         trace_id: None,
         payload: Bytes::from(row.get::<_, String>("payload")),
         producer: None,

@@ -36,6 +36,7 @@ mod payload;
 mod pool;
 mod queue;
 mod queue_options;
+mod room;
 mod rows;
 mod schema_dump;
 mod session;

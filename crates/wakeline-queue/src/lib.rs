@@ -13,6 +13,7 @@ mod chores;
 mod error;
 mod face;
 mod keeper;
+mod room;
 mod service;
 
 pub use error::QueueError;

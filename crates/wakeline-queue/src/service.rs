@@ -21,6 +21,7 @@ use wakeline_wake::{
 use crate::error::QueueError;
 use crate::face::{Ask, QueueFace};
 use crate::keeper::HouseKeeper;
+use crate::room::Rooms;
 
 /// How the queue face runs on this node.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +65,7 @@ pub enum Popped {
 pub struct QueueService {
     store: Arc<dyn Store>,
     pub(crate) hub: Hub<QueueFace>,
+    rooms: Arc<Rooms>,
     pub(crate) stretch_max: Duration,
     /// A queue was configured here.
     configured: Arc<Notify>,
@@ -78,7 +80,8 @@ impl QueueService {
             face,
             HubOptions { label: "queue", mode: options.mode, long_poll: options.long_poll },
         );
-        Self { store, hub, stretch_max, configured: Arc::default() }
+        let rooms = Arc::new(Rooms::new(Arc::clone(&store)));
+        Self { store, hub, rooms, stretch_max, configured: Arc::default() }
     }
 
     /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
@@ -93,7 +96,7 @@ impl QueueService {
 
     /// Takes hints in for this service's waiters: for who listens on behalf of several faces.
     pub fn sink(&self) -> Arc<dyn HintSink> {
-        Arc::new(HubSink { hub: self.hub.clone() })
+        Arc::new(HubSink { hub: self.hub.clone(), rooms: Arc::clone(&self.rooms) })
     }
 
     /// Whether hints wake anybody here; in poll mode they do not.
@@ -136,8 +139,10 @@ impl QueueService {
         self.hub.settled().await;
     }
 
-    /// Stores messages durably.
-    pub async fn push(&self, items: Vec<PushItem>) -> Result<Vec<PushOutcome>, QueueError> {
+    /// Stores messages durably, all of them, or none if there is no room for all. Messages for
+    /// `Default` go to a lane, if the queue has lanes.
+    pub async fn push(&self, mut items: Vec<PushItem>) -> Result<Vec<PushOutcome>, QueueError> {
+        self.rooms.admit(&mut items).await?;
         let store = Arc::clone(&self.store);
         self.to_the_end(async move {
             let reply = store.push(items).await?;
@@ -190,7 +195,11 @@ impl QueueService {
     }
 
     /// Pushes and settles, all or nothing.
-    pub async fn transact(&self, command: TransactCommand) -> Result<TransactOutcome, QueueError> {
+    pub async fn transact(
+        &self,
+        mut command: TransactCommand,
+    ) -> Result<TransactOutcome, QueueError> {
+        self.rooms.admit(&mut command.pushes).await?;
         let store = Arc::clone(&self.store);
         self.to_the_end(async move {
             let reply = store.transact(command).await?;
@@ -207,17 +216,22 @@ impl QueueService {
     /// Makes or changes a queue.
     pub async fn configure(&self, command: ConfigureQueue) -> Result<QueueDetail, QueueError> {
         let (store, configured) = (Arc::clone(&self.store), Arc::clone(&self.configured));
-        self.to_the_end(async move {
+        let queue = command.queue.clone();
+        let done = self.to_the_end(async move {
             let done = store.configure(command).await?;
             configured.notify_one();
             Ok(done)
-        })
-        .await
+        });
+        let done = done.await;
+        self.rooms.forget(&queue);
+        done
     }
 
     /// Removes a queue. True if it existed.
     pub async fn delete_queue(&self, queue: QueueName) -> Result<bool, QueueError> {
-        Ok(self.store.delete_queue(&queue).await?)
+        let existed = self.store.delete_queue(&queue).await;
+        self.rooms.forget(&queue);
+        Ok(existed?)
     }
 
     /// Forgets a group, in one queue or in all. Returns the number of cursors removed.
@@ -282,6 +296,7 @@ impl QueueService {
 /// Passes a store's hints on to the hub.
 struct HubSink {
     hub: Hub<QueueFace>,
+    rooms: Arc<Rooms>,
 }
 
 impl HintSink for HubSink {
@@ -290,10 +305,12 @@ impl HintSink for HubSink {
             HintOrigin::InProcess => HintSource::InProcess,
             HintOrigin::Notify => HintSource::Notify,
         };
+        self.rooms.changed(changes);
         self.hub.hint(changes, source);
     }
 
     fn everything(&self) {
+        self.rooms.forget_all();
         self.hub.everything();
     }
 

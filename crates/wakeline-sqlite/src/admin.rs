@@ -5,6 +5,7 @@ mod dead;
 mod groups;
 mod inspect;
 pub(crate) mod redrive;
+mod room;
 
 use std::time::Duration;
 

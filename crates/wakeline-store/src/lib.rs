@@ -24,6 +24,7 @@ mod hints;
 pub mod hook;
 mod keep;
 mod queue;
+mod room;
 mod sealing;
 
 pub use admin::{
@@ -43,18 +44,33 @@ pub use queue::{
     PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply, TransactCommand,
     TransactOutcome, TransactReply,
 };
+pub use room::{QueueRoom, Room};
 pub use sealing::{
     EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, Sealing, SealingError,
 };
 
 /// Everything that the server asks of a store.
 pub trait Store:
-    QueueStore + QueueAdmin + QueueGroups + QueueDeadLetters + QueueKeeper + HintFeed + StoreAdmin
+    QueueStore
+    + QueueAdmin
+    + QueueGroups
+    + QueueRoom
+    + QueueDeadLetters
+    + QueueKeeper
+    + HintFeed
+    + StoreAdmin
 {
 }
 
 impl<
-    T: QueueStore + QueueAdmin + QueueGroups + QueueDeadLetters + QueueKeeper + HintFeed + StoreAdmin,
+    T: QueueStore
+        + QueueAdmin
+        + QueueGroups
+        + QueueRoom
+        + QueueDeadLetters
+        + QueueKeeper
+        + HintFeed
+        + StoreAdmin,
 > Store for T
 {
 }

@@ -22,6 +22,7 @@ macro_rules! passes {
 mod dead;
 mod flow;
 mod hook;
+mod room;
 
 use std::collections::HashMap;
 use std::future::pending;

@@ -19,6 +19,7 @@ use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushResult};
         (status = 400, description = "Something is wrong with the request", body = Problem),
         (status = 413, description = "The body is too large", body = Problem),
         (status = 415, description = "The body is not JSON", body = Problem),
+        (status = 429, description = "A queue is full; nothing was stored", body = Problem),
         (status = 503, description = "The store cannot be reached; try again", body = Problem),
         (status = 507, description = "No space is left", body = Problem),
     )

@@ -24,6 +24,7 @@ use crate::wire::transaction::{
         (status = 200, description = "All of it happened", body = TransactionAnswer),
         (status = 400, description = "Something is wrong with the request", body = Problem),
         (status = 409, description = "Refused; nothing happened", body = TransactionAnswer),
+        (status = 429, description = "A queue is full; nothing was done", body = Problem),
     )
 )]
 pub(crate) async fn transaction(

@@ -43,7 +43,7 @@ pub(crate) struct OptionsBody {
     dedup_window_seconds: Option<u32>,
     /// Each wait for a retry is shortened by up to so many percent, by message and try (0).
     retry_jitter_percent: Option<u32>,
-    /// Most messages that some group has yet to settle (0: no limit).
+    /// Most messages that the group which is furthest behind has yet to settle (0: no limit).
     max_size: Option<u64>,
     /// The same for each partition (0: no limit).
     max_partition_size: Option<u64>,
@@ -59,7 +59,7 @@ pub(crate) struct OptionsBody {
     encryption_enabled: Option<bool>,
     /// Seconds after which a message that waits for a group is evicted for it (0: never).
     max_wait_time_seconds: Option<u32>,
-    /// Lanes over which pushes without a partition are spread; their order is not kept (0: none).
+    /// Lanes over which pushes without a partition, or to `Default`, are spread (0: none).
     lanes: Option<u32>,
     /// Orders partitions in a pop over several; higher first, 0 for those not named.
     #[schema(value_type = Option<BTreeMap<String, i32>>)]
@@ -142,13 +142,7 @@ impl OptionsBody {
     /// An option that would be stored and ignored is refused: its owner relies on it.
     fn refuse_unavailable(&self) -> Result<(), ApiError> {
         let set = |number: Option<u32>| number.unwrap_or_default() != 0;
-        let large = |number: Option<u64>| number.unwrap_or_default() != 0;
-        let asked = [
-            ("maxSize", large(self.max_size)),
-            ("maxPartitionSize", large(self.max_partition_size)),
-            ("lanes", set(self.lanes)),
-            ("partitionPriorities", self.partition_priorities.is_some()),
-        ];
+        let asked = [("partitionPriorities", self.partition_priorities.is_some())];
         match asked.iter().find(|(_, asked)| *asked) {
             Some((name, _)) => Err(ApiError::invalid(format!(
                 "options.{name} is not available in this version: omit it, or set it to 0 or false"

@@ -232,6 +232,45 @@ async fn limits_of_time_are_configured_and_kept() {
 }
 
 #[tokio::test]
+async fn a_full_queue_answers_429_and_says_when_to_come_back() {
+    let node = Node::start().await;
+    let body = json!({"queue": "q", "options": {"maxSize": 2, "maxPartitionSize": 1}});
+    let configured = node.post("/api/v1/configure", body.to_string()).await.json();
+    assert_eq!(configured["options"]["maxSize"], 2);
+    assert_eq!(configured["options"]["maxPartitionSize"], 1);
+    node.push("q", &["a"]).await;
+    let item = |partition: &str, id: &str| json!({"queue": "q", "partition": partition, "payload": 1, "transactionId": id});
+    let push = |items: Vec<Value>| json!({"items": items}).to_string();
+    let refused = node.post("/api/v1/push", push(vec![item("p", "b"), item("Default", "c")])).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(refused.json()["code"], "queue_full");
+    assert_eq!(refused.error(), "queue q is full in partition Default");
+    let stored = node.post("/api/v1/push", push(vec![item("p", "b")])).await;
+    assert_eq!(stored.status, StatusCode::CREATED);
+    let operations = json!({"operations": [{"type": "push", "items": [item("x", "d")]}]});
+    let refused = node.post("/api/v1/transaction", operations.to_string()).await;
+    assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(refused.error(), "queue q is full");
+    let popped = node.get("/api/v1/pop/queue/q?batch=9&partitions=9").await.json();
+    assert_eq!(popped["messages"].as_array().expect("messages").len(), 2);
+}
+
+#[tokio::test]
+async fn lanes_spread_what_names_no_partition() {
+    let node = Node::start().await;
+    let body = json!({"queue": "q", "options": {"lanes": 8}});
+    node.post("/api/v1/configure", body.to_string()).await;
+    node.push("q", &["a", "b", "c", "d", "e", "f"]).await;
+    let popped = node.get("/api/v1/pop/queue/q?batch=99&partitions=9").await.json();
+    assert!(popped["partitionsClaimed"].as_u64().expect("a number") > 1, "{popped}");
+    let messages = popped["messages"].as_array().expect("messages");
+    assert_eq!(messages.len(), 6);
+    let lane = |message: &Value| message["partition"].as_str().expect("a name").to_owned();
+    assert!(messages.iter().all(|message| lane(message).starts_with("lane-000")), "{popped}");
+}
+
+#[tokio::test]
 async fn dead_letters_and_messages_can_be_looked_at() {
     let node = Node::start().await;
     node.push("q", &["a"]).await;

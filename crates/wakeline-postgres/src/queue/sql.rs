@@ -62,6 +62,7 @@ statements![
     rekey_endpoints,
     rekey_segment,
     rekey_segments,
+    queue_room,
     release,
     settle,
     sweep,

@@ -1,8 +1,13 @@
 //! A plain INSERT into `incoming` is a push, under notify = trigger.
 
-use wakeline_core::{MessageId, PartitionName, QueueName, TransactionId};
+use wakeline_core::{
+    GroupName, LeaseToken, MessageId, PartitionName, QueueLine, QueueName, QueueOptions, Selector,
+    Subscription, TransactionId,
+};
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
-use wakeline_store::{PushItem, QueueStore, StoreAdmin};
+use wakeline_store::{
+    ClaimRequest, ConfigureQueue, LineClaim, PushItem, QueueAdmin, QueueStore, StoreAdmin,
+};
 
 use crate::support::{Node, TestSchema, client, eventually};
 
@@ -103,4 +108,55 @@ async fn a_push_of_one_node_is_told_to_the_other_by_the_trigger_alone() {
     assert!(!format!("{:?}", a.sink.all()).contains("\"q\""), "{:?}", a.sink.all());
     a.stop().await;
     b.stop().await;
+}
+
+async fn configure(node: &Node, queue: &str, options: QueueOptions) {
+    let queue = QueueName::new(queue).expect("valid");
+    let command = ConfigureQueue { queue, namespace: None, task: None, options };
+    node.store.configure(command).await.expect("configured");
+}
+
+#[tokio::test]
+async fn rows_for_a_full_queue_wait_in_order_and_hold_up_no_other() {
+    let schema = TestSchema::new();
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    configure(&node, "full", QueueOptions { len_max: 2, ..QueueOptions::default() }).await;
+    insert(&schema, "queue, payload", "'full', '1'), ('full', '2'), ('full', '3'), ('full', '4'")
+        .await;
+    insert(&schema, "queue, payload", "'other', '5'").await;
+    node.sink.until_changed("other").await;
+    let row =
+        |queue: &str, payload: &str| (queue.to_owned(), "Default".to_owned(), payload.to_owned());
+    assert_eq!(stored(&schema).await, [row("full", "1"), row("full", "2"), row("other", "5")]);
+    let line = QueueLine {
+        selector: Selector::Queue(QueueName::new("full").expect("valid")),
+        group: GroupName::queue_mode(),
+    };
+    let request = ClaimRequest {
+        token: LeaseToken::generate(),
+        batch_len_max: 2,
+        partitions_len_max: 1,
+        auto_ack: true,
+    };
+    let claim = LineClaim { line, subscription: Subscription::All, requests: vec![request] };
+    node.store.claim(vec![claim]).await.expect("claimed");
+    let all = ["1", "2", "3", "4"].map(|payload| row("full", payload));
+    eventually("the others follow", async || stored(&schema).await[..4] == all).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn rows_without_a_partition_go_to_lanes() {
+    let schema = TestSchema::new();
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    configure(&node, "laned", QueueOptions { lanes: 4, ..QueueOptions::default() }).await;
+    insert(&schema, "queue, payload", "'laned', '1'").await;
+    insert(&schema, "queue, partition, payload", "'laned', 'mine', '2'").await;
+    eventually("both are stored", async || {
+        let stored = stored(&schema).await;
+        let places: Vec<&str> = stored.iter().map(|(_, partition, _)| partition.as_str()).collect();
+        places.len() == 2 && places[0].starts_with("lane-000") && places[1] == "mine"
+    })
+    .await;
+    node.stop().await;
 }

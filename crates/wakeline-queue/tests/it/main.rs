@@ -1,5 +1,6 @@
 //! The queue service over the oracle, under paused time.
 
 mod keeper;
+mod room;
 mod service;
 mod slow;

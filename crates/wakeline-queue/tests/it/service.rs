@@ -25,11 +25,11 @@ fn service_with(long_poll: LongPollConfig) -> QueueService {
     QueueService::start(store, QueueServiceOptions { long_poll, ..Default::default() })
 }
 
-fn queue() -> QueueName {
+pub(crate) fn queue() -> QueueName {
     QueueName::new("q").expect("valid")
 }
 
-fn item(partition: &str) -> PushItem {
+pub(crate) fn item(partition: &str) -> PushItem {
     PushItem {
         queue: queue(),
         partition: PartitionName::new(partition).expect("valid"),
@@ -41,7 +41,7 @@ fn item(partition: &str) -> PushItem {
     }
 }
 
-fn pop(selector: Selector, wait: Option<Duration>) -> Pop {
+pub(crate) fn pop(selector: Selector, wait: Option<Duration>) -> Pop {
     Pop {
         line: QueueLine { selector, group: GroupName::queue_mode() },
         subscription: Subscription::All,

@@ -27,6 +27,7 @@ pub mod pop;
 pub mod push;
 pub mod redrive;
 pub mod retry;
+pub mod room;
 pub mod seek;
 pub mod settle;
 pub mod subscribe;
@@ -271,6 +272,12 @@ macro_rules! conformance_suite {
             dead_letters_outlive_retention,
             groups_begin_with_what_is_stored,
             housekeeping_goes_by_pieces,
+        );
+        $crate::conformance_module!($fixture; room;
+            without_a_group_everything_counts,
+            what_is_not_settled_counts,
+            the_group_that_is_furthest_behind_counts,
+            limits_and_lanes_are_told,
         );
         $crate::conformance_module!($fixture; inspect;
             a_message_tells_where_it_stands,

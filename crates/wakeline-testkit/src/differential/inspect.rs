@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeline_core::{GroupName, TransactionId};
 use wakeline_store::{
     DeadLetter, DeadLetterFilter, GroupDetail, GroupPartition, GroupPartitionFilter, MessageDetail,
-    Page, QueueAdmin as _, QueueDeadLetters as _, QueueGroups as _, Store,
+    Page, QueueAdmin as _, QueueDeadLetters as _, QueueGroups as _, QueueRoom as _, Store,
 };
 
 use super::compare::{Same, same};
@@ -41,6 +41,10 @@ impl World<'_> {
             let oracle = self.oracle.queue(&queue).await.map_err(failed)?;
             let store = self.store.queue(&queue).await.map_err(failed)?;
             same("whether the queue exists", oracle.is_some(), store.is_some())?;
+            let partitions = &self.names.partitions;
+            let oracle = self.oracle.room(&queue, partitions).await.map_err(failed)?;
+            let store = self.store.room(&queue, partitions).await.map_err(failed)?;
+            same(&format!("room of {queue}"), oracle, store)?;
         }
         for group in self.names.groups.clone() {
             self.inspect_group(&group).await?;

@@ -156,8 +156,10 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
         prop::bool::weighted(0.4),
         (select(vec![0u32, 7, 25]), select(vec![0u32, 3, 22])),
     );
-    (tries, growth, time, limits, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
-        |(tries, growth, time, limits, relaxed, lenient)| QueueOptions {
+    // Stores count against limits of size; it is their callers who hold to them.
+    let sizes = (select(vec![0u64, 5, 100]), select(vec![0u64, 3, 100]), select(vec![0u32, 4]));
+    (tries, growth, time, limits, sizes, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
+        |(tries, growth, time, limits, sizes, relaxed, lenient)| QueueOptions {
             ttl_secs: limits.0,
             wait_secs_max: limits.1,
             retention: limits.2,
@@ -176,6 +178,9 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
             fencing: if lenient { Fencing::Lenient } else { Fencing::Strict },
             dedup_window_secs: DEDUP_SECS,
             retry_jitter_percent: tries.3,
+            len_max: sizes.0,
+            partition_len_max: sizes.1,
+            lanes: sizes.2,
             ..QueueOptions::default()
         },
     )

@@ -202,7 +202,7 @@ fn group_detail(
     }
 }
 
-fn lag(partition: &Partition, cursor: &Cursor) -> u64 {
+pub(super) fn lag(partition: &Partition, cursor: &Cursor) -> u64 {
     let unread = u64::try_from(partition.end() - cursor.next).expect("a cursor ends at its log");
     let unsettled = cursor.lease.as_ref().map_or(0, |lease| lease.unsettled.len());
     unread + (cursor.parked.len() + unsettled) as u64

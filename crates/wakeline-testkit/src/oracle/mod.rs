@@ -17,6 +17,7 @@ mod flow;
 mod groups;
 mod hook;
 mod keep;
+mod room;
 mod settle;
 mod state;
 mod take;

@@ -1,5 +1,7 @@
 //! Stores that break one rule each: the differential run must catch every one.
 
+mod room;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,9 +56,11 @@ enum Sin {
     RemovesNothing,
     /// Losses are not counted.
     CountsNoLosses,
+    /// A queue seems to have more room than it has.
+    SeesTooMuchRoom,
 }
 
-const SINS: [Sin; 16] = [
+const SINS: [Sin; 17] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -73,6 +77,7 @@ const SINS: [Sin; 16] = [
     Sin::RemovesTheUnread,
     Sin::RemovesNothing,
     Sin::CountsNoLosses,
+    Sin::SeesTooMuchRoom,
 ];
 
 struct Sinner {

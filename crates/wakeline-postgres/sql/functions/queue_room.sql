@@ -1,0 +1,58 @@
+-- How much room a queue has for pushes: its limits, and what counts against them. No row if there is
+-- no such queue. A partition is as full as the group that is furthest behind in it: what that one has
+-- yet to read or to settle; without any group, of all that it stores. Nothing is counted without a
+-- limit; for the whole queue only cursors are looked at that have something to do.
+-- p_partitions: the partitions whose own messages are counted.
+-- Called by: QueueRoom::room. Reads only.
+
+CREATE OR REPLACE FUNCTION @schema@.queue_room(p_queue text, p_partitions text[])
+RETURNS TABLE (
+    len_max bigint, partition_len_max bigint, lanes bigint, len bigint, partition_lens bigint[])
+LANGUAGE plpgsql STABLE
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_queue integer;
+    v_grouped boolean;
+BEGIN
+    SELECT q.queue_id, q.len_max, q.partition_len_max, q.lanes
+    INTO v_queue, len_max, partition_len_max, lanes
+    FROM @schema@.queues q WHERE q.name = p_queue;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    len := 0; partition_lens := '{}';
+    v_grouped := EXISTS (SELECT FROM @schema@.groups g WHERE g.queue_id = v_queue);
+    IF len_max > 0 AND v_grouped THEN
+        SELECT coalesce(sum(x.most), 0)::bigint INTO len FROM (
+            SELECT max(@schema@.cursor_lag(c, p.next_offset)) AS most
+            FROM @schema@.groups g
+            JOIN @schema@.cursors c ON c.group_id = g.group_id AND c.due_at IS NOT NULL
+            JOIN @schema@.partitions p ON p.partition_id = c.partition_id
+            WHERE g.queue_id = v_queue GROUP BY c.partition_id
+        ) x;
+    ELSIF len_max > 0 THEN
+        SELECT coalesce(sum(p.next_offset - coalesce((
+            SELECT s.first_offset FROM @schema@.segments s WHERE s.partition_id = p.partition_id
+            ORDER BY s.first_offset LIMIT 1), p.next_offset)), 0)::bigint INTO len
+        FROM @schema@.partitions p WHERE p.queue_id = v_queue;
+    END IF;
+    IF partition_len_max > 0 AND p_partitions <> '{}' THEN
+        SELECT array_agg(coalesce(CASE WHEN v_grouped THEN (
+                SELECT max(@schema@.cursor_lag(c, p.next_offset))
+                FROM @schema@.groups g
+                JOIN @schema@.cursors c
+                    ON c.partition_id = p.partition_id AND c.group_id = g.group_id
+                WHERE g.queue_id = v_queue)
+            ELSE p.next_offset - coalesce((
+                SELECT s.first_offset FROM @schema@.segments s
+                WHERE s.partition_id = p.partition_id
+                ORDER BY s.first_offset LIMIT 1), p.next_offset) END, 0) ORDER BY n.ord)
+        INTO partition_lens
+        FROM unnest(p_partitions) WITH ORDINALITY AS n (name, ord)
+        LEFT JOIN @schema@.partitions p ON p.queue_id = v_queue AND p.name = n.name;
+    END IF;
+    RETURN NEXT;
+END
+$$;

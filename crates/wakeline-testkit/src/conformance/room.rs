@@ -1,0 +1,78 @@
+//! How full queues are: what counts against their limits.
+
+use wakeline_core::{GroupName, QueueName, QueueOptions, Verdict};
+use wakeline_store::Room;
+
+use super::{Ask, Bench, partition_name};
+
+async fn limited(bench: &Bench) -> QueueName {
+    let queue = bench.queue("q");
+    let options = QueueOptions { len_max: 100, partition_len_max: 10, ..Default::default() };
+    bench.configure(&queue, options).await;
+    queue
+}
+
+/// Messages of the queue, and of the partitions `p` and `q`.
+async fn lens(bench: &Bench, queue: &QueueName) -> (u64, Vec<u64>) {
+    let partitions = ["p", "q"].map(partition_name);
+    let room = bench.store.room(queue, &partitions).await.expect("it is read");
+    let room = room.expect("the queue exists");
+    (room.len, room.partition_lens)
+}
+
+/// Without a group everything that is stored counts.
+pub async fn without_a_group_everything_counts(bench: &Bench) {
+    let queue = limited(bench).await;
+    assert_eq!(lens(bench, &queue).await, (0, vec![0, 0]));
+    bench.push(&queue, "p", &["a", "b"]).await;
+    bench.push(&queue, "q", &["a"]).await;
+    bench.push(&queue, "q", &["a"]).await;
+    assert_eq!(lens(bench, &queue).await, (3, vec![2, 1]));
+}
+
+/// What is unread, leased or waits for its retry counts; what is settled does not.
+pub async fn what_is_not_settled_counts(bench: &Bench) {
+    let queue = limited(bench).await;
+    bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
+    bench.push(&queue, "q", &["x"]).await;
+    let taken = bench.take(&Ask::partition(&queue, "p").batch(3)).await;
+    assert_eq!(lens(bench, &queue).await, (5, vec![4, 1]));
+    bench.settled(&taken, "a", Verdict::Completed).await;
+    assert_eq!(lens(bench, &queue).await, (4, vec![3, 1]));
+    bench.settled(&taken, "b", Verdict::Failed).await;
+    bench.settled(&taken, "c", Verdict::Completed).await;
+    assert_eq!(lens(bench, &queue).await, (3, vec![2, 1]));
+    let taken = bench.take(&Ask::partition(&queue, "p").batch(10)).await;
+    assert_eq!(lens(bench, &queue).await, (3, vec![2, 1]));
+    bench.settled(&taken, "b", Verdict::DeadLetter).await;
+    bench.settled(&taken, "d", Verdict::Completed).await;
+    assert_eq!(lens(bench, &queue).await, (1, vec![0, 1]));
+}
+
+/// Of several groups the one that is furthest behind in a partition counts.
+pub async fn the_group_that_is_furthest_behind_counts(bench: &Bench) {
+    let queue = limited(bench).await;
+    bench.push(&queue, "p", &["a", "b", "c"]).await;
+    bench.push(&queue, "q", &["x", "y"]).await;
+    let fast = GroupName::new("fast").expect("a name");
+    let slow = GroupName::new("slow").expect("a name");
+    bench.drain(&Ask::partition(&queue, "p").group(&fast).batch(10)).await;
+    bench.drain(&Ask::partition(&queue, "q").group(&slow).batch(1)).await;
+    assert_eq!(lens(bench, &queue).await, (5, vec![3, 2]));
+    bench.drain(&Ask::queue(&queue).group(&slow).batch(10)).await;
+    assert_eq!(lens(bench, &queue).await, (2, vec![0, 2]));
+}
+
+/// Limits and lanes are told; without limits nothing is counted, and an unknown queue has none.
+pub async fn limits_and_lanes_are_told(bench: &Bench) {
+    let queue = bench.queue("q");
+    let partitions = [partition_name("p")];
+    assert_eq!(bench.store.room(&queue, &partitions).await.expect("it is read"), None);
+    bench.configure(&queue, QueueOptions { lanes: 7, ..Default::default() }).await;
+    bench.push(&queue, "p", &["a"]).await;
+    let room = bench.store.room(&queue, &partitions).await.expect("it is read");
+    assert_eq!(room, Some(Room { lanes: 7, ..Room::default() }));
+    bench.configure(&queue, QueueOptions { len_max: 9, ..Default::default() }).await;
+    let room = bench.store.room(&queue, &partitions).await.expect("it is read");
+    assert_eq!(room, Some(Room { len_max: 9, len: 1, ..Room::default() }));
+}

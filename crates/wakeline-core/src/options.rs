@@ -152,6 +152,11 @@ impl QueueOptions {
     /// Windows after which a steady producer can no longer hold its partition back.
     pub const WINDOW_AGE_MAX: u32 = 10;
 
+    /// Where a partition stands in a pop over several.
+    pub fn partition_priority(&self, partition: &PartitionName) -> i32 {
+        self.partition_priorities.get(partition).copied().unwrap_or(0)
+    }
+
     /// Whether the `failures`-th counted failure of a message (the first is 1) is its last.
     pub fn is_spent(&self, failures: u32) -> bool {
         failures > self.retry_limit

@@ -86,7 +86,6 @@ const PRIORITIES_LEN_MAX: u64 = 1000;
 
 impl OptionsBody {
     pub(crate) fn check(self) -> Result<QueueOptions, ApiError> {
-        self.refuse_unavailable()?;
         let default = QueueOptions::default();
         let retention = self.retention_seconds.max(self.completed_retention_seconds).unwrap_or(0);
         let options = QueueOptions {
@@ -137,18 +136,6 @@ impl OptionsBody {
         let priorities = options.partition_priorities.len() as u64;
         within("partitionPriorities (their number)", priorities, 0, PRIORITIES_LEN_MAX)?;
         Ok(options)
-    }
-
-    /// An option that would be stored and ignored is refused: its owner relies on it.
-    fn refuse_unavailable(&self) -> Result<(), ApiError> {
-        let set = |number: Option<u32>| number.unwrap_or_default() != 0;
-        let asked = [("partitionPriorities", self.partition_priorities.is_some())];
-        match asked.iter().find(|(_, asked)| *asked) {
-            Some((name, _)) => Err(ApiError::invalid(format!(
-                "options.{name} is not available in this version: omit it, or set it to 0 or false"
-            ))),
-            None => Ok(()),
-        }
     }
 }
 

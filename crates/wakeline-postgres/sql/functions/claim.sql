@@ -12,7 +12,8 @@
 -- any number of dead ones there. What may be alive below is looked at before a request goes without.
 -- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due.
 --
--- The commonest call takes a short cut: one queue without delay, window or limits of time, requests that want one
+-- The commonest call takes a short cut: one queue without delay, window, limits of time or
+-- priorities of partitions, requests that want one
 -- partition each, due cursors that have only new messages to give. The locks are the same, and
 -- their order; whatever else it meets it leaves to claim_lines, before it has written anything.
 -- Called by: QueueStore::claim. Lock order: see claim_line.
@@ -57,7 +58,8 @@ BEGIN
         FROM @schema@.queues q
         JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_groups[1]
         WHERE q.name = p_queues[1] AND q.delay_secs = 0 AND q.window_secs = 0
-            AND q.ttl_secs = 0 AND q.wait_secs_max = 0 AND g.backfilled_to IS NULL;
+            AND q.ttl_secs = 0 AND q.wait_secs_max = 0 AND q.partition_priorities = '{}'
+            AND g.backfilled_to IS NULL;
         IF FOUND THEN
             v_now := @schema@.clock();
             IF p_floor_groups[1] = s.group_id THEN

@@ -3,6 +3,8 @@
 -- instead of queueing behind it. Returns what was handed to which request, as parallel arrays;
 -- the failures of messages that were delivered before, by the index of the hand-over; and the time
 -- to the line's next message if a request went without.
+-- p_ranked: some queue has priorities of partitions. Those are looked up one by one; the others come
+-- by their due time, as ever.
 -- p_passed: partitions that this call has served. p_patient: wait for the first due cursor.
 -- p_floor: where live due times begin, as in claim; o_floor: where they do by what was seen.
 -- o_state: 0 done, 2 only rivals' cursors are due.
@@ -12,7 +14,7 @@
 CREATE OR REPLACE FUNCTION @schema@.claim_line(
     p_partition bigint, p_groups integer[], p_queues integer[], p_priorities integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
-    p_agains boolean[], p_windowed boolean, p_passed bigint[], p_patient boolean,
+    p_agains boolean[], p_windowed boolean, p_ranked boolean, p_passed bigint[], p_patient boolean,
     p_floor timestamptz, OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
     OUT o_partitions bigint[], OUT o_groups integer[], OUT o_sets int8multirange[],
     OUT o_lease_us bigint[], OUT o_retry_grants integer[], OUT o_retry_offsets bigint[],
@@ -34,6 +36,10 @@ DECLARE
     v_kept bigint[] := '{}';
     v_due timestamptz;
     v_parked integer;
+    -- Partitions with a priority of their own. Of one queue the low ones wait for all the others.
+    r_partition bigint[] := '{}';
+    r_priority integer[] := '{}';
+    v_low boolean := cardinality(p_groups) > 1;
     -- Taken of one cursor.
     t_set int8multirange;
     t_next bigint;
@@ -80,6 +86,15 @@ BEGIN
             p_batches[i] := 0;
         END LOOP;
     END LOOP;
+    IF p_ranked AND p_partition IS NULL THEN
+        SELECT coalesce(array_agg(p.partition_id), '{}'),
+            coalesce(array_agg(x.priority::integer), '{}')
+        INTO r_partition, r_priority
+        FROM unnest(p_queues) AS u (queue_id)
+        JOIN @schema@.queues q ON q.queue_id = u.queue_id
+        CROSS JOIN LATERAL jsonb_each_text(q.partition_priorities) AS x (name, priority)
+        JOIN @schema@.partitions p ON p.queue_id = q.queue_id AND p.name = x.name;
+    END IF;
     LOOP
         v_now := @schema@.clock();
         v_found := 0;
@@ -92,7 +107,7 @@ BEGIN
                         AND k.due_at <= v_now AND k.partition_id <> ALL (p_passed)
                     FOR NO KEY UPDATE SKIP LOCKED
                 ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
-        ELSIF cardinality(p_groups) = 1 THEN
+        ELSIF cardinality(p_groups) = 1 AND r_partition = '{}' THEN
             OPEN v_cursors FOR
                 SELECT k.*, p.next_offset AS log_end, p.last_push_at FROM (
                     SELECT k.ctid AS tid, k.* FROM @schema@.cursors k
@@ -102,17 +117,27 @@ BEGIN
                     FOR NO KEY UPDATE SKIP LOCKED
                 ) k JOIN @schema@.partitions p ON p.partition_id = k.partition_id;
         ELSE
-            -- Several queues: their heads are merged by priority and due time, then tried.
+            -- Several queues, or priorities of partitions: the heads are merged by priority and due
+            -- time, then tried.
             OPEN v_cursors FOR
                 SELECT k.*, p.next_offset AS log_end, p.last_push_at FROM (
                     SELECT f.partition_id, f.group_id
                     FROM unnest(p_groups, p_priorities) AS x (group_id, priority)
                     CROSS JOIN LATERAL (
-                        SELECT f.partition_id, f.group_id, f.due_at FROM @schema@.cursors f
+                        (SELECT f.partition_id, f.group_id, f.due_at, 0 AS rank
+                        FROM @schema@.cursors f
                         WHERE f.group_id = x.group_id AND f.due_at <= v_now
                             AND f.partition_id <> ALL (p_passed)
-                        ORDER BY f.due_at, f.partition_id LIMIT 100) f
-                    ORDER BY x.priority DESC, f.due_at, f.partition_id
+                            AND f.partition_id <> ALL (r_partition)
+                        ORDER BY f.due_at, f.partition_id LIMIT 100)
+                        UNION ALL
+                        SELECT f.partition_id, f.group_id, f.due_at, r.priority
+                        FROM unnest(r_partition, r_priority) AS r (partition_id, priority)
+                        JOIN @schema@.cursors f
+                            ON f.partition_id = r.partition_id AND f.group_id = x.group_id
+                        WHERE f.due_at <= v_now AND f.partition_id <> ALL (p_passed)
+                            AND (r.priority >= 0 OR v_low)) f
+                    ORDER BY x.priority DESC, f.rank DESC, f.due_at, f.partition_id
                 ) m CROSS JOIN LATERAL (
                     SELECT k.ctid AS tid, k.* FROM @schema@.cursors k
                     WHERE k.partition_id = m.partition_id AND k.group_id = m.group_id
@@ -237,7 +262,9 @@ BEGIN
                 p_passed := p_passed || d_partition[c.ord];
             END LOOP;
         END IF;
-        EXIT WHEN v_done OR (v_found = 0 AND v_floor = '-infinity');
+        EXIT WHEN v_done
+            OR (v_found = 0 AND v_floor = '-infinity' AND (v_low OR r_partition = '{}'));
+        v_low := v_low OR v_found = 0;
         v_floor := '-infinity';
     END LOOP;
     IF g_tid <> '{}' THEN

@@ -56,10 +56,10 @@ BEGIN
                 s.o_partition, s.o_groups, s.o_queues, s.o_priorities,
                 p_tokens[v_first:v_last], p_batches[v_first:v_last],
                 p_partition_maxes[v_first:v_last], p_auto_acks[v_first:v_last],
-                p_agains[v_first:v_last], s.o_windowed, v_passed, p_patient,
+                p_agains[v_first:v_last], s.o_windowed, s.o_ranked, v_passed, p_patient,
                 CASE WHEN p_floor_groups[v_line] = s.o_groups[1] THEN p_floors[v_line] END) x;
             state := l.o_state; next_due_us := l.o_next_due_us;
-            IF cardinality(s.o_groups) = 1 THEN
+            IF cardinality(s.o_groups) = 1 AND NOT s.o_ranked THEN
                 group_id := s.o_groups[1]; created_at := l.o_floor;
             END IF;
             h_retry_grant := h_retry_grant || ARRAY(

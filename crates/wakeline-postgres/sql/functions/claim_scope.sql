@@ -1,12 +1,13 @@
 -- Which groups (one per queue) a line reads, and which partition if it names one.
--- o_windowed: some of the queues have a window. o_begin: the group has to begin in some queue, or
+-- o_windowed: some of the queues have a window. o_ranked: some have priorities of partitions. o_begin: the group has to begin in some queue, or
 -- its subscription to be recorded, first.
 -- Called by: claim, sweep. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_scope(
     p_kind smallint, p_queue text, p_partition text, p_namespace text, p_task text, p_group text,
     p_mode smallint, OUT o_begin boolean, OUT o_partition bigint, OUT o_groups integer[],
-    OUT o_queues integer[], OUT o_priorities integer[], OUT o_windowed boolean)
+    OUT o_queues integer[], OUT o_priorities integer[], OUT o_windowed boolean,
+    OUT o_ranked boolean)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_queue integer;
@@ -20,15 +21,17 @@ BEGIN
             coalesce(array_agg(g.group_id) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
             coalesce(array_agg(q.queue_id) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
             coalesce(array_agg(q.priority) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
-            coalesce(bool_or(q.window_secs > 0), false)
-        INTO o_begin, o_groups, o_queues, o_priorities, o_windowed
+            coalesce(bool_or(q.window_secs > 0), false),
+            coalesce(bool_or(q.partition_priorities <> '{}'), false)
+        INTO o_begin, o_groups, o_queues, o_priorities, o_windowed, o_ranked
         FROM @schema@.queues q
         LEFT JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_group
         WHERE (p_namespace IS NULL OR q.namespace = p_namespace)
             AND (p_task IS NULL OR q.task = p_task);
     ELSE
-        SELECT q.queue_id, q.priority, q.window_secs > 0, g.group_id, g.backfilled_to IS NULL
-        INTO v_queue, v_priority, o_windowed, v_group, v_known
+        SELECT q.queue_id, q.priority, q.window_secs > 0, q.partition_priorities <> '{}',
+            g.group_id, g.backfilled_to IS NULL
+        INTO v_queue, v_priority, o_windowed, o_ranked, v_group, v_known
         FROM @schema@.queues q
         LEFT JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_group
         WHERE q.name = p_queue;

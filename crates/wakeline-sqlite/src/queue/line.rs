@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //! * Walks the index of due times from its beginning: what it costs does not depend on how many
-//!   partitions there are, or on what lies in them.
+//!   partitions there are, or on what lies in them. Only partitions with a priority of their own
+//!   are looked at one by one.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use wakeline_core::Selector;
@@ -23,10 +24,14 @@ struct Place {
     partition: i64,
 }
 
-/// One queue of a line and its group there.
+/// One queue of a line and its group there: the partitions of one priority.
 struct Source {
     queue: Arc<Queue>,
     group: i64,
+    /// The priority of the queue, then that of the partitions.
+    priority: (i32, i32),
+    /// Partitions that belong to other sources of the queue.
+    elsewhere: HashSet<i64>,
     /// Read, not offered yet, in order.
     ahead: VecDeque<Place>,
     /// Where the next chunk begins; `None` if there is none.
@@ -56,23 +61,30 @@ impl Offered {
         let start = Place { due_at: i64::MIN, partition: i64::MIN };
         let mut sources = Vec::with_capacity(groups.len());
         for (queue, group) in groups {
-            let (queue, group) = (Arc::clone(queue), *group);
-            let mut source =
-                Source { queue, group, ahead: VecDeque::new(), after: Some(start.clone()) };
+            let mut source = Source {
+                queue: Arc::clone(queue),
+                group: *group,
+                priority: (queue.options.priority, 0),
+                elsewhere: HashSet::new(),
+                ahead: VecDeque::new(),
+                after: Some(start.clone()),
+            };
             if let Selector::Partition(_, name) = selector {
                 source.after = None;
                 source.ahead.extend(
                     s.partition(&source.queue, name)?
                         .map(|partition| Place { due_at: i64::MIN, partition }),
                 );
+            } else if !queue.options.partition_priorities.is_empty() {
+                sources.extend(source.set_apart(s)?);
             }
             sources.push(source);
         }
-        sources.sort_by_key(|source| -i64::from(source.queue.options.priority));
+        sources.sort_by_key(|source| std::cmp::Reverse(source.priority));
         Ok(Self { sources, now: s.now.0 })
     }
 
-    /// The next cursor that was due: of the queues of the highest priority the oldest.
+    /// The next cursor that was due: of the highest priority the oldest.
     pub(crate) fn next(&mut self, s: &Session<'_>) -> Res<Option<Offer>> {
         let mut best: Option<(usize, Place)> = None;
         for at in 0..self.sources.len() {
@@ -100,25 +112,56 @@ impl Offered {
         ahead.insert(at, place);
     }
 
-    fn priority(&self, source: usize) -> i32 {
-        self.sources[source].queue.options.priority
+    fn priority(&self, source: usize) -> (i32, i32) {
+        self.sources[source].priority
     }
 }
 
 impl Source {
+    /// Takes the partitions out that have a priority of their own: a source for each priority.
+    fn set_apart(&mut self, s: &mut Session<'_>) -> Res<Vec<Self>> {
+        let mut apart: BTreeMap<i32, VecDeque<Place>> = BTreeMap::new();
+        for (name, priority) in &self.queue.options.partition_priorities {
+            let Some(partition) = s.partition(&self.queue, name)? else { continue };
+            self.elsewhere.insert(partition);
+            let cursor = Cursor::read(s, partition, self.group)?;
+            let due_at = cursor.and_then(|cursor| cursor.due_at).filter(|at| *at <= s.now.0);
+            let place = due_at.map(|due_at| Place { due_at, partition });
+            apart.entry(*priority).or_default().extend(place);
+        }
+        let source = |(priority, mut ahead): (i32, VecDeque<Place>)| {
+            ahead.make_contiguous().sort();
+            Self {
+                queue: Arc::clone(&self.queue),
+                group: self.group,
+                priority: (self.priority.0, priority),
+                elsewhere: HashSet::new(),
+                ahead,
+                after: None,
+            }
+        };
+        Ok(apart.into_iter().map(source).collect())
+    }
+
     fn peek(&mut self, s: &Session<'_>, now: i64) -> Res<Option<&Place>> {
-        if self.ahead.is_empty()
+        while self.ahead.is_empty()
             && let Some(after) = self.after.take()
         {
             let sql = include_str!("../../sql/queries/claim_candidates.sql");
             let mut statement = s.conn.prepare_cached(sql)?;
             let params = (self.group, now, after.due_at, after.partition, CHUNK_LEN);
             let mut rows = statement.query(params)?;
+            let mut read = 0;
             while let Some(row) = rows.next()? {
-                self.ahead.push_back(Place { due_at: row.get(0)?, partition: row.get(1)? });
+                let place = Place { due_at: row.get(0)?, partition: row.get(1)? };
+                read += 1;
+                if read == CHUNK_LEN {
+                    self.after = Some(place.clone());
+                }
+                if !self.elsewhere.contains(&place.partition) {
+                    self.ahead.push_back(place);
+                }
             }
-            let full = i64::try_from(self.ahead.len()).is_ok_and(|len| len == CHUNK_LEN);
-            self.after = self.ahead.back().filter(|_| full).cloned();
         }
         Ok(self.ahead.front())
     }

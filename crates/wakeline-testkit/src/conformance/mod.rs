@@ -101,6 +101,9 @@ macro_rules! conformance_suite {
         );
         $crate::conformance_module!($fixture; order;
             queues_of_higher_priority_go_first,
+            partitions_of_higher_priority_go_first,
+            queues_come_before_partitions,
+            a_changed_priority_of_a_partition_takes_effect_at_once,
             the_oldest_due_partition_goes_first,
             a_busy_partition_does_not_starve_the_others,
             auto_ack_does_not_starve_the_others,

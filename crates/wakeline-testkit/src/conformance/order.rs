@@ -2,7 +2,7 @@
 
 use wakeline_core::QueueOptions;
 
-use super::{Ask, Bench};
+use super::{Ask, Bench, partition_name};
 
 /// Over several queues, higher priority first; equal ones by age.
 pub async fn queues_of_higher_priority_go_first(bench: &Bench) {
@@ -19,6 +19,73 @@ pub async fn queues_of_higher_priority_go_first(bench: &Bench) {
         ids.extend(bench.take(&ask).await.ids());
     }
     assert_eq!(ids, ["high", "zero", "low"]);
+}
+
+fn ranked(priority: i32, partitions: &[(&str, i32)]) -> QueueOptions {
+    let partitions = partitions.iter().map(|(name, rank)| (partition_name(name), *rank));
+    let partition_priorities = partitions.collect();
+    QueueOptions { priority, partition_priorities, ..QueueOptions::default() }
+}
+
+/// Partitions of higher priority go first, those that are not named have 0; equal ones by age.
+pub async fn partitions_of_higher_priority_go_first(bench: &Bench) {
+    let queue = bench.queue("q");
+    let ranks = [("low", -5), ("high", 7), ("also high", 7), ("missing", 9), ("level", 0)];
+    bench.configure(&queue, ranked(0, &ranks)).await;
+    for name in ["low", "level", "zero", "also high", "other", "high"] {
+        bench.push(&queue, name, &[name]).await;
+        bench.advance(1).await;
+    }
+    let expected = ["also high", "high", "level", "zero", "other", "low"];
+    for name in expected {
+        assert_eq!(bench.take(&Ask::queue(&queue)).await.ids(), [name]);
+    }
+    bench.nothing(&Ask::queue(&queue)).await;
+    // The same, when one request takes several.
+    let queue = bench.queue("r");
+    bench.configure(&queue, ranked(0, &ranks)).await;
+    for name in ["low", "zero", "high"] {
+        bench.push(&queue, name, &[name]).await;
+        bench.advance(1).await;
+    }
+    let taken = bench.take(&Ask::queue(&queue).batch(9).partitions(9)).await;
+    assert_eq!(taken.ids(), ["high", "zero", "low"]);
+}
+
+/// Over several queues their priority counts before that of their partitions.
+pub async fn queues_come_before_partitions(bench: &Bench) {
+    let namespace = bench.namespace("n");
+    let (first, second) = (bench.queue("n.first"), bench.queue("n.second"));
+    bench.configure(&first, ranked(1, &[("a", -3)])).await;
+    bench.configure(&second, ranked(0, &[("a", 3), ("c", -1)])).await;
+    for (queue, name) in
+        [(&second, "c"), (&second, "b"), (&second, "a"), (&first, "a"), (&first, "b")]
+    {
+        let id = if *queue == first { format!("1{name}") } else { format!("2{name}") };
+        bench.push(queue, name, &[&id]).await;
+        bench.advance(1).await;
+    }
+    let ask = Ask::filter(Some(namespace), None);
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.extend(bench.take(&ask).await.ids());
+    }
+    assert_eq!(ids, ["1b", "1a", "2a", "2b", "2c"]);
+}
+
+/// Priorities of partitions are those that the queue has now.
+pub async fn a_changed_priority_of_a_partition_takes_effect_at_once(bench: &Bench) {
+    let queue = bench.queue("q");
+    for name in ["a", "b", "c"] {
+        bench.push(&queue, name, &[name]).await;
+        bench.advance(1).await;
+    }
+    bench.configure(&queue, ranked(0, &[("c", 1)])).await;
+    assert_eq!(bench.take(&Ask::queue(&queue)).await.ids(), ["c"]);
+    bench.configure(&queue, ranked(0, &[("a", -1)])).await;
+    assert_eq!(bench.take(&Ask::queue(&queue)).await.ids(), ["b"]);
+    bench.configure(&queue, QueueOptions::default()).await;
+    assert_eq!(bench.take(&Ask::queue(&queue)).await.ids(), ["a"]);
 }
 
 /// The partition that has waited longest goes first.

@@ -51,7 +51,7 @@ impl World<'_> {
             .filter(|place| queue.is_none_or(|queue| queue == place.queue))
             .collect();
         let mut exhausted = false;
-        let mut priority = i32::MAX;
+        let mut priority = (i32::MAX, i32::MAX);
         for (request, grant) in requests.iter().zip(&store.grants) {
             let Some(grant) = grant else {
                 exhausted = true;
@@ -65,7 +65,8 @@ impl World<'_> {
             for granted in &grant.partitions {
                 let next = self.priority(granted).await?;
                 if next > priority {
-                    return Err(format!("{} should have gone first", granted.queue));
+                    let (queue, partition) = (&granted.queue, &granted.partition);
+                    return Err(format!("{queue}/{partition} should have gone first"));
                 }
                 priority = next;
             }
@@ -112,10 +113,11 @@ impl World<'_> {
         Ok(room)
     }
 
-    async fn priority(&self, granted: &GrantedPartition) -> Result<i32, String> {
+    async fn priority(&self, granted: &GrantedPartition) -> Result<(i32, i32), String> {
         use wakeline_store::QueueAdmin as _;
         let queue = self.oracle.queue(&granted.queue).await.map_err(failed)?;
-        Ok(queue.ok_or("a grant of a queue that does not exist")?.options.priority)
+        let options = queue.ok_or("a grant of a queue that does not exist")?.options;
+        Ok((options.priority, options.partition_priority(&granted.partition)))
     }
 
     fn remember_grant(

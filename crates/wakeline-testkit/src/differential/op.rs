@@ -5,7 +5,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use wakeline_core::{Backoff, Fencing, MessageOrder, QueueOptions, Verdict};
+use wakeline_core::{Backoff, Fencing, MessageOrder, PartitionName, QueueOptions, Verdict};
 
 /// Number of queues in a sequence.
 pub(super) const QUEUES: usize = 2;
@@ -21,6 +21,14 @@ pub(super) const DEDUP_SECS: u32 = 20;
 pub(super) struct Place {
     pub(super) queue: usize,
     pub(super) partition: usize,
+}
+
+/// The names of partitions.
+pub(super) fn partition(n: usize) -> PartitionName {
+    match n {
+        0 => PartitionName::default_partition(),
+        n => PartitionName::new(format!("p{n}")).expect("a short name"),
+    }
 }
 
 /// Where a group begins.
@@ -158,8 +166,10 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
     );
     // Stores count against limits of size; it is their callers who hold to them.
     let sizes = (select(vec![0u64, 5, 100]), select(vec![0u64, 3, 100]), select(vec![0u32, 4]));
-    (tries, growth, time, limits, sizes, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
-        |(tries, growth, time, limits, sizes, relaxed, lenient)| QueueOptions {
+    let ranks = prop::collection::btree_map(0..PARTITIONS, -1i32..2, 0..PARTITIONS);
+    let ranks = prop_oneof![2 => Just(Default::default()), 1 => ranks];
+    (tries, growth, time, limits, sizes, ranks, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
+        |(tries, growth, time, limits, sizes, ranks, relaxed, lenient)| QueueOptions {
             ttl_secs: limits.0,
             wait_secs_max: limits.1,
             retention: limits.2,
@@ -181,6 +191,7 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
             len_max: sizes.0,
             partition_len_max: sizes.1,
             lanes: sizes.2,
+            partition_priorities: ranks.into_iter().map(|(n, rank)| (partition(n), rank)).collect(),
             ..QueueOptions::default()
         },
     )

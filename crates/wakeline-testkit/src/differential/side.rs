@@ -8,7 +8,7 @@ use wakeline_core::{
 };
 use wakeline_store::{DeadLetter, Delivered, GroupPartition};
 
-use super::op::{GROUPS, PARTITIONS, Place, QUEUES};
+use super::op::{GROUPS, PARTITIONS, Place, QUEUES, partition};
 
 /// What a sequence calls its things.
 pub(super) struct Names {
@@ -24,10 +24,6 @@ impl Names {
         let unique = uuid::Uuid::new_v4().simple().to_string();
         let namespace = Namespace::new(&unique).expect("a short name");
         let queue = |n| QueueName::new(format!("{unique}.{n}")).expect("a short name");
-        let partition = |n| match n {
-            0 => PartitionName::default_partition(),
-            n => PartitionName::new(format!("p{n}")).expect("a short name"),
-        };
         let group = |n| match n {
             0 => GroupName::queue_mode(),
             n => GroupName::new(format!("g{n}-{unique}")).expect("a short name"),

@@ -80,7 +80,9 @@ impl State {
                     partition: partition_name.clone(),
                     group: line.group.clone(),
                 };
-                offered.push((-i64::from(queue.options.priority), due_at, key));
+                let options = &queue.options;
+                let rank = (options.priority, options.partition_priority(partition_name));
+                offered.push((std::cmp::Reverse(rank), due_at, key));
             }
         }
         offered.sort();

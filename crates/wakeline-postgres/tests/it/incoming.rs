@@ -141,7 +141,7 @@ async fn rows_for_a_full_queue_wait_in_order_and_hold_up_no_other() {
     let claim = LineClaim { line, subscription: Subscription::All, requests: vec![request] };
     node.store.claim(vec![claim]).await.expect("claimed");
     let all = ["1", "2", "3", "4"].map(|payload| row("full", payload));
-    eventually("the others follow", async || stored(&schema).await[..4] == all).await;
+    eventually("the others follow", async || stored(&schema).await.starts_with(&all)).await;
     node.stop().await;
 }
 

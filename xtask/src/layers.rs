@@ -29,6 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-queue", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
     ("wakeline-flow", &["wakeline-core", "wakeline-store", "wakeline-wake"]),
     ("wakeline-seal", &[]),
+    ("wakeline-access", &["wakeline-core", "wakeline-store"]),
     ("wakeline-hook", &["wakeline-core", "wakeline-seal", "wakeline-store", "wakeline-wake"]),
     ("wakeline-duroxide", &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-flow"]),
     (
@@ -51,11 +52,13 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wakeline-queue",
             "wakeline-flow",
             "wakeline-hook",
+            "wakeline-access",
         ],
     ),
     (
         "wakeline-cli",
         &[
+            "wakeline-access",
             "wakeline-core",
             "wakeline-store",
             "wakeline-wake",
@@ -76,13 +79,17 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates from outside that belong to some layers only: no SQL above the stores, no HTTP below
-/// the HTTP face but for calls to webhooks, no runtime in the core.
+/// the HTTP face but for calls to webhooks and for fetching key sets, no runtime in the core.
 const RESERVED: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["wakeline-postgres", "wakeline-bench"]),
     ("rusqlite", &["wakeline-sqlite", "wakeline-bench"]),
     ("duroxide", &["wakeline-duroxide"]),
     ("axum", &["wakeline-http"]),
-    ("hyper", &["wakeline-http", "wakeline-hook", "wakeline-cli", "wakeline-bench"]),
+    (
+        "hyper",
+        &["wakeline-http", "wakeline-hook", "wakeline-access", "wakeline-cli", "wakeline-bench"],
+    ),
+    ("jsonwebtoken", &["wakeline-access"]),
     ("clap", &["wakeline-cli", "wakeline-bench"]),
     ("anyhow", &["wakeline-cli", "wakeline-bench", "xtask"]),
     (
@@ -92,6 +99,7 @@ const RESERVED: &[(&str, &[&str])] = &[
             "wakeline-wake",
             "wakeline-flow",
             "wakeline-hook",
+            "wakeline-access",
             "wakeline-duroxide",
             "wakeline",
             "wakeline-testkit",

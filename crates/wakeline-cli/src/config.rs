@@ -12,6 +12,7 @@ macro_rules! pick {
     };
 }
 
+mod access;
 mod file;
 mod hook;
 mod long_poll;
@@ -27,6 +28,7 @@ use wakeline_postgres::NotifyMode;
 use wakeline_store::Housekeeping;
 use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
 
+pub(crate) use self::access::AccessSettings;
 pub(crate) use self::hook::HookSettings;
 use crate::keys::KeySource;
 use crate::logs::LogFormat;
@@ -73,7 +75,7 @@ pub(crate) struct ServeArgs {
     /// File with such keys, one a line [default on SQLite: made beside the database]
     #[arg(long, env = "WAKELINE_ENCRYPTION_KEY_FILE", value_name = "PATH")]
     encryption_key_file: Option<PathBuf>,
-    /// Serve other machines without an API key
+    /// Serve other machines although nobody has to say who they are
     #[arg(long, env = "WAKELINE_INSECURE", num_args = 0..=1, default_missing_value = "true",
         require_equals = true, value_name = "BOOL")]
     insecure: Option<bool>,
@@ -122,6 +124,27 @@ pub(crate) struct ServeArgs {
     long_poll: long_poll::LongPollArgs,
     #[command(flatten)]
     hook: hook::HookArgs,
+    #[command(flatten)]
+    access: access::AccessArgs,
+}
+
+/// Which store to use, for commands that work on one.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StorePlace {
+    /// TOML file with settings of the server; flags and environment go before it
+    #[arg(long, env = "WAKELINE_CONFIG", value_name = "PATH")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+impl StorePlace {
+    /// The store that a server with these settings would use.
+    pub(crate) fn choice(&self) -> Result<StoreChoice, ConfigMistake> {
+        let file = self.config.as_deref().map(file::read).transpose()?.unwrap_or_default();
+        StoreArgs { store: pick!(self, file, store.store), schema: pick!(self, file, store.schema) }
+            .choice()
+    }
 }
 
 /// Settings that come from the environment only, so that they show in no list of processes.
@@ -129,6 +152,7 @@ pub(crate) struct ServeArgs {
 pub(crate) struct Secrets {
     pub(crate) api_key: Option<String>,
     pub(crate) encryption_keys: Option<String>,
+    pub(crate) jwt_secret: Option<String>,
 }
 
 impl Secrets {
@@ -138,6 +162,7 @@ impl Secrets {
         Self {
             api_key: read("WAKELINE_API_KEY"),
             encryption_keys: read("WAKELINE_ENCRYPTION_KEYS"),
+            jwt_secret: read("WAKELINE_JWT_SECRET"),
         }
     }
 }
@@ -190,6 +215,7 @@ pub(crate) struct Settings {
     pub(crate) hook: HookSettings,
     pub(crate) keys: KeySource,
     pub(crate) housekeeping: Housekeeping,
+    pub(crate) access: AccessSettings,
 }
 
 impl StoreArgs {
@@ -226,6 +252,7 @@ impl ServeArgs {
     pub(crate) fn settle(mut self, secrets: Secrets) -> Result<Settings, ConfigMistake> {
         self.api_key = secrets.api_key;
         self.encryption_keys = secrets.encryption_keys;
+        self.access.jwt_secret = secrets.jwt_secret;
         let file = match &self.config {
             Some(path) => file::read(path)?,
             None => Self::default(),
@@ -250,6 +277,7 @@ impl ServeArgs {
             hook: self.hook.over(&file.hook, mode, poll_mode(&self, &file)),
             keys: key_source(&self, &file),
             housekeeping: housekeeping(&self, &file),
+            access: self.access.over(&file.access, pick!(self, file, api_key))?,
         };
         settings.check()?;
         Ok(settings)
@@ -275,11 +303,17 @@ impl Settings {
             let text = "housekeeping_rows_max must be at least 1";
             return Err(ConfigMistake(text.to_owned()));
         }
-        let open = http.api_key.is_none() && !self.insecure;
-        if open && !self.listen.ip().is_loopback() {
+        Ok(())
+    }
+
+    /// Refuses to serve other machines if nobody has to say who they are: there is neither a key
+    /// in the settings or the store nor a way to verify tokens.
+    pub(crate) fn refuse_if_open(&self, open: bool) -> Result<(), ConfigMistake> {
+        if open && !self.insecure && !self.listen.ip().is_loopback() {
             return Err(ConfigMistake(format!(
-                "listen: {} can be reached from other machines; set WAKELINE_API_KEY so that \
-                 requests must bear a key, or pass --insecure to serve everyone",
+                "listen: {} can be reached from other machines; make a key with `wakeline key \
+                 create`, or set WAKELINE_API_KEY, so that requests must bear one, or pass \
+                 --insecure to serve everyone",
                 self.listen
             )));
         }
@@ -331,7 +365,6 @@ fn http_settings(over: &ServeArgs, under: &ServeArgs, mode: WakeMode) -> HttpSet
         wait_max: millis(pick!(over, under, queue.wait_ms_max), preset.wait_max),
         batch_len_max,
         body_bytes_max: pick!(over, under, body_bytes_max).unwrap_or(preset.body_bytes_max),
-        api_key: pick!(over, under, api_key),
         ..preset
     }
 }
@@ -485,13 +518,14 @@ mod tests {
 
     #[test]
     fn other_machines_are_served_with_a_key_or_on_purpose() {
-        let mistake = settle(&["--listen", "0.0.0.0:1"], None).expect_err("refused").to_string();
+        let open = settle(&["--listen", "0.0.0.0:1"], None).expect("only the store can tell");
+        let mistake = open.refuse_if_open(true).expect_err("refused").to_string();
         assert!(mistake.contains("WAKELINE_API_KEY") && mistake.contains("--insecure"));
-        assert!(settle(&["--listen", "0.0.0.0:1", "--insecure"], None).is_ok());
-        assert!(settle(&["--listen", "[::1]:1"], None).is_ok());
-        let line = Line::parse_from(["serve", "--listen", "0.0.0.0:1"]);
-        let secrets = Secrets { api_key: Some("key".into()), ..Secrets::default() };
-        assert!(line.args.settle(secrets).is_ok());
+        assert!(open.refuse_if_open(false).is_ok());
+        for flags in [&["--listen", "0.0.0.0:1", "--insecure"][..], &["--listen", "[::1]:1"]] {
+            let settings = settle(flags, None).expect("valid");
+            assert!(settings.refuse_if_open(true).is_ok(), "{flags:?}");
+        }
     }
 
     #[test]

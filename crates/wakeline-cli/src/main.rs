@@ -6,6 +6,7 @@
 //! # Invariants
 //! * Exit code 0 is success, 1 a failure at work, 2 a mistake in the command line or configuration.
 
+mod access;
 mod config;
 mod hook;
 mod keys;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use wakeline_store::StoreError;
 
+use crate::access::{AuditArgs, KeyCommand};
 use crate::config::{ConfigMistake, ServeArgs};
 use crate::hook::HookCommand;
 use crate::migrate::MigrateCommand;
@@ -44,6 +46,11 @@ enum Command {
     Migrate(MigrateCommand),
     /// Print the OpenAPI document
     Openapi,
+    /// Make, list, end and rotate API keys
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// List administrative acts, newest first: who did what to what
+    Audit(AuditArgs),
     /// Tools for those who receive webhooks
     #[command(subcommand)]
     Hook(HookCommand),
@@ -63,6 +70,8 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Migrate(command) => migrate::run(command),
         Command::Openapi => print_openapi(),
+        Command::Key(command) => access::run_key(command),
+        Command::Audit(args) => access::run_audit(args),
         Command::Hook(command) => hook::run(command),
         Command::EncryptionKey { id } => keys::print_new(id),
         Command::Rekey(args) => rekey::run(args),

@@ -1,6 +1,5 @@
 //! `wakeline serve`
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +7,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use wakeline_access::Access;
 use wakeline_flow::provider::{
     HookHints, Provider as _, QueueHints, StoreProvider, StoreProviderOptions,
 };
 use wakeline_hook::{DispatchOptions, HookService, HookServiceOptions, SendOptions};
-use wakeline_http::{AppState, Faces, Server};
+use wakeline_http::{AppState, Certificates, Faces, HttpSettings, Server};
 use wakeline_queue::{QueueService, QueueServiceOptions};
 use wakeline_seal::KeyRing;
 use wakeline_store::{FanOut, HintOrigin, StoreInfo, WholeStore};
 
-use crate::config::{HookSettings, Secrets, ServeArgs, Settings};
+use crate::config::{ConfigMistake, HookSettings, Secrets, ServeArgs, Settings};
 use crate::{keys, limits, logs, say, store};
 
 /// Time for claims whose waiters have gone to end and be released on shutdown.
@@ -34,17 +34,24 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
 async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let metrics = wakeline_http::install_metrics();
     let store = store::open(&settings).await?;
+    let access = Access::start(store.clone(), settings.access.options.clone()).await?;
+    settings.refuse_if_open(access.is_open())?;
     let listener = Server::bind(settings.listen)
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let address = listener.local_addr().context("cannot read the bound address")?;
 
-    let faces = faces(&store, &settings).await?;
+    let certificates = certificates(&settings)?;
+    let faces = faces(&store, &settings, access).await?;
     let listening = CancellationToken::new();
     tokio::spawn(listen(store.clone(), faces.clone(), listening.clone()));
 
     let mut server = settings.server.clone();
     server.connections_max = limits::connections_max(settings.hook.connections_max());
-    let state = AppState::new(faces.clone(), settings.http.clone(), metrics);
+    let http = HttpSettings {
+        cors_origins: settings.access.cors_origins.clone(),
+        ..settings.http.clone()
+    };
+    let state = AppState::new(faces.clone(), http, metrics);
     let shutdown = CancellationToken::new();
     tokio::spawn(stop_on_signal(shutdown.clone()));
     let (hook, stop) = (faces.hook.clone(), shutdown.clone());
@@ -53,9 +60,11 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     tokio::spawn(async move { queue.run(stop).await });
     let (queue, how, stop) = (faces.queue.clone(), settings.housekeeping, shutdown.clone());
     let keeping = tokio::spawn(async move { queue.keep_house(how, stop).await });
-    greet(&store.info(), address, settings.http.api_key.is_some());
+    let scheme = if certificates.is_some() { "https" } else { "http" };
+    greet(&store.info(), &format!("{scheme}://{address}"), !faces.access.is_open());
 
-    let clean = Server::new(listener, state, server).run(shutdown.clone()).await;
+    let server = Server::new(listener, state, server).with_tls(certificates);
+    let clean = server.run(shutdown.clone()).await;
     if !clean {
         tracing::warn!("some requests did not finish in the drain time");
     }
@@ -80,7 +89,11 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
 }
 
 /// Queues, orchestrations and webhooks over one store.
-async fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Result<Faces> {
+async fn faces(
+    store: &Arc<dyn WholeStore>,
+    settings: &Settings,
+    access: Access,
+) -> anyhow::Result<Faces> {
     let keys = keys::ring(settings, store.as_ref()).await?.map(Arc::new);
     if let Some(keys) = &keys {
         store.use_keys(Arc::clone(keys));
@@ -99,7 +112,22 @@ async fn faces(store: &Arc<dyn WholeStore>, settings: &Settings) -> anyhow::Resu
         ..StoreProviderOptions::default()
     };
     let flow = flow(store, &queue, options);
-    Ok(Faces { queue, flow, hook })
+    Ok(Faces { queue, flow, hook, access })
+}
+
+/// The server's certificate, read again on SIGHUP.
+fn certificates(settings: &Settings) -> anyhow::Result<Option<Certificates>> {
+    let Some(files) = settings.access.tls.clone() else { return Ok(None) };
+    let mistake = |error: std::io::Error| ConfigMistake(format!("tls: {error}"));
+    let certificates = Certificates::read(files).map_err(mistake)?;
+    let own = certificates.clone();
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            own.reload();
+        }
+    });
+    Ok(Some(certificates))
 }
 
 /// Webhooks over the same store, with keys for what must not be stored in the clear.
@@ -144,7 +172,7 @@ fn flow(
 /// store is only tended.
 async fn listen(store: Arc<dyn WholeStore>, faces: Faces, shutdown: CancellationToken) {
     let uses_hints = faces.queue.uses_hints() || faces.hook.uses_hints();
-    let Faces { queue, flow, hook } = faces;
+    let Faces { queue, flow, hook, .. } = faces;
     let sink = Arc::new(FanOut(vec![queue.sink(), Arc::new(flow), hook.sink()]));
     match uses_hints {
         true => store.feed(sink, shutdown).await,
@@ -174,8 +202,7 @@ async fn stop_on_signal(shutdown: CancellationToken) {
     }
 }
 
-fn greet(store: &StoreInfo, address: SocketAddr, keyed: bool) {
-    let url = format!("http://{address}");
+fn greet(store: &StoreInfo, url: &str, keyed: bool) {
     let key = if keyed { " -H \"Authorization: Bearer $WAKELINE_API_KEY\"" } else { "" };
     say(&format!("store   {} {}", store.kind, store.location));
     say(&format!("url     {url}   (documentation at {url}/docs)"));

@@ -29,6 +29,23 @@ pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn WholeSto
     })
 }
 
+/// Opens a store for a command that is soon done with it.
+pub(crate) async fn open_briefly(choice: &StoreChoice) -> anyhow::Result<Arc<dyn WholeStore>> {
+    Ok(match choice {
+        StoreChoice::Sqlite { path } => {
+            let shown = path.display();
+            let store = SqliteStore::open(sqlite_options(path)).await;
+            Arc::new(store.with_context(|| format!("cannot open the SQLite store {shown}"))?)
+        }
+        StoreChoice::Postgres { url, schema } => {
+            let mut options = postgres_options(url, schema);
+            options.pool_max = PostgresOptions::POOL_MIN;
+            let store = PostgresStore::connect(options).await;
+            Arc::new(store.context("cannot open the PostgreSQL store")?)
+        }
+    })
+}
+
 pub(crate) fn sqlite_options(path: &std::path::Path) -> SqliteOptions {
     SqliteOptions::new(path)
 }

@@ -10,6 +10,7 @@
 //! * A name or id that exists is valid: validation happens once, in the constructors.
 //! * Nothing here reads a clock: times come from the database, durations from the caller.
 
+mod access;
 mod flow;
 mod hook;
 mod id;
@@ -20,6 +21,7 @@ mod name;
 mod options;
 mod time;
 
+pub use access::{Realm, Scope, ScopeError, Scopes, Verb};
 pub use flow::{
     Capabilities, Capability, FlowChange, FlowLine, FlowToken, FlowTopic, FlowWhat, InstanceId,
     KvKey, OrchestrationName, OwnerId, SessionId, Tag, TagFilter,

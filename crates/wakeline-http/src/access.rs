@@ -1,36 +1,32 @@
 //! Who may call what, and what is counted of each call.
 //!
+//! # Where it sits
+//! Around all routes: [`guard`] finds a route's [`policy`], asks who calls, and lets the call pass
+//! or not. Where names are in a body, or a list must be cut, the route itself asks its [`Permit`].
+//!
 //! # Invariants
-//! * A route is open only if [`policy`] says so; everything else needs the key when one is set.
+//! * Nothing is done before everything that a request names was allowed.
+//! * A name on which a caller may do nothing answers 404, whether it exists or not; one on which
+//!   they may do something else, 403.
+//! * An administrative act runs under a [`Deed`], which the store records with it.
+
+pub(crate) mod permit;
+pub(crate) mod policy;
 
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::header;
+use axum::RequestExt as _;
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use subtle::ConstantTimeEq;
+use wakeline_access::Denied;
+use wakeline_store::Deed;
 
 use crate::error::ApiError;
 use crate::state::AppState;
-
-/// Who may call a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Policy {
-    /// Anyone: probes and the documentation.
-    Open,
-    /// Bearers of the API key, if one is set.
-    Key,
-}
-
-/// The policy of a route, by its pattern.
-pub(crate) fn policy(route: Option<&str>) -> Policy {
-    match route {
-        Some("/" | "/health" | "/healthz" | "/readyz" | "/docs" | "/openapi.json") => Policy::Open,
-        Some("/api/v1/health") => Policy::Open,
-        _ => Policy::Key,
-    }
-}
+use permit::Permit;
+use policy::{Found, Name, Policy};
 
 /// Where routes have Svix's shape, errors included.
 const HOOK_PATHS: [&str; 4] =
@@ -50,11 +46,8 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
     let route = request.extensions().get::<MatchedPath>().cloned();
     let pattern = route.as_ref().map(MatchedPath::as_str);
     let hook = is_hook(request.uri().path());
-    let mut response = if policy(pattern) == Policy::Open || bears_key(&state, &request) {
-        next.run(request).await
-    } else {
-        ApiError::unauthorized().into_response()
-    };
+    let passed = pass(&state, pattern, request, next).await;
+    let mut response = passed.unwrap_or_else(IntoResponse::into_response);
     if hook && let Some(error) = response.extensions_mut().remove::<ApiError>() {
         response = error.into_hook_response();
     }
@@ -67,13 +60,96 @@ pub(crate) async fn guard(State(state): State<AppState>, request: Request, next:
     response
 }
 
-fn bears_key(state: &AppState, request: &Request) -> bool {
-    let Some(key) = &state.settings().api_key else {
-        return true;
+async fn pass(
+    state: &AppState,
+    route: Option<&str>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let found = route.map_or(Found::OtherMethods, |route| policy::find(request.method(), route));
+    if let Found::Policy(Policy { name: Name::Nobody, .. }) = found {
+        return Ok(next.run(request).await);
+    }
+    let permit = admit(state, request.headers()).await?;
+    let policy = match found {
+        Found::Policy(policy) => policy,
+        Found::OtherMethods => return Ok(next.run(request).await),
+        Found::Nothing if permit.is_everything() => return Ok(next.run(request).await),
+        Found::Nothing => return Err(ApiError::forbidden()),
     };
-    let given = request.headers().get(header::AUTHORIZATION);
-    let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    given.is_some_and(|given| given.ct_eq(key.as_bytes()).into())
+    let params = match needs_params(&policy) {
+        true => Some(params(&mut request).await?),
+        false => None,
+    };
+    if !permit.is_everything() {
+        permit.check(state, &policy, params.as_ref()).await?;
+    }
+    request.extensions_mut().insert(permit.clone());
+    if policy.act.is_empty() {
+        return Ok(next.run(request).await);
+    }
+    let deed = deed(&permit, &policy, params.as_ref(), &request);
+    let response = Box::pin(deed.during(next.run(request))).await;
+    if response.status().is_success() {
+        state.access().prune_audit();
+    }
+    Ok(response)
+}
+
+/// Who calls.
+async fn admit(state: &AppState, headers: &HeaderMap) -> Result<Permit, ApiError> {
+    let given = headers.get(header::AUTHORIZATION);
+    let bearer = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    match state.access().authenticate(bearer).await {
+        Ok(caller) => Ok(Permit::new(caller)),
+        Err(Denied::Nothing) => Err(ApiError::unauthorized()),
+        Err(Denied::Invalid(why)) => {
+            tracing::debug!(why, "credentials were refused");
+            metrics::counter!("wakeline_http_refused_credentials_total").increment(1);
+            Err(ApiError::unauthorized())
+        }
+        Err(Denied::Store(error)) => Err(error.into()),
+    }
+}
+
+/// Whether the parts of the path matter: to the check, or to the audit.
+fn needs_params(policy: &Policy) -> bool {
+    let inside = [Name::Body, Name::Listed, Name::Some, Name::All];
+    !policy.act.is_empty() || !inside.contains(&policy.name)
+}
+
+async fn params(request: &mut Request) -> Result<RawPathParams, ApiError> {
+    let read = request.extract_parts::<RawPathParams>().await;
+    read.map_err(|error| ApiError::invalid_in("path", "", format!("the path: {error}")))
+}
+
+/// What the audit will tell: the parts of the path, unless the route knows better.
+fn deed(
+    permit: &Permit,
+    policy: &Policy,
+    params: Option<&RawPathParams>,
+    request: &Request,
+) -> Deed {
+    let parts: Vec<&str> = params.into_iter().flatten().map(|(_, value)| value).collect();
+    Deed {
+        actor: permit.actor().to_owned(),
+        act: policy.act,
+        target: parts.join("/"),
+        detail: request.uri().query().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Every route with a policy: method, pattern, realm and verb, and where the name is.
+#[doc(hidden)]
+pub fn policy_of(method: &str, route: &str) -> Option<(String, String)> {
+    let method: Method = method.parse().ok()?;
+    match policy::find(&method, route) {
+        Found::Policy(found) => {
+            let verb = found.verb.as_str(Some(found.realm));
+            Some((format!("{}:{verb}", found.realm.as_str()), format!("{:?}", found.name)))
+        }
+        Found::OtherMethods | Found::Nothing => None,
+    }
 }
 
 #[cfg(test)]

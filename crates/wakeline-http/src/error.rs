@@ -69,8 +69,20 @@ impl ApiError {
     }
 
     pub(crate) fn unauthorized() -> Self {
-        let message = "this server needs an API key: send it as `Authorization: Bearer KEY`";
+        let message = "this server needs a key or a token: send a valid one as \
+                       `Authorization: Bearer KEY`";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    /// The caller may do something on this name, but not this.
+    pub(crate) fn forbidden() -> Self {
+        let message = "the key or token does not allow this";
+        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+    }
+
+    /// The caller may do nothing on this name: whether it exists is not told.
+    pub(crate) fn foreign() -> Self {
+        Self::not_found("there is no such thing, or the key or token does not cover it")
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {

@@ -10,6 +10,7 @@
 //! * Every route is in the OpenAPI document and has an access policy.
 
 mod access;
+mod cors;
 mod docs;
 mod error;
 mod input;
@@ -18,9 +19,13 @@ mod routes;
 mod server;
 mod socket;
 mod state;
+mod tls;
 mod wire;
 
+#[doc(hidden)]
+pub use access::policy_of;
 pub use error::{ApiError, Problem};
 pub use routes::{app, openapi};
 pub use server::{Server, ServerOptions};
 pub use state::{AppState, Faces, HttpSettings, install_metrics};
+pub use tls::{Certificates, TlsFiles};

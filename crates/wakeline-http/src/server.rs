@@ -33,6 +33,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::socket::Socket;
 use crate::state::AppState;
+use crate::tls::{Certificates, Wire};
 
 /// Limits of the accept loop.
 #[derive(Debug, Clone)]
@@ -63,6 +64,7 @@ pub struct Server {
     listener: TcpListener,
     state: AppState,
     options: ServerOptions,
+    tls: Option<Certificates>,
 }
 
 /// Connections that may wait to be accepted. A herd of consumers that comes back at once must not
@@ -80,7 +82,12 @@ impl Server {
 
     /// A server that has not begun to accept.
     pub fn new(listener: TcpListener, state: AppState, options: ServerOptions) -> Self {
-        Self { listener, state, options }
+        Self { listener, state, options, tls: None }
+    }
+
+    /// The same with TLS, if there is a certificate.
+    pub fn with_tls(self, tls: Option<Certificates>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Serves until `shutdown`, then drains. True if everything in flight finished in time.
@@ -88,7 +95,8 @@ impl Server {
         let app = crate::app(self.state.clone());
         let slots = Arc::new(Semaphore::new(self.options.connections_max));
         let ServerOptions { header_timeout, write_timeout, .. } = self.options;
-        let door = Door { app, slots, header_timeout, write_timeout, one_request: false };
+        let tls = self.tls.clone();
+        let door = Door { app, slots, header_timeout, write_timeout, tls, one_request: false };
         let graceful = GracefulShutdown::new();
         tokio::select! {
             () = self.accept(&door, |connection| {
@@ -116,6 +124,8 @@ impl Server {
             match self.listener.accept().await {
                 Ok((stream, _)) => match Arc::clone(&door.slots).try_acquire_owned() {
                     Ok(slot) => drop(serve(door.connection(stream, slot))),
+                    // Over TLS there is no telling why without the very cost that is saved.
+                    Err(_) if door.tls.is_some() => drop(stream),
                     Err(_) => refuse(stream),
                 },
                 Err(error) => pause_after(&error).await,
@@ -124,7 +134,7 @@ impl Server {
     }
 }
 
-type Connection = http1::Connection<TokioIo<Socket>, Service>;
+type Connection = http1::Connection<TokioIo<Wire>, Service>;
 
 /// What every connection gets.
 #[derive(Clone)]
@@ -133,6 +143,7 @@ struct Door {
     slots: Arc<Semaphore>,
     header_timeout: Duration,
     write_timeout: Duration,
+    tls: Option<Certificates>,
     one_request: bool,
 }
 
@@ -144,11 +155,15 @@ impl Door {
 
     fn connection(&self, stream: TcpStream, slot: OwnedSemaphorePermit) -> Connection {
         let socket = Socket::new(stream, self.write_timeout);
+        let wire = match &self.tls {
+            Some(certificates) => certificates.accept(socket),
+            None => Wire::Plain(socket),
+        };
         http1::Builder::new()
             .timer(TokioTimer::new())
             .keep_alive(!self.one_request)
             .header_read_timeout(self.header_timeout)
-            .serve_connection(TokioIo::new(socket), Service { app: self.app.clone(), _slot: slot })
+            .serve_connection(TokioIo::new(wire), Service { app: self.app.clone(), _slot: slot })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use wakeline_access::Access;
 use wakeline_flow::Client;
 use wakeline_flow::provider::StoreProvider;
 use wakeline_hook::HookService;
@@ -25,8 +26,8 @@ pub struct HttpSettings {
     pub body_bytes_max: usize,
     /// Time in which a request body must have arrived.
     pub body_timeout: Duration,
-    /// The key that requests must bear; `None` leaves the server open.
-    pub api_key: Option<String>,
+    /// Origins whose pages may call from browsers; `*` for all. None, unless set.
+    pub cors_origins: Vec<String>,
 }
 
 impl Default for HttpSettings {
@@ -38,7 +39,7 @@ impl Default for HttpSettings {
             batch_len_max: 10_000,
             body_bytes_max: 16 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
-            api_key: None,
+            cors_origins: Vec::new(),
         }
     }
 }
@@ -52,6 +53,8 @@ pub struct Faces {
     pub flow: StoreProvider,
     /// Webhooks.
     pub hook: HookService,
+    /// Who calls, and what they may do.
+    pub access: Access,
 }
 
 /// What every route shares. Cheap to clone.
@@ -74,6 +77,11 @@ impl AppState {
         let draining = AtomicBool::new(false);
         let flow = Client::new(Arc::new(faces.flow.clone()));
         Self { shared: Arc::new(Shared { faces, flow, settings, metrics, draining }) }
+    }
+
+    /// Who calls, and what they may do.
+    pub fn access(&self) -> &Access {
+        &self.shared.faces.access
     }
 
     /// The webhooks' operations.

@@ -18,6 +18,7 @@ use wakeline_store::{
 };
 
 use crate::PostgresStore;
+use crate::access::Act;
 use crate::queue_options;
 use crate::rows::{self, Columns};
 
@@ -67,7 +68,13 @@ impl QueueAdmin for PostgresStore {
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
         const OPERATION: &str = "delete queue";
         let core = &self.queue.core;
-        let rows = core.general(OPERATION, &core.sql.queue_delete, &[&queue.as_str()]).await?;
+        let act = Act {
+            operation: OPERATION,
+            sql: &core.sql.queue_delete,
+            params: &[&queue.as_str()],
+            changed: Act::said,
+        };
+        let rows = core.recorded(act).await?;
         let existed = rows.first().map(|row| Columns::new(OPERATION, row).take());
         let existed = existed.transpose()?.unwrap_or(false);
         if existed {
@@ -124,16 +131,18 @@ impl PostgresStore {
     ) -> Result<Vec<Row>, StoreError> {
         let core = &self.queue.core;
         let options = queue_options::to_columns(&command.options);
-        core.general(
+        let sql = &core.sql.queue_configure;
+        core.recorded(Act {
             operation,
-            &core.sql.queue_configure,
-            &[
+            sql,
+            changed: Act::said,
+            params: &[
                 &command.queue.as_str(),
                 &command.namespace.as_ref().map(|name| name.as_str()),
                 &command.task.as_ref().map(|name| name.as_str()),
                 &options,
             ],
-        )
+        })
         .await
     }
 }

@@ -24,6 +24,7 @@ use wakeline_store::{
 };
 
 use crate::PostgresStore;
+use crate::access::Act;
 use crate::admin::count;
 use crate::connect::Sql;
 use crate::rows::{self, Columns};
@@ -56,11 +57,12 @@ impl Fitting {
         }
     }
 
-    /// Runs a statement with the filter as its first parameters, and more.
+    /// Runs a statement with the filter as its first parameters, and more; records the deed that
+    /// it is called under if it changed something.
     async fn query(
         &self,
         store: &PostgresStore,
-        (operation, sql): (&'static str, &Sql),
+        (operation, sql, changed): (&'static str, &Sql, fn(&[Row]) -> bool),
         more: &[i64],
     ) -> Result<Vec<Row>, StoreError> {
         let mut params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![
@@ -74,7 +76,8 @@ impl Fitting {
         ];
         params
             .extend(more.iter().map(|number| number as &(dyn tokio_postgres::types::ToSql + Sync)));
-        store.queue.core.general(operation, sql, &params).await
+        let act = Act { operation, sql, params: &params, changed };
+        store.queue.core.recorded(act).await
     }
 }
 
@@ -89,10 +92,12 @@ impl QueueDeadLetters for PostgresStore {
         let sql = &self.queue.core.sql;
         let fitting = Fitting::new(filter);
         let part = [i64::from(page.limit), i64::from(page.offset)];
-        let rows = fitting.query(self, (OPERATION, &sql.dead_letter_list), &part).await?;
+        let rows =
+            fitting.query(self, (OPERATION, &sql.dead_letter_list, Act::never), &part).await?;
         let letters = rows.iter().map(|row| self.dead_letter(&mut Columns::new(OPERATION, row)));
         let letters = letters.collect::<Result<_, _>>()?;
-        let rows = fitting.query(self, (OPERATION, &sql.dead_letter_count), &[]).await?;
+        let rows =
+            fitting.query(self, (OPERATION, &sql.dead_letter_count, Act::never), &[]).await?;
         Ok(DeadLetters { letters, total: first_count(OPERATION, &rows)? })
     }
 
@@ -102,7 +107,7 @@ impl QueueDeadLetters for PostgresStore {
         let fitting = Fitting::new(filter);
         let mut gone = 0;
         loop {
-            let rows = fitting.query(self, (OPERATION, sql), &[PURGE_LEN]).await?;
+            let rows = fitting.query(self, (OPERATION, sql, Act::counted), &[PURGE_LEN]).await?;
             let went = first_count(OPERATION, &rows)?;
             gone += went;
             if went < PURGE_LEN.unsigned_abs() {
@@ -123,7 +128,8 @@ impl QueueDeadLetters for PostgresStore {
         let rate = rate.map(|rate| i32::try_from(rate).unwrap_or(i32::MAX));
         let params: crate::connect::Params<'_> =
             &[&id.0, &number, &queue, &group, &partition, &from, &to, &error, &to_queue, &rate];
-        core.general(OPERATION, &core.sql.redrive_start, params).await?;
+        let sql = &core.sql.redrive_start;
+        core.recorded(Act { operation: OPERATION, sql, params, changed: Act::any }).await?;
         let job = self.redrive_job(id).await?.ok_or_else(|| StoreError::Transient {
             operation: OPERATION,
             source: "the job is gone again".into(),

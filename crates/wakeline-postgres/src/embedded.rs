@@ -30,6 +30,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0009_redrives",
     "0010_housekeeping",
     "0011_views",
+    "0012_access",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

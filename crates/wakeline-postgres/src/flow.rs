@@ -47,6 +47,7 @@ use self::commit_form::CommitForm;
 use self::enqueue::{CompleteForm, EnqueueForm};
 use self::lease::RenewForm;
 use self::wire::MessageForm;
+use crate::access::Act;
 use crate::connect::{Link, Params, Sql};
 use crate::face_hints::FaceHints;
 use crate::fuse::{Fuser, FuserOptions};
@@ -75,6 +76,16 @@ impl Core {
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
         self.queue.general(operation, sql, params).await
+    }
+
+    /// Runs an administrative write, and records the deed that it is called under.
+    async fn act(
+        &self,
+        operation: &'static str,
+        (sql, params): (&Sql, Params<'_>),
+        changed: fn(&[Row]) -> bool,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.queue.recorded(Act { operation, sql, params, changed }).await
     }
 
     /// Runs one statement on a link; repeats it if it was rolled back.

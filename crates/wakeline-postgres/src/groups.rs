@@ -15,6 +15,7 @@ use wakeline_store::{
 };
 
 use crate::PostgresStore;
+use crate::access::Act;
 use crate::admin::count;
 use crate::rows::{self, Columns};
 
@@ -75,7 +76,9 @@ impl QueueGroups for PostgresStore {
         let core = &self.queue.core;
         let queue = queue.map(QueueName::as_str);
         let sql = &core.sql.group_delete;
-        let rows = core.general(OPERATION, sql, &[&group.as_str(), &queue]).await?;
+        let params: crate::connect::Params<'_> = &[&group.as_str(), &queue];
+        let act = Act { operation: OPERATION, sql, params, changed: Act::any };
+        let rows = core.recorded(act).await?;
         let (mut gone, mut changes) = (0, Vec::with_capacity(rows.len()));
         for row in &rows {
             let mut columns = Columns::new(OPERATION, row);
@@ -106,7 +109,8 @@ impl QueueGroups for PostgresStore {
         let sql = &core.sql.group_seek;
         let params: crate::connect::Params<'_> =
             &[&seek.group.as_str(), &queue, &partition, &to, &from];
-        let rows = core.general(OPERATION, sql, params).await?;
+        let act = Act { operation: OPERATION, sql, params, changed: Act::any };
+        let rows = core.recorded(act).await?;
         let mut changes = Vec::new();
         for row in &rows {
             let mut columns = Columns::new(OPERATION, row);

@@ -43,6 +43,7 @@ use wakeline_store::hook::{
 use self::claim::{Claimed, LineForm};
 use self::emit::EmitForm;
 pub(crate) use self::emit::{EmittedAlong, check};
+use crate::access::Act;
 use crate::connect::{Link, Params, Sql};
 use crate::error;
 use crate::face_hints::FaceHints;
@@ -70,7 +71,17 @@ impl Core {
         self.queue.general(operation, sql, params).await
     }
 
-    /// Runs one statement that may give something a name; repeats it once if another one took the
+    /// Runs an administrative write, and records the deed that it is called under.
+    async fn act(
+        &self,
+        operation: &'static str,
+        (sql, params): (&Sql, Params<'_>),
+        changed: fn(&[Row]) -> bool,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.queue.recorded(Act { operation, sql, params, changed }).await
+    }
+
+    /// Runs a change that may give something a name; repeats it once if another one took the
     /// name at that moment, and then sees who has it.
     async fn naming(
         &self,
@@ -78,8 +89,10 @@ impl Core {
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        match self.general(operation, sql, params).await {
-            Err(error) if error::lost_a_name(&error) => self.general(operation, sql, params).await,
+        match self.act(operation, (sql, params), Act::coded).await {
+            Err(error) if error::lost_a_name(&error) => {
+                self.act(operation, (sql, params), Act::coded).await
+            }
             other => other,
         }
     }

@@ -3,14 +3,15 @@
 //! # Where it sits
 //! Implements the traits of `wakeline-store`. [`connect`] runs statements, [`fuse`] puts commands
 //! together, [`queue`] and [`admin`] know the queue's SQL, [`flow`] that of orchestrations,
-//! [`hook`] that of webhooks, [`listener`] and [`notifier`] carry hints between nodes, [`migrate`]
-//! keeps the schema.
+//! [`hook`] that of webhooks, [`access`] keys and the audit, [`listener`] and [`notifier`] carry
+//! hints between nodes, [`migrate`] keeps the schema.
 //!
 //! # Invariants
 //! * All objects live in one schema; all SQL lives under `sql/`.
 //! * Hints never ride on a writing transaction (unless asked for by `notify = trigger`).
 //! * Dropping the last [`PostgresStore`] ends every task and connection of it.
 
+mod access;
 mod admin;
 mod commands;
 mod connect;

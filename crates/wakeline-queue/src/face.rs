@@ -1,7 +1,7 @@
 //! What the queue tells the wake hub about itself: its lines, its hints, how to claim.
 //!
 //! # Invariants
-//! * A grant of the line of chores is empty: it says that there are some, and who gets it does them.
+//! * A grant of the line of chores is empty: it says that there are some; who gets it does them.
 //!   Messages that are claimed in the same call neither wait for chores nor fail with them.
 
 use std::sync::Arc;

@@ -26,7 +26,8 @@ impl QueueAdmin for SqliteStore {
         &self,
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
-        self.write(Work::new("configure", move |s| configure::configure(s, &command))).await
+        self.write(Work::new("configure", move |s| configure::configure(s, &command)).recorded())
+            .await
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
@@ -36,7 +37,10 @@ impl QueueAdmin for SqliteStore {
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
         let queue = queue.clone();
-        self.write(Work::new("delete_queue", move |s| configure::delete_queue(s, &queue))).await
+        self.write(
+            Work::new("delete_queue", move |s| configure::delete_queue(s, &queue)).recorded(),
+        )
+        .await
     }
 
     async fn message(
@@ -77,14 +81,15 @@ impl QueueGroups for SqliteStore {
         queue: Option<&QueueName>,
     ) -> Result<(u64, Vec<Change>), StoreError> {
         let (group, queue) = (group.clone(), queue.cloned());
-        self.write(Work::new("delete_group", move |s| {
-            groups::delete_group(s, &group, queue.as_ref())
-        }))
+        self.write(
+            Work::new("delete_group", move |s| groups::delete_group(s, &group, queue.as_ref()))
+                .recorded(),
+        )
         .await
     }
 
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
-        self.write(Work::new("seek", move |s| groups::seek(s, &seek))).await
+        self.write(Work::new("seek", move |s| groups::seek(s, &seek)).recorded()).await
     }
 }
 
@@ -102,7 +107,7 @@ impl QueueDeadLetters for SqliteStore {
         let mut gone = 0;
         loop {
             let filter = filter.clone();
-            let work = Work::new("purge_dead_letters", move |s| dead::purge(s, &filter));
+            let work = Work::new("purge_dead_letters", move |s| dead::purge(s, &filter)).recorded();
             let went = self.write(work).await?;
             gone += went;
             if went < dead::PURGE_LEN.into() {
@@ -115,7 +120,8 @@ impl QueueDeadLetters for SqliteStore {
         &self,
         redrive: Redrive,
     ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
-        self.write(Work::new("start_redrive", move |s| redrive::start(s, &redrive))).await
+        self.write(Work::new("start_redrive", move |s| redrive::start(s, &redrive)).recorded())
+            .await
     }
 
     async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {

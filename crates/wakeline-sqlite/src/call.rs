@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use wakeline_store::StoreError;
+use wakeline_store::{Consequence, Deed, StoreError};
 
+use crate::access;
 use crate::error::{Fault, Res, shared};
 use crate::session::Session;
 
@@ -28,6 +29,24 @@ impl<T> Work<T> {
         run: impl FnMut(&mut Session<'_>) -> Res<T> + Send + 'static,
     ) -> Self {
         Self { operation, bytes: 0, grows: false, run: Box::new(run), peek: None }
+    }
+
+    /// It is an administrative act: the deed that the caller runs under is recorded with it,
+    /// unless it was refused or nothing changed.
+    pub(crate) fn recorded(mut self) -> Self
+    where
+        T: Consequence + 'static,
+    {
+        let Some(deed) = Deed::current() else { return self };
+        let mut run = self.run;
+        self.run = Box::new(move |session| {
+            let answer = run(session)?;
+            if answer.changed() && !session.undo {
+                access::record(session, &deed)?;
+            }
+            Ok(answer)
+        });
+        self
     }
 
     /// It asks for space: refused while the disk is full.

@@ -195,7 +195,10 @@ impl FlowAdmin for SqliteStore {
         suspension: Suspension,
     ) -> Result<bool, StoreError> {
         let instance = instance.clone();
-        self.write(Work::new("suspend", move |s| admin::suspend(s, &instance, &suspension))).await
+        self.write(
+            Work::new("suspend", move |s| admin::suspend(s, &instance, &suspension)).recorded(),
+        )
+        .await
     }
 
     async fn suspend_turn(
@@ -209,7 +212,7 @@ impl FlowAdmin for SqliteStore {
 
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
         let instance = instance.clone();
-        self.write(Work::new("resume", move |s| admin::resume(s, &instance))).await
+        self.write(Work::new("resume", move |s| admin::resume(s, &instance)).recorded()).await
     }
 
     async fn retry_mismatched(
@@ -224,15 +227,19 @@ impl FlowAdmin for SqliteStore {
         &self,
         command: TerminateInstance,
     ) -> Result<(bool, Vec<FlowChange>), StoreError> {
-        self.write(Work::new("terminate", move |s| admin::terminate(s, &command))).await
+        self.write(Work::new("terminate", move |s| admin::terminate(s, &command)).recorded()).await
     }
 
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
-        self.write(Work::new("delete_instances", move |s| delete::delete(s, &command))).await
+        self.write(Work::new("delete_instances", move |s| delete::delete(s, &command)).recorded())
+            .await
     }
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
-        self.write(Work::new("delete_matching", move |s| delete::delete_matching(s, &filter))).await
+        self.write(
+            Work::new("delete_matching", move |s| delete::delete_matching(s, &filter)).recorded(),
+        )
+        .await
     }
 
     async fn prune(
@@ -240,7 +247,7 @@ impl FlowAdmin for SqliteStore {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        self.write(Work::new("prune", move |s| delete::prune(s, &filter, options))).await
+        self.write(Work::new("prune", move |s| delete::prune(s, &filter, options)).recorded()).await
     }
 }
 

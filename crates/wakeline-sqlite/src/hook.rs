@@ -192,9 +192,10 @@ impl HookAdmin for SqliteStore {
     ) -> Result<(ResendOutcome, Vec<HookChange>), StoreError> {
         let (application, message) = (application.clone(), message.clone());
         let endpoint = endpoint.clone();
-        self.write(Work::new("resend", move |s| {
-            admin::resend(s, &application, (&message, &endpoint))
-        }))
+        self.write(
+            Work::new("resend", move |s| admin::resend(s, &application, (&message, &endpoint)))
+                .recorded(),
+        )
         .await
     }
 
@@ -206,9 +207,12 @@ impl HookAdmin for SqliteStore {
     ) -> Result<Option<(u64, Vec<HookChange>)>, StoreError> {
         let (application, message) = (application.clone(), message.clone());
         let endpoint = endpoint.cloned();
-        self.write(Work::new("cancel", move |s| {
-            admin::cancel(s, &application, (&message, endpoint.as_ref()))
-        }))
+        self.write(
+            Work::new("cancel", move |s| {
+                admin::cancel(s, &application, (&message, endpoint.as_ref()))
+            })
+            .recorded(),
+        )
         .await
     }
 
@@ -218,9 +222,12 @@ impl HookAdmin for SqliteStore {
         message: &MessageRef,
     ) -> Result<bool, StoreError> {
         let (application, message) = (application.clone(), message.clone());
-        self.write(Work::new("expunge_payload", move |s| {
-            admin::expunge_payload(s, &application, &message)
-        }))
+        self.write(
+            Work::new("expunge_payload", move |s| {
+                admin::expunge_payload(s, &application, &message)
+            })
+            .recorded(),
+        )
         .await
     }
 
@@ -231,9 +238,12 @@ impl HookAdmin for SqliteStore {
         attempt: AttemptId,
     ) -> Result<bool, StoreError> {
         let (application, message) = (application.clone(), message.clone());
-        self.write(Work::new("expunge_response", move |s| {
-            admin::expunge_response(s, (&application, &message), attempt)
-        }))
+        self.write(
+            Work::new("expunge_response", move |s| {
+                admin::expunge_response(s, (&application, &message), attempt)
+            })
+            .recorded(),
+        )
         .await
     }
 
@@ -243,7 +253,8 @@ impl HookAdmin for SqliteStore {
         job: JobSpec,
     ) -> Result<Option<(Job, Vec<HookChange>)>, StoreError> {
         let application = application.clone();
-        self.write(Work::new("start_job", move |s| job::start(s, &application, &job))).await
+        self.write(Work::new("start_job", move |s| job::start(s, &application, &job)).recorded())
+            .await
     }
 
     async fn job(&self, job: JobId) -> Result<Option<Job>, StoreError> {

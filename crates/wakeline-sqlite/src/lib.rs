@@ -14,6 +14,7 @@
 //! * All writing transactions begin as writers (`BEGIN IMMEDIATE`), so none fails half-way because
 //!   another process was faster.
 
+mod access;
 mod admin;
 mod ballast;
 mod call;

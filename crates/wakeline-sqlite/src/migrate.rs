@@ -35,6 +35,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "housekeeping",
         sql: include_str!("../sql/migrations/0005_housekeeping.sql"),
     },
+    Migration {
+        version: 6,
+        name: "access",
+        sql: include_str!("../sql/migrations/0006_access.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

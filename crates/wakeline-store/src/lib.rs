@@ -14,6 +14,7 @@
 //! reasons, in `docs/reference/queue.md`; those for orchestrations in `docs/reference/flow.md`,
 //! those for webhooks in `docs/reference/hook.md`.
 
+mod access;
 mod admin;
 mod carried;
 mod dead;
@@ -27,6 +28,9 @@ mod queue;
 mod room;
 mod sealing;
 
+pub use access::{
+    AccessStore, ApiKey, AuditEntry, AuditFilter, Consequence, Deed, NewKey, SecretDigest,
+};
 pub use admin::{
     ConfigureQueue, MessageDetail, MessageState, QueueAdmin, QueueDetail, StoreAdmin, StoreInfo,
 };
@@ -76,6 +80,12 @@ impl<
 }
 
 /// A store for all faces.
-pub trait WholeStore: Store + KeyedStore + flow::FlowBackend + hook::HookBackend {}
+pub trait WholeStore:
+    Store + KeyedStore + flow::FlowBackend + hook::HookBackend + AccessStore
+{
+}
 
-impl<T: Store + KeyedStore + flow::FlowBackend + hook::HookBackend> WholeStore for T {}
+impl<T> WholeStore for T where
+    T: Store + KeyedStore + flow::FlowBackend + hook::HookBackend + AccessStore
+{
+}

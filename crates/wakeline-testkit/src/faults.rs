@@ -19,6 +19,7 @@ macro_rules! passes {
     };
 }
 
+mod access;
 mod dead;
 mod flow;
 mod hook;

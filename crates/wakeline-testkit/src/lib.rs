@@ -7,6 +7,7 @@
 //! # Invariants
 //! * Time passes only by the store's test clock, which stands still until a test advances it.
 
+pub mod access_conformance;
 mod cases;
 pub mod conformance;
 pub mod differential;

@@ -1,5 +1,6 @@
 //! The whole binary: real processes, real sockets, a real PostgreSQL.
 
+mod access;
 mod clients;
 mod costs;
 mod crash;
@@ -16,6 +17,7 @@ mod idle;
 mod listener;
 mod modes;
 mod nodes;
+mod own_tls;
 mod serve;
 mod support;
 mod tls;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::support::{Server, Store, wakeline};
+use crate::support::{Server, Store, output_of, wakeline};
 
 #[tokio::test]
 async fn serve_prints_store_url_and_three_lines_that_work() {
@@ -32,7 +32,10 @@ async fn serve_prints_store_url_and_three_lines_that_work() {
 
 #[tokio::test]
 async fn other_machines_are_refused_with_a_sentence_that_says_what_to_do() {
-    let output = wakeline().args(["serve", "--listen", "0.0.0.0:0"]).output().await.expect("runs");
+    let store = Store::sqlite();
+    let mut command = wakeline();
+    command.args(["serve", "--listen", "0.0.0.0:0", "--store", &store.url()]);
+    let output = output_of(command).await;
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8(output.stderr).expect("UTF-8");
     assert!(error.contains("WAKELINE_API_KEY") && error.contains("--insecure"), "{error}");

@@ -7,6 +7,7 @@ use axum::extract::State;
 use wakeline_core::LeaseId;
 use wakeline_store::SettleOutcome;
 
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{Body, Parted};
 use crate::state::AppState;
@@ -26,10 +27,11 @@ use crate::wire::ack::{
 )]
 pub(crate) async fn ack(
     State(state): State<AppState>,
+    permit: Permit,
     body: Body,
 ) -> Result<Json<Vec<AckResult>>, ApiError> {
     let ack: AckBody = body.parse()?;
-    let outcomes = settle(&state, vec![ack.check(None, &[])?]).await?;
+    let outcomes = settle(&state, &permit, vec![ack.check(None, &[])?]).await?;
     let outcome = &outcomes[0];
     let why = refusal(outcome).unwrap_or_default();
     match outcome {
@@ -52,6 +54,7 @@ pub(crate) async fn ack(
 )]
 pub(crate) async fn ack_batch(
     State(state): State<AppState>,
+    permit: Permit,
     body: Body,
 ) -> Result<Json<Vec<AckResult>>, ApiError> {
     let batch: AckBatchBody = body.parse()?;
@@ -68,7 +71,7 @@ pub(crate) async fn ack_batch(
         let at = format!("acknowledgments[{index}]");
         settlements.push(ack.check(group, &[]).map_err(|error| error.at(&at))?);
     }
-    let outcomes = settle(&state, settlements).await?;
+    let outcomes = settle(&state, &permit, settlements).await?;
     let results = acks.iter().zip(&outcomes).enumerate();
     let results = results.map(|(index, (ack, outcome))| {
         AckResult::new(index, ack.transaction_id.as_deref().unwrap_or_default(), outcome)
@@ -79,6 +82,7 @@ pub(crate) async fn ack_batch(
 /// Settles what needs the store, and puts the outcomes back in the order of the request.
 async fn settle(
     state: &AppState,
+    permit: &Permit,
     settlements: Vec<Settlement>,
 ) -> Result<Vec<SettleOutcome>, ApiError> {
     let mut items = Vec::with_capacity(settlements.len());
@@ -92,6 +96,7 @@ async fn settle(
             }
         });
     }
+    permit.need_settle(state, &items).await?;
     let asked = if items.is_empty() { Vec::new() } else { state.queue().settle(items).await? };
     let mut asked = asked.into_iter();
     let outcome = |known: Option<SettleOutcome>| {

@@ -4,9 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakeline_core::{Namespace, QueueName, TaskName};
-use wakeline_store::ConfigureQueue;
+use wakeline_core::{Namespace, QueueName, Realm, TaskName, Verb};
+use wakeline_store::{ConfigureQueue, Deed};
 
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{Body, Parted};
 use crate::state::AppState;
@@ -22,6 +23,7 @@ use crate::wire::configure::{ConfigureAnswer, ConfigureBody};
 )]
 pub(crate) async fn configure(
     State(state): State<AppState>,
+    permit: Permit,
     body: Body,
 ) -> Result<Json<ConfigureAnswer>, ApiError> {
     let body: ConfigureBody = body.parse()?;
@@ -34,6 +36,8 @@ pub(crate) async fn configure(
         task: given(body.task).map(TaskName::new).transpose()?,
         options: body.options.unwrap_or_default().check()?,
     };
+    permit.need(Realm::Queue, Verb::Configure, command.queue.as_str())?;
+    Deed::tell(Some(command.queue.to_string()), None);
     Ok(Json(state.queue().configure(command).await?.into()))
 }
 

@@ -4,9 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use wakeline_core::{DeadLetterId, GroupName, PartitionName, QueueName, RedriveId};
-use wakeline_store::{DeadLetterFilter, Page, Redrive};
+use wakeline_core::{DeadLetterId, GroupName, PartitionName, QueueName, Realm, RedriveId, Verb};
+use wakeline_store::{DeadLetterFilter, DeadLetters, Deed, Page, Redrive, RedriveJob};
 
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{self, Body, Params, Parted};
 use crate::state::AppState;
@@ -46,15 +47,73 @@ fn no_job() -> ApiError {
 )]
 pub(crate) async fn dead_letters(
     State(state): State<AppState>,
+    permit: Permit,
     params: Params,
 ) -> Result<Response, ApiError> {
     let limit = params.number("limit", 100, 1..=1000)? as u32;
     let offset = params.number("offset", 0, 0..=u32::MAX.into())? as u32;
     let page = Page { limit, offset };
-    let found = state.queue().store().dead_letters(filter(&params)?, page).await?;
+    let found = visible(&state, &permit, filter(&params)?, page).await?;
     let messages = found.letters.iter().map(DeadLetterAnswer::new).collect::<Result<_, _>>()?;
     let pagination = Pagination { limit, offset, total: found.total };
     Ok(Json(DeadLettersAnswer { messages, pagination }).into_response())
+}
+
+/// A page of what the caller may see.
+async fn visible(
+    state: &AppState,
+    permit: &Permit,
+    filter: DeadLetterFilter,
+    page: Page,
+) -> Result<DeadLetters, ApiError> {
+    let store = state.queue().store();
+    if let Some(queue) = &filter.queue {
+        permit.need(Realm::Queue, Verb::Read, queue.as_str())?;
+    }
+    if filter.queue.is_some() || permit.may_all(Realm::Queue, Verb::Read) {
+        return Ok(store.dead_letters(filter, page).await?);
+    }
+    let (mut found, mut part) = (DeadLetters::default(), Page { limit: 1000, offset: 0 });
+    loop {
+        let read = store.dead_letters(filter.clone(), part).await?;
+        let last = read.letters.len() < part.limit as usize;
+        for letter in read.letters {
+            if permit.may(Realm::Queue, Verb::Read, letter.queue.as_str()) {
+                let number = found.total;
+                found.total += 1;
+                let end = u64::from(page.offset) + u64::from(page.limit);
+                if (u64::from(page.offset)..end).contains(&number) {
+                    found.letters.push(letter);
+                }
+            }
+        }
+        if last {
+            return Ok(found);
+        }
+        part.offset = part.offset.saturating_add(part.limit);
+    }
+}
+
+/// Whether the caller may do something to all dead letters that fit.
+async fn need(
+    state: &AppState,
+    permit: &Permit,
+    verb: Verb,
+    filter: &DeadLetterFilter,
+) -> Result<(), ApiError> {
+    if permit.may_all(Realm::Queue, verb) {
+        return Ok(());
+    }
+    if let Some(queue) = &filter.queue {
+        return permit.need(Realm::Queue, verb, queue.as_str());
+    }
+    if filter.number.is_none() {
+        return permit.need_all(Realm::Queue, verb);
+    }
+    let page = Page { limit: 1, offset: 0 };
+    let found = state.queue().store().dead_letters(filter.clone(), page).await?;
+    let letter = found.letters.first().ok_or_else(missing)?;
+    permit.need(Realm::Queue, verb, letter.queue.as_str())
 }
 
 fn filter(params: &Params) -> Result<DeadLetterFilter, ApiError> {
@@ -80,11 +139,13 @@ fn filter(params: &Params) -> Result<DeadLetterFilter, ApiError> {
 )]
 pub(crate) async fn dead_letter(
     State(state): State<AppState>,
+    permit: Permit,
     Parted(id): Parted<String>,
 ) -> Result<Response, ApiError> {
     let page = Page { limit: 1, offset: 0 };
     let found = state.queue().store().dead_letters(only(&id)?, page).await?;
     let letter = found.letters.first().ok_or_else(missing)?;
+    permit.need(Realm::Queue, Verb::Read, letter.queue.as_str())?;
     Ok(Json(DeadLetterAnswer::new(letter)?).into_response())
 }
 
@@ -104,9 +165,12 @@ fn only(id: &str) -> Result<DeadLetterFilter, ApiError> {
 )]
 pub(crate) async fn purge_one(
     State(state): State<AppState>,
+    permit: Permit,
     Parted(id): Parted<String>,
 ) -> Result<Json<PurgedAnswer>, ApiError> {
-    let purged = state.queue().store().purge_dead_letters(only(&id)?).await?;
+    let filter = only(&id)?;
+    need(&state, &permit, Verb::Admin, &filter).await?;
+    let purged = state.queue().store().purge_dead_letters(filter).await?;
     if purged == 0 {
         return Err(missing());
     }
@@ -132,9 +196,12 @@ pub(crate) async fn purge_one(
 )]
 pub(crate) async fn purge(
     State(state): State<AppState>,
+    permit: Permit,
     params: Params,
 ) -> Result<Json<PurgedAnswer>, ApiError> {
     let filter = meant(filter(&params)?, params.flag("all")?)?;
+    need(&state, &permit, Verb::Admin, &filter).await?;
+    Deed::tell(filter.queue.as_ref().map(ToString::to_string), None);
     let purged = state.queue().store().purge_dead_letters(filter).await?;
     Ok(Json(PurgedAnswer { success: true, purged }))
 }
@@ -158,6 +225,7 @@ fn meant(filter: DeadLetterFilter, all: bool) -> Result<DeadLetterFilter, ApiErr
 )]
 pub(crate) async fn redrive(
     State(state): State<AppState>,
+    permit: Permit,
     body: Body,
 ) -> Result<Response, ApiError> {
     let body: RedriveBody = body.parse()?;
@@ -171,6 +239,9 @@ pub(crate) async fn redrive(
         to_queue: body.to_queue.map(QueueName::new).transpose()?,
         rate: body.rate,
     };
+    need(&state, &permit, Verb::Configure, &redrive.filter).await?;
+    permit.need_queues(Verb::Push, &redrive.to_queue)?;
+    Deed::tell(redrive.filter.queue.as_ref().map(ToString::to_string), None);
     let job = state.queue().redrive(redrive).await?;
     Ok((StatusCode::ACCEPTED, Json(RedriveAnswer::from(job))).into_response())
 }
@@ -200,11 +271,27 @@ fn wanted(body: DeadLetterFilterBody) -> Result<DeadLetterFilter, ApiError> {
 )]
 pub(crate) async fn redrive_job(
     State(state): State<AppState>,
+    permit: Permit,
     Parted(job): Parted<String>,
 ) -> Result<Json<RedriveAnswer>, ApiError> {
+    let job = own_job(&state, &permit, Verb::Read, &job).await?;
+    Ok(Json(job.into()))
+}
+
+/// A job, if the caller may do this to what it is about.
+async fn own_job(
+    state: &AppState,
+    permit: &Permit,
+    verb: Verb,
+    job: &str,
+) -> Result<RedriveJob, ApiError> {
     let job: RedriveId = job.parse().map_err(|_| no_job())?;
     let job = state.queue().store().redrive_job(job).await?.ok_or_else(no_job)?;
-    Ok(Json(job.into()))
+    match &job.redrive.filter.queue {
+        Some(queue) => permit.need(Realm::Queue, verb, queue.as_str())?,
+        None => permit.need_all(Realm::Queue, verb)?,
+    }
+    Ok(job)
 }
 
 /// Stop a redrive. What it has redriven stays so.
@@ -218,9 +305,10 @@ pub(crate) async fn redrive_job(
 )]
 pub(crate) async fn cancel_redrive(
     State(state): State<AppState>,
+    permit: Permit,
     Parted(job): Parted<String>,
 ) -> Result<Json<RedriveAnswer>, ApiError> {
-    let job: RedriveId = job.parse().map_err(|_| no_job())?;
+    let job = own_job(&state, &permit, Verb::Configure, &job).await?.redrive.id;
     let job = state.queue().store().cancel_redrive(job).await?.ok_or_else(no_job)?;
     Ok(Json(job.into()))
 }

@@ -11,6 +11,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use wakeline_flow::{Client, Json as Value, Started, Status};
 
+use wakeline_core::{Realm, Verb};
+
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{Body, Params, Parted};
 use crate::state::AppState;
@@ -26,8 +29,17 @@ use crate::wire::flow::{AcceptedAnswer, OrchestrationAnswer, StartAnswer, StartB
         (status = 400, description = "Something is wrong with the request", body = Problem),
     )
 )]
-pub(crate) async fn start(State(state): State<AppState>, body: Body) -> Result<Response, ApiError> {
+pub(crate) async fn start(
+    State(state): State<AppState>,
+    permit: Permit,
+    body: Body,
+) -> Result<Response, ApiError> {
     let body: StartBody = body.parse()?;
+    match &body.instance {
+        Some(instance) => permit.need(Realm::Flow, Verb::Push, instance)?,
+        // An id that the server makes up is covered by no pattern but all.
+        None => permit.need_all(Realm::Flow, Verb::Push)?,
+    }
     let instance = body.instance.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let input = body.input.unwrap_or_else(Value::null);
     let started = state.flow().start_raw(&instance, &body.name, body.version, input).await?;

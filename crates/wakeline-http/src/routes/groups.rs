@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use wakeline_core::{GroupName, PartitionName, QueueName};
-use wakeline_store::{GroupPartitionFilter, Seek, SeekTo};
+use wakeline_core::{GroupName, PartitionName, QueueName, Realm, Verb};
+use wakeline_store::{Deed, GroupPartitionFilter, Seek, SeekTo};
 
+use crate::access::permit::{Part, Permit};
 use crate::error::{ApiError, Problem};
 use crate::input::{self, Body, Params, Parted};
 use crate::render;
@@ -24,8 +25,10 @@ use crate::wire::groups::{
 )]
 pub(crate) async fn groups(
     State(state): State<AppState>,
+    permit: Permit,
 ) -> Result<Json<Vec<GroupAnswer>>, ApiError> {
-    let groups = state.queue().store().groups(None).await?;
+    let mut groups = state.queue().store().groups(None).await?;
+    groups.retain(|one| permit.may(Realm::Queue, Verb::Read, one.queue.as_str()));
     Ok(Json(groups.into_iter().map(Into::into).collect()))
 }
 
@@ -46,6 +49,7 @@ pub(crate) async fn groups(
 )]
 pub(crate) async fn group(
     State(state): State<AppState>,
+    permit: Permit,
     Parted(group): Parted<String>,
     params: Params,
 ) -> Result<Json<BTreeMap<String, GroupInQueueAnswer>>, ApiError> {
@@ -53,11 +57,17 @@ pub(crate) async fn group(
     let filter = GroupPartitionFilter { group: Some(group.clone()), ..filter(&params, 10_000)? };
     let mut groups = state.queue().store().groups(Some(&group)).await?;
     groups.retain(|one| filter.queue.as_ref().is_none_or(|only| *only == one.queue));
+    let seen = |queue: &QueueName| permit.may(Realm::Queue, Verb::Read, queue.as_str());
+    groups.retain(|one| seen(&one.queue));
     if groups.is_empty() {
         return Err(ApiError::not_found("Consumer group not found"));
     }
-    let partitions = state.queue().store().group_partitions(filter).await?;
-    Ok(Json(by_queue(groups, partitions)))
+    let mut list = permit.listing(Part { limit: filter.limit, offset: filter.offset });
+    while let Some(part) = list.next() {
+        let read = state.queue().store().group_partitions(of_part(&filter, part)).await?;
+        list.take(read, |one| &one.queue);
+    }
+    Ok(Json(by_queue(groups, list.items)))
 }
 
 fn filter(params: &Params, limit_max: u64) -> Result<GroupPartitionFilter, ApiError> {
@@ -67,6 +77,10 @@ fn filter(params: &Params, limit_max: u64) -> Result<GroupPartitionFilter, ApiEr
         limit: params.number("limit", 1000, 1..=limit_max)? as u32,
         offset: params.number("offset", 0, 0..=u32::MAX.into())? as u32,
     })
+}
+
+fn of_part(filter: &GroupPartitionFilter, part: Part) -> GroupPartitionFilter {
+    GroupPartitionFilter { limit: part.limit, offset: part.offset, ..filter.clone() }
 }
 
 /// Partitions in which a group is behind, the oldest message first. No group can be asked for by
@@ -87,11 +101,17 @@ fn filter(params: &Params, limit_max: u64) -> Result<GroupPartitionFilter, ApiEr
 )]
 pub(crate) async fn lagging(
     State(state): State<AppState>,
+    permit: Permit,
     params: Params,
 ) -> Result<Json<Vec<LaggingAnswer>>, ApiError> {
     let behind = Duration::from_secs(params.number("minLagSeconds", 3600, 0..=u32::MAX.into())?);
-    let found = state.queue().store().lagging(behind, filter(&params, 10_000)?).await?;
-    Ok(Json(found.into_iter().map(Into::into).collect()))
+    let filter = filter(&params, 10_000)?;
+    let mut list = permit.listing(Part { limit: filter.limit, offset: filter.offset });
+    while let Some(part) = list.next() {
+        let read = state.queue().store().lagging(behind, of_part(&filter, part)).await?;
+        list.take(read, |one| &one.queue);
+    }
+    Ok(Json(list.items.into_iter().map(Into::into).collect()))
 }
 
 /// Move a group in one queue: to its end, its beginning, or what was pushed since a time. What it
@@ -163,6 +183,7 @@ fn target(body: &SeekBody) -> Result<Option<SeekTo>, ApiError> {
 }
 
 async fn go_to(state: &AppState, seek: Seek) -> Result<Json<SeekAnswer>, ApiError> {
+    Deed::tell(None, Some(format!("{:?}", seek.to)));
     let moved = state.queue().seek(seek.clone()).await?;
     if moved == 0 {
         let what = if seek.partition.is_some() { "partition" } else { "queue" };
@@ -250,6 +271,7 @@ pub(crate) async fn subscription(
         .ok_or_else(|| ApiError::invalid("Missing subscriptionTimestamp in request body"))?;
     let from = input::timestamp("subscriptionTimestamp", &from)?;
     let to = SeekTo::Since(from);
+    Deed::tell(None, Some(format!("{to:?}")));
     let seek = Seek { group: group.clone(), queue: None, partition: None, to };
     let moved = state.queue().seek(seek).await?;
     Ok(Json(SubscriptionAnswer {

@@ -1,5 +1,6 @@
 //! The routes, and the OpenAPI document that lists them.
 
+mod access;
 mod ack;
 mod configure;
 mod dead;
@@ -12,6 +13,8 @@ mod pop;
 mod push;
 mod transaction;
 
+pub(crate) use hook::plain::DEFAULT_UID as DEFAULT_APPLICATION;
+
 use axum::Router;
 use axum::middleware;
 use utoipa::OpenApi;
@@ -19,7 +22,8 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access;
+use crate::access::guard;
+use crate::cors::cors;
 use crate::error::ApiError;
 use crate::state::AppState;
 
@@ -37,6 +41,7 @@ use crate::state::AppState;
         (name = "orchestrations", description = "Start, signal, watch and steer orchestrations"),
         (name = "webhooks", description = "Applications, endpoints, messages and their deliveries"),
         (name = "events", description = "Webhooks in a few plain routes"),
+        (name = "access", description = "API keys, and the audit of administrative acts"),
         (name = "operation", description = "Health and metrics"),
     )
 )]
@@ -45,11 +50,15 @@ struct Frame;
 /// The whole HTTP face over a state. Works without a socket.
 pub fn app(state: AppState) -> Router {
     let (router, _) = parts();
-    router
+    let router = router
         .fallback(|| async { ApiError::not_found("there is no such route; see /docs") })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
-        .layer(middleware::from_fn_with_state(state.clone(), access::guard))
-        .with_state(state)
+        .layer(middleware::from_fn_with_state(state.clone(), guard));
+    let router = match state.settings().cors_origins.is_empty() {
+        true => router,
+        false => router.layer(middleware::from_fn_with_state(state.clone(), cors)),
+    };
+    router.with_state(state)
 }
 
 /// The OpenAPI document.
@@ -68,6 +77,7 @@ fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
         .merge(hook_routes())
         .merge(message_routes())
         .merge(plain_routes())
+        .merge(access_routes())
         .routes(routes!(health::health))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
@@ -76,6 +86,15 @@ fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
         .routes(routes!(health::docs))
         .routes(routes!(health::root))
         .split_for_parts()
+}
+
+/// Keys and the audit.
+fn access_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(access::keys, access::create))
+        .routes(routes!(access::revoke))
+        .routes(routes!(access::rotate))
+        .routes(routes!(access::audit))
 }
 
 fn queue_routes() -> OpenApiRouter<AppState> {

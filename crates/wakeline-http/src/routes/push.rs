@@ -4,6 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 
+use wakeline_core::Verb;
+use wakeline_store::PushItem;
+
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::Body;
 use crate::state::AppState;
@@ -17,6 +21,7 @@ use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushResult};
     responses(
         (status = 201, description = "Stored", body = Vec<PushResult>),
         (status = 400, description = "Something is wrong with the request", body = Problem),
+        (status = 404, description = "A queue is not the caller's", body = Problem),
         (status = 413, description = "The body is too large", body = Problem),
         (status = 415, description = "The body is not JSON", body = Problem),
         (status = 429, description = "A queue is full; nothing was stored", body = Problem),
@@ -26,11 +31,14 @@ use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushResult};
 )]
 pub(crate) async fn push(
     State(state): State<AppState>,
+    permit: Permit,
     body: Body,
 ) -> Result<(StatusCode, Json<Vec<PushResult>>), ApiError> {
     let parsed: PushBody<'_> = body.parse()?;
     let items = parsed.items.ok_or_else(|| ApiError::invalid("items array is required"))?;
-    let items = into_items(items, &body, &state)?;
+    let mut items = into_items(items, &body, &state)?;
+    permit.need_queues(Verb::Push, items.iter().map(|item| &item.queue))?;
+    stamp(&mut items, &permit);
     if items.is_empty() {
         return Ok((StatusCode::CREATED, Json(Vec::new())));
     }
@@ -41,12 +49,19 @@ pub(crate) async fn push(
     Ok((StatusCode::CREATED, Json(results.collect())))
 }
 
+/// Says of messages who pushed them: what the server knows, never what a client says.
+pub(crate) fn stamp(items: &mut [PushItem], permit: &Permit) {
+    for item in items {
+        item.producer = permit.producer();
+    }
+}
+
 /// Validates the messages of a push. The error says which one is wrong.
 pub(crate) fn into_items(
     items: Vec<PushItemBody<'_>>,
     body: &Body,
     state: &AppState,
-) -> Result<Vec<wakeline_store::PushItem>, ApiError> {
+) -> Result<Vec<PushItem>, ApiError> {
     let most = state.settings().batch_len_max as usize;
     if items.len() > most {
         let len = items.len();

@@ -7,7 +7,8 @@ use uuid::Uuid;
 use wakeline_core::LeaseId;
 use wakeline_store::{PushOutcome, SettleOutcome, TransactCommand, TransactOutcome};
 
-use super::push::into_items;
+use super::push::{into_items, stamp};
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::Body;
 use crate::state::AppState;
@@ -29,9 +30,12 @@ use crate::wire::transaction::{
 )]
 pub(crate) async fn transaction(
     State(state): State<AppState>,
+    permit: Permit,
     body: Body,
 ) -> Result<(StatusCode, Json<TransactionAnswer>), ApiError> {
-    let plan = Plan::check(&state, &body)?;
+    let mut plan = Plan::check(&state, &body)?;
+    permit.need_transaction(&state, &plan.command).await?;
+    stamp(&mut plan.command.pushes, &permit);
     let id = Uuid::now_v7().to_string();
     if let Some((ack, outcome)) = &plan.refused {
         return Ok(refused(id, &plan.acks[*ack], outcome));

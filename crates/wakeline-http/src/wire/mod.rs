@@ -2,6 +2,7 @@
 //!
 //! Requests are parsed with borrowed payloads, so that a message is never copied on its way in.
 
+pub(crate) mod access;
 pub(crate) mod ack;
 pub(crate) mod configure;
 pub(crate) mod dead;

@@ -1,10 +1,13 @@
 //! The HTTP face over the in-memory oracle: wire shapes, statuses, limits, connections.
 
+mod access;
 mod connections;
+mod cors;
 mod dead;
 mod flow;
 mod hook;
 mod hostile;
+mod keys;
 mod policy;
 mod queue;
 mod support;

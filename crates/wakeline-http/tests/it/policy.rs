@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
-use wakeline_http::{HttpSettings, openapi};
+use wakeline_http::openapi;
 
 use crate::support::Node;
 
@@ -22,8 +22,7 @@ fn routes() -> Vec<(String, String, String)> {
 
 #[tokio::test]
 async fn without_the_key_only_probes_and_documentation_answer() {
-    let settings = HttpSettings { api_key: Some("s3cret".into()), ..HttpSettings::default() };
-    let node = Node::with(settings).await;
+    let node = Node::keyed("s3cret").await;
     let open = ["/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json", "/api/v1/health"];
     let all = routes();
     assert!(all.len() > 20, "the walk sees all routes");

@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use wakeline_access::{Access, AccessOptions};
 use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_hook::{Guard, HookService, HookServiceOptions, SendOptions};
 use wakeline_http::{AppState, Faces, HttpSettings, app};
@@ -55,17 +56,32 @@ impl Node {
     }
 
     pub(crate) async fn over(settings: HttpSettings, keys: Option<Arc<KeyRing>>) -> Self {
+        Self::guarded(settings, keys, AccessOptions::default()).await
+    }
+
+    /// A node that asks for a key.
+    pub(crate) async fn keyed(key: &str) -> Self {
+        let access = AccessOptions { api_key: Some(key.to_owned()), ..AccessOptions::default() };
+        Self::guarded(HttpSettings::default(), Some(keys()), access).await
+    }
+
+    pub(crate) async fn guarded(
+        settings: HttpSettings,
+        keys: Option<Arc<KeyRing>>,
+        access: AccessOptions,
+    ) -> Self {
         let store = Arc::new(MemoryStore::with_real_clock());
         let flow = StoreProvider::new(store.clone(), StoreProviderOptions::default());
         let queue = QueueService::start(store.clone(), QueueServiceOptions::default());
         let allow = vec!["127.0.0.0/8".parse().expect("a range")];
         let send = SendOptions { guard: Guard { allow, https_only: false }, ..Default::default() };
         let options = HookServiceOptions { send, keys, ..HookServiceOptions::default() };
-        let hook = HookService::start(store, options);
+        let hook = HookService::start(store.clone(), options);
         let listening = CancellationToken::new();
         let (service, token) = (queue.clone(), listening.clone());
         tokio::spawn(async move { service.listen(token).await });
-        let faces = Faces { queue, flow: flow.clone(), hook };
+        let access = Access::start(store, access).await.expect("the oracle answers");
+        let faces = Faces { queue, flow: flow.clone(), hook, access };
         let state = AppState::new(faces, settings, None);
         Self { app: app(state.clone()), state, flow, listening: listening.drop_guard() }
     }

@@ -1,6 +1,7 @@
 //! `FlowAdmin` on PostgreSQL: interventions, one function each.
 
 use async_trait::async_trait;
+use tokio_postgres::Row;
 use tokio_postgres::types::{Json, ToSql};
 use uuid::Uuid;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
@@ -13,6 +14,7 @@ use wakeline_store::flow::{
 use super::Core;
 use super::wire::Blobs;
 use crate::PostgresStore;
+use crate::access::Act;
 use crate::rows::{self, Columns};
 
 const SUSPEND: &str = "suspend";
@@ -41,7 +43,7 @@ impl Core {
         // PostgreSQL cannot keep NUL in a text; a reason is not worth a failure.
         let reason = reason.replace('\0', "\u{fffd}");
         let params: &[&(dyn ToSql + Sync)] = &[&instance, &lane, &key, &kind, &reason];
-        let rows = self.general(SUSPEND, &self.sql.suspend, params).await?;
+        let rows = self.act(SUSPEND, (&self.sql.suspend, params), Act::said).await?;
         let done = rows.first().map(|row| Columns::new(SUSPEND, row).take());
         Ok(done.transpose()?.unwrap_or(false))
     }
@@ -54,7 +56,7 @@ impl Core {
     ) -> Result<(u64, Vec<FlowChange>), StoreError> {
         let params: &[&(dyn ToSql + Sync)] = &[&instance.map(InstanceId::as_str), &Json(caps)];
         let (mut count, mut changes) = (0, Vec::new());
-        for row in &self.general(RESUME, &self.sql.resume, params).await? {
+        for row in &self.act(RESUME, (&self.sql.resume, params), Act::counted).await? {
             let mut columns = Columns::new(RESUME, row);
             count += u64::try_from(columns.take::<i64>()?).unwrap_or(0);
             let what = columns.name_if("capability")?.map(FlowWhat::Turn);
@@ -82,7 +84,7 @@ impl Core {
         ];
         let mut done = false;
         let (mut changes, mut told) = (Vec::new(), Vec::new());
-        for row in &self.general(TERMINATE, &self.sql.terminate, params).await? {
+        for row in &self.act(TERMINATE, (&self.sql.terminate, params), ended).await? {
             let mut columns = Columns::new(TERMINATE, row);
             if columns.take::<i16>()? == 0 {
                 done = columns.take::<i16>()? == 0;
@@ -102,6 +104,17 @@ impl Core {
         self.hints.tell(&self.shared, told);
         Ok((done, changes))
     }
+}
+
+/// Whether an instance was ended: its row says so, those of others do not.
+fn ended(rows: &[Row]) -> bool {
+    let code = |row: &Row, column| row.try_get::<_, i16>(column).ok();
+    rows.iter().any(|row| code(row, 0) == Some(0) && code(row, 1) == Some(0))
+}
+
+/// Whether executions were removed.
+fn pruned(rows: &[Row]) -> bool {
+    rows.first().is_some_and(|row| row.try_get::<_, i64>(1).is_ok_and(|gone| gone > 0))
 }
 
 fn number(columns: &mut Columns<'_>) -> Result<u64, StoreError> {
@@ -161,7 +174,7 @@ impl FlowAdmin for PostgresStore {
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
         let core = &self.flow.core;
         let params: &[&(dyn ToSql + Sync)] = &[&texts(&command.instances), &command.force];
-        let rows = core.general(DELETE, &core.sql.delete, params).await?;
+        let rows = core.act(DELETE, (&core.sql.delete, params), Act::counted).await?;
         let Some(row) = rows.first() else { return Ok(DeleteReport::default()) };
         let mut columns = Columns::new(DELETE, row);
         Ok(DeleteReport {
@@ -181,7 +194,7 @@ impl FlowAdmin for PostgresStore {
             &filter.ended_before.map(rows::system_time),
             &i64::from(filter.limit),
         ];
-        let rows = core.general(DELETE, &core.sql.delete_matching, params).await?;
+        let rows = core.act(DELETE, (&core.sql.delete_matching, params), Act::counted).await?;
         let Some(row) = rows.first() else { return Ok(DeleteReport::default()) };
         let mut columns = Columns::new(DELETE, row);
         Ok(DeleteReport {
@@ -206,7 +219,7 @@ impl FlowAdmin for PostgresStore {
             &i64::from(options.keep_last.unwrap_or(1)),
             &options.ended_before.map(rows::system_time),
         ];
-        let rows = core.general(PRUNE, &core.sql.prune, params).await?;
+        let rows = core.act(PRUNE, (&core.sql.prune, params), pruned).await?;
         let Some(row) = rows.first() else { return Ok(PruneReport::default()) };
         let mut columns = Columns::new(PRUNE, row);
         Ok(PruneReport {

@@ -17,6 +17,7 @@ use super::catalog::vanished;
 use super::read::{STATES, names};
 use super::wire::{self, change, count, merge, moment_if};
 use crate::PostgresStore;
+use crate::access::Act;
 use crate::rows::{self, Columns};
 
 const RESEND: &str = "resend";
@@ -32,6 +33,11 @@ fn kind_code(kind: JobKind) -> i16 {
         JobKind::Resend => 2,
         JobKind::Cancel => 3,
     }
+}
+
+/// Whether a job was made: then its id came back.
+fn job_made(rows: &[Row]) -> bool {
+    rows.first().is_some_and(|row| row.try_get::<_, Option<Uuid>>(0).is_ok_and(|id| id.is_some()))
 }
 
 fn job(row: &Row) -> Result<Job, StoreError> {
@@ -77,7 +83,7 @@ impl HookAdmin for PostgresStore {
         let (app, app_uid) = wire::application(application);
         let ((message, event), (id, own)) = (wire::message(message), wire::endpoint(endpoint));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &message, &event, &id, &own];
-        let rows = core.general(RESEND, &core.sql.resend, params).await?;
+        let rows = core.act(RESEND, (&core.sql.resend, params), Act::coded).await?;
         let Some(row) = rows.first() else { return Ok((ResendOutcome::Missing, Vec::new())) };
         let mut columns = Columns::new(RESEND, row);
         let outcome = match columns.take::<i16>()? {
@@ -107,7 +113,7 @@ impl HookAdmin for PostgresStore {
         let (id, own) = endpoint.map_or((None, None), wire::endpoint);
         let all = endpoint.is_none();
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &message, &event, &all, &id, &own];
-        let rows = core.general(CANCEL, &core.sql.cancel, params).await?;
+        let rows = core.act(CANCEL, (&core.sql.cancel, params), Act::counted).await?;
         let (mut cancelled, mut changes) = (None, Vec::new());
         for row in &rows {
             let mut columns = Columns::new(CANCEL, row);
@@ -131,7 +137,8 @@ impl HookAdmin for PostgresStore {
         let core = &self.hook.core;
         let ((app, app_uid), (id, own)) = (wire::application(application), wire::message(message));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own];
-        let rows = core.general(EXPUNGE, &core.sql.expunge_payload, params).await?;
+        let sql = &core.sql.expunge_payload;
+        let rows = core.act(EXPUNGE, (sql, params), Act::any).await?;
         Ok(!rows.is_empty())
     }
 
@@ -144,7 +151,8 @@ impl HookAdmin for PostgresStore {
         let core = &self.hook.core;
         let ((app, app_uid), (id, own)) = (wire::application(application), wire::message(message));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own, &attempt.0];
-        let rows = core.general(EXPUNGE, &core.sql.expunge_response, params).await?;
+        let sql = &core.sql.expunge_response;
+        let rows = core.act(EXPUNGE, (sql, params), Act::any).await?;
         Ok(!rows.is_empty())
     }
 
@@ -171,7 +179,7 @@ impl HookAdmin for PostgresStore {
             &filter.until.map(rows::system_time),
             &states,
         ];
-        let rows = core.general(JOB, &core.sql.job_start, params).await?;
+        let rows = core.act(JOB, (&core.sql.job_start, params), job_made).await?;
         let made = rows.first().map(|row| Columns::new(JOB, row).take::<Option<Uuid>>());
         if made.transpose()?.flatten().is_none() {
             return Ok(None);

@@ -17,6 +17,7 @@ use wakeline_store::hook::{
 use super::wire::{self, bytes, plain};
 use super::{Core, sql};
 use crate::PostgresStore;
+use crate::access::Act;
 use crate::rows::{self, Columns};
 
 const APPLICATION: &str = "application";
@@ -93,7 +94,8 @@ impl Core {
             &key,
             &print,
         ];
-        let rows = self.general(APPLICATION, &self.sql.application_create, params).await?;
+        let sql = &self.sql.application_create;
+        let rows = self.act(APPLICATION, (sql, params), Act::coded).await?;
         let Some(row) = rows.first() else { return Err(vanished(APPLICATION)) };
         let mut columns = Columns::new(APPLICATION, row);
         let code: i16 = columns.take()?;
@@ -189,7 +191,8 @@ impl HookApplications for PostgresStore {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let core = &self.hook.core;
         let (id, uid) = wire::application(application);
-        let rows = core.general(APPLICATION, &core.sql.application_delete, &[&id, &uid]).await?;
+        let (sql, params) = (&core.sql.application_delete, &[&id as _, &uid as _]);
+        let rows = core.act(APPLICATION, (sql, params), Act::said).await?;
         let gone = rows.first().map(|row| Columns::new(APPLICATION, row).take()).transpose()?;
         if gone != Some(true) {
             return Ok((false, Vec::new()));

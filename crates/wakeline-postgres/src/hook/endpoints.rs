@@ -16,6 +16,7 @@ use wakeline_store::hook::{
 use super::catalog::{limit, page, place, prints, vanished};
 use super::wire::{self, bytes, json, micros, moment_if, plain, texts};
 use super::{Core, sql};
+use crate::access::Act;
 use crate::rows::{self, Columns};
 
 const ENDPOINT: &str = "endpoint";
@@ -137,7 +138,7 @@ impl Core {
             &key,
             &print,
         ];
-        let rows = self.general(ENDPOINT, &self.sql.endpoint_create, params).await?;
+        let rows = self.act(ENDPOINT, (&self.sql.endpoint_create, params), Act::coded).await?;
         let Some(row) = rows.first() else { return Err(vanished(ENDPOINT)) };
         let mut columns = Columns::new(ENDPOINT, row);
         let code: i16 = columns.take()?;
@@ -212,7 +213,7 @@ impl Core {
     ) -> Result<bool, StoreError> {
         let ((app, app_uid), (id, own)) = (wire::application(application), wire::endpoint(which));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own];
-        let rows = self.general(ENDPOINT, &self.sql.endpoint_delete, params).await?;
+        let rows = self.act(ENDPOINT, (&self.sql.endpoint_delete, params), Act::said).await?;
         let gone = rows.first().map(|row| Columns::new(ENDPOINT, row).take()).transpose()?;
         Ok(gone.unwrap_or(false))
     }
@@ -249,7 +250,7 @@ impl Core {
             &micros(rotation.grace),
             &i64::from(rotation.old_max),
         ];
-        let rows = self.general(ENDPOINT, &self.sql.secret_rotate, params).await?;
+        let rows = self.act(ENDPOINT, (&self.sql.secret_rotate, params), Act::coded).await?;
         let code = rows.first().map(|row| Columns::new(ENDPOINT, row).take::<i16>()).transpose()?;
         Ok(match code {
             Some(0) => RotateOutcome::Rotated,

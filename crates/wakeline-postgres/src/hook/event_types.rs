@@ -13,6 +13,8 @@ use super::catalog::{limit, page, prints, vanished};
 use super::wire::{self, bytes_if, plain};
 use super::{Core, sql};
 use crate::PostgresStore;
+use crate::access::Act;
+use crate::connect::Params;
 use crate::rows::{self, Columns};
 
 const EVENT_TYPE: &str = "event type";
@@ -86,7 +88,8 @@ impl Core {
             &print,
             &expected,
         ];
-        let rows = self.general(EVENT_TYPE, &self.sql.event_type_put, params).await?;
+        let sql = &self.sql.event_type_put;
+        let rows = self.act(EVENT_TYPE, (sql, params), Act::coded).await?;
         let Some(row) = rows.first() else { return Err(vanished(EVENT_TYPE)) };
         let mut columns = Columns::new(EVENT_TYPE, row);
         let code: i16 = columns.take()?;
@@ -170,8 +173,9 @@ impl HookEventTypes for PostgresStore {
         name: &EventTypeName,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let core = &self.hook.core;
+        let params: Params<'_> = &[&name.as_str()];
         let sql = &core.sql.event_type_delete;
-        let rows = core.general(EVENT_TYPE, sql, &[&name.as_str()]).await?;
+        let rows = core.act(EVENT_TYPE, (sql, params), Act::any).await?;
         if rows.is_empty() {
             return Ok((false, Vec::new()));
         }

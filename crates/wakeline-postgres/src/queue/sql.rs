@@ -24,6 +24,9 @@ macro_rules! statements {
 }
 
 statements![
+    audit_add,
+    audit_list,
+    audit_prune,
     claim,
     claim_polled,
     clock,
@@ -41,10 +44,16 @@ statements![
     group_seek,
     keys_needed,
     housekeep,
+    key_create,
+    key_list,
+    key_revoke,
+    key_rotate,
+    key_touch,
     lease_set_aside,
     message_find,
     message_groups,
     partition_create,
+    partition_queues,
     push,
     queue_configure,
     queue_delete,

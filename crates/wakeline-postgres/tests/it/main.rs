@@ -1,5 +1,6 @@
 //! The PostgreSQL store against a real PostgreSQL.
 
+mod access;
 mod claims;
 mod conformance;
 mod flow;

@@ -28,7 +28,8 @@ impl HookApplications for SqliteStore {
     ) -> Result<Created<Application>, StoreError> {
         let work = Work::new("create_application", move |s| {
             application::create(s, &application, idempotency.as_ref())
-        });
+        })
+        .recorded();
         self.write(work.growing(ROW_BYTES)).await
     }
 
@@ -58,9 +59,12 @@ impl HookApplications for SqliteStore {
         expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError> {
         let which = which.clone();
-        self.write(Work::new("update_application", move |s| {
-            application::update(s, &which, &application, expected)
-        }))
+        self.write(
+            Work::new("update_application", move |s| {
+                application::update(s, &which, &application, expected)
+            })
+            .recorded(),
+        )
         .await
     }
 
@@ -69,8 +73,11 @@ impl HookApplications for SqliteStore {
         application: &ApplicationRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let application = application.clone();
-        self.write(Work::new("delete_application", move |s| application::delete(s, &application)))
-            .await
+        self.write(
+            Work::new("delete_application", move |s| application::delete(s, &application))
+                .recorded(),
+        )
+        .await
     }
 }
 
@@ -83,7 +90,8 @@ impl HookEventTypes for SqliteStore {
     ) -> Result<(Created<EventType>, Vec<HookChange>), StoreError> {
         let work = Work::new("create_event_type", move |s| {
             event_type::create(s, &event_type, idempotency.as_ref())
-        });
+        })
+        .recorded();
         self.write(work.growing(ROW_BYTES)).await
     }
 
@@ -104,7 +112,7 @@ impl HookEventTypes for SqliteStore {
         &self,
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError> {
-        let work = Work::new("put_event_type", move |s| event_type::put(s, &event_type));
+        let work = Work::new("put_event_type", move |s| event_type::put(s, &event_type)).recorded();
         self.write(work.growing(ROW_BYTES)).await
     }
 
@@ -112,7 +120,8 @@ impl HookEventTypes for SqliteStore {
         &self,
         event_type: EventType,
     ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError> {
-        let work = Work::new("replace_event_type", move |s| event_type::replace(s, &event_type));
+        let work = Work::new("replace_event_type", move |s| event_type::replace(s, &event_type))
+            .recorded();
         self.write(work.growing(ROW_BYTES)).await
     }
 
@@ -121,7 +130,8 @@ impl HookEventTypes for SqliteStore {
         name: &EventTypeName,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let name = name.clone();
-        self.write(Work::new("delete_event_type", move |s| event_type::delete(s, &name))).await
+        self.write(Work::new("delete_event_type", move |s| event_type::delete(s, &name)).recorded())
+            .await
     }
 }
 
@@ -136,7 +146,8 @@ impl HookEndpoints for SqliteStore {
         let application = application.clone();
         let work = Work::new("create_endpoint", move |s| {
             endpoint::create(s, &application, &endpoint, idempotency.as_ref())
-        });
+        })
+        .recorded();
         self.write(work.growing(ROW_BYTES)).await
     }
 
@@ -169,9 +180,12 @@ impl HookEndpoints for SqliteStore {
         update: EndpointUpdate,
     ) -> Result<(UpdateOutcome<Endpoint>, Vec<HookChange>), StoreError> {
         let (application, endpoint) = (application.clone(), endpoint.clone());
-        self.write(Work::new("update_endpoint", move |s| {
-            endpoint::update(s, (&application, &endpoint), &update)
-        }))
+        self.write(
+            Work::new("update_endpoint", move |s| {
+                endpoint::update(s, (&application, &endpoint), &update)
+            })
+            .recorded(),
+        )
         .await
     }
 
@@ -181,9 +195,12 @@ impl HookEndpoints for SqliteStore {
         endpoint: &EndpointRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let (application, endpoint) = (application.clone(), endpoint.clone());
-        self.write(Work::new("delete_endpoint", move |s| {
-            Ok((endpoint::delete(s, &application, &endpoint)?, Vec::new()))
-        }))
+        self.write(
+            Work::new("delete_endpoint", move |s| {
+                Ok((endpoint::delete(s, &application, &endpoint)?, Vec::new()))
+            })
+            .recorded(),
+        )
         .await
     }
 
@@ -203,9 +220,12 @@ impl HookEndpoints for SqliteStore {
         rotation: Rotation,
     ) -> Result<RotateOutcome, StoreError> {
         let (application, endpoint) = (application.clone(), endpoint.clone());
-        self.write(Work::new("rotate_secret", move |s| {
-            endpoint::rotate(s, (&application, &endpoint), &rotation)
-        }))
+        self.write(
+            Work::new("rotate_secret", move |s| {
+                endpoint::rotate(s, (&application, &endpoint), &rotation)
+            })
+            .recorded(),
+        )
         .await
     }
 }

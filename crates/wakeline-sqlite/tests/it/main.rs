@@ -1,5 +1,6 @@
 //! The SQLite store against the rules that every store is held to, and against its own.
 
+mod access;
 mod corrupt;
 mod files;
 mod fixture;

@@ -202,17 +202,19 @@ impl QueueDeadLetters for MemoryStore {
     }
 
     async fn purge_dead_letters(&self, filter: DeadLetterFilter) -> Result<u64, StoreError> {
-        let letters = &mut self.state.lock().dead_letters;
-        let before = letters.len();
-        letters.retain(|buried| !fits(&buried.letter, &filter));
-        Ok((before - letters.len()) as u64)
+        Ok(self.recorded(|state, _| {
+            let letters = &mut state.dead_letters;
+            let before = letters.len();
+            letters.retain(|buried| !fits(&buried.letter, &filter));
+            (before - letters.len()) as u64
+        }))
     }
 
     async fn start_redrive(
         &self,
         redrive: Redrive,
     ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
-        let job = self.state.lock().start_redrive(redrive, self.now());
+        let job = self.recorded(|state, now| state.start_redrive(redrive, now));
         Ok((job, vec![Change::of_chores(Duration::ZERO)]))
     }
 

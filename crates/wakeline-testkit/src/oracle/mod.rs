@@ -9,6 +9,7 @@
 //! * One lock around everything: each call happens at one moment of the clock.
 //! * Nothing is remembered but what the rules speak of.
 
+mod access;
 mod admin;
 mod claim;
 mod clock;
@@ -173,8 +174,7 @@ impl QueueAdmin for MemoryStore {
         if command.options.encrypted {
             self.sealing.keys("configure")?;
         }
-        let mut state = self.state.lock();
-        Ok(state.configure(command, self.now()))
+        Ok(self.recorded(|state, now| state.configure(command, now)))
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
@@ -182,7 +182,7 @@ impl QueueAdmin for MemoryStore {
     }
 
     async fn delete_queue(&self, queue: &QueueName) -> Result<bool, StoreError> {
-        Ok(self.state.lock().delete_queue(queue))
+        Ok(self.recorded(|state, _| state.delete_queue(queue)))
     }
 
     async fn message(
@@ -224,15 +224,14 @@ impl QueueGroups for MemoryStore {
         group: &GroupName,
         queue: Option<&QueueName>,
     ) -> Result<(u64, Vec<Change>), StoreError> {
-        Ok(self.state.lock().delete_group(group, queue))
+        Ok(self.recorded(|state, _| state.delete_group(group, queue)))
     }
 
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
-        let mut state = self.state.lock();
         if let SeekTo::Since(from) = seek.to {
             self.not_in_the_future("subscriptionTimestamp", from)?;
         }
-        Ok(state.seek(&seek, self.now()))
+        Ok(self.recorded(|state, now| state.seek(&seek, now)))
     }
 }
 

@@ -15,6 +15,7 @@ use wakeline_core::{
 };
 use wakeline_store::{Losses, PushItem, PushOutcome, PushReply};
 
+use super::access::Access;
 use super::dead::{Buried, Redriving};
 use super::flow::Flow;
 use super::hook::Hook;
@@ -37,6 +38,8 @@ pub(super) struct State {
     pub(super) hook: Hook,
     /// How often each operation of webhooks was called.
     pub(super) hook_calls: BTreeMap<&'static str, u64>,
+    /// API keys, and what was done to what.
+    pub(super) access: Access,
     ids: i64,
 }
 

@@ -1,5 +1,6 @@
 //! The oracle is held to the rules that it is the measure of, which checks the suite too.
 
+mod access;
 mod conformance;
 mod differential;
 mod faults;

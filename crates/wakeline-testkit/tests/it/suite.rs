@@ -29,6 +29,22 @@ fn count_listed(folder: &str, suite: &str, bench: &str) -> usize {
 }
 
 #[test]
+fn every_rule_of_access_is_listed_in_its_suite() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/access_conformance");
+    let suite = fs::read_to_string(source.with_extension("rs")).expect("the suite is there");
+    let mut rules = 0;
+    for module in ["acts.rs", "keys.rs"] {
+        let text = fs::read_to_string(source.join(module)).expect("a source file");
+        for rest in text.split("\npub async fn ").skip(1) {
+            let rule = rest.split('(').next().expect("a name");
+            assert!(suite.contains(&format!(" {rule},")), "{rule} is not listed");
+            rules += 1;
+        }
+    }
+    assert!(rules > 10, "only {rules} rules of access were found");
+}
+
+#[test]
 fn every_rule_is_listed_in_its_suite() {
     let queue = count_listed("src/conformance", "mod.rs", "Bench");
     assert!(queue > 100, "only {queue} rules of the queue were found");

@@ -99,7 +99,8 @@ impl Server {
             }
         };
         tokio::time::timeout(Duration::from_secs(30), read).await.expect("it greets in time");
-        let url = greeting.iter().find_map(|line| line.strip_prefix("url     http://"));
+        let url = greeting.iter().find_map(|line| line.strip_prefix("url     "));
+        let url = url.and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
         let address = url.expect("it prints its URL").split(' ').next().expect("an address");
         let client = Client::new(address.parse().expect("an address"));
         Self { child, client, greeting }

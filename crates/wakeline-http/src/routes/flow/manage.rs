@@ -3,10 +3,12 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use wakeline_core::InstanceId;
+use wakeline_core::{InstanceId, Realm, Verb};
+use wakeline_store::Deed;
 use wakeline_store::flow::{InstanceFilter, PruneOptions};
 
 use super::{accepted, exists};
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{self, Body, Params, Parted};
 use crate::state::AppState;
@@ -141,9 +143,11 @@ pub(crate) async fn delete(
 )]
 pub(crate) async fn purge(
     State(state): State<AppState>,
+    permit: Permit,
     body: Body,
 ) -> Result<Json<DeletedAnswer>, ApiError> {
     let body: PurgeBody = body.parse()?;
+    permit_all(&permit, &body)?;
     if body.keep_last.is_some() {
         return Err(ApiError::invalid("keepLast is for /api/v1/orchestrations/prune"));
     }
@@ -164,15 +168,26 @@ pub(crate) async fn purge(
 )]
 pub(crate) async fn prune(
     State(state): State<AppState>,
+    permit: Permit,
     body: Body,
 ) -> Result<Json<PrunedAnswer>, ApiError> {
     let body: PurgeBody = body.parse()?;
+    permit_all(&permit, &body)?;
     if body.keep_last.is_none() && body.ended_before.is_none() {
         return Err(ApiError::invalid("say what stays: keepLast, or a time in endedBefore"));
     }
     let filter = InstanceFilter { ended_before: None, ..filter(&body)? };
     let options = PruneOptions { keep_last: body.keep_last, ended_before: ended_before(&body)? };
     Ok(Json(state.flow().prune(filter, options).await?.into()))
+}
+
+/// Whether the caller may do it to the instances that a request names, or to all if it names none.
+fn permit_all(permit: &Permit, body: &PurgeBody) -> Result<(), ApiError> {
+    let Some(instances) = &body.instances else {
+        return permit.need_all(Realm::Flow, Verb::Admin);
+    };
+    Deed::tell(Some(instances.join(",")), None);
+    instances.iter().try_for_each(|one| permit.need(Realm::Flow, Verb::Admin, one))
 }
 
 fn filter(body: &PurgeBody) -> Result<InstanceFilter, ApiError> {

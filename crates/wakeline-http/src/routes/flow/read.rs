@@ -6,11 +6,12 @@ use axum::Json;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
+use wakeline_core::{InstanceId, OrchestrationName, Realm, Timestamp, Verb};
 use wakeline_flow::Json as Value;
 use wakeline_store::flow::{InstanceState, ListInstances};
 
 use super::exists;
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{self, Params, Parted};
 use crate::state::AppState;
@@ -41,6 +42,7 @@ const PAGE_BYTES: usize = 1 << 20;
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
+    permit: Permit,
     params: Params,
 ) -> Result<Json<OrchestrationsAnswer>, ApiError> {
     let (states, suspended) = states(params.text("state").unwrap_or_default())?;
@@ -57,7 +59,9 @@ pub(crate) async fn list(
         after: params.parsed("cursor", read_cursor)?,
         limit: u32::try_from(limit).unwrap_or(u32::MAX),
     };
-    let (instances, next) = state.flow().list(filter).await?;
+    let (mut instances, next) = state.flow().list(filter).await?;
+    // A page may have fewer than asked for, or none: the cursor leads on.
+    instances.retain(|one| permit.may(Realm::Flow, Verb::Read, one.instance.as_str()));
     Ok(Json(OrchestrationsAnswer {
         orchestrations: instances.iter().map(Into::into).collect(),
         next_cursor: next.map(cursor),

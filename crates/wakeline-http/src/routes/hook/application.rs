@@ -4,11 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use wakeline_core::{ApplicationId, ApplicationRef};
+use wakeline_core::{ApplicationId, ApplicationRef, Realm, Uid, Verb};
 use wakeline_hook::{HookError, RESERVED_UID};
-use wakeline_store::hook::{Application, Created, PageOrder, UpdateOutcome};
+use wakeline_store::Deed;
+use wakeline_store::hook::{Application, Created, Page, PageOrder, PageRequest, UpdateOutcome};
 
 use super::{app_ref, find_app, key_reused, no_application};
+use crate::access::permit::Permit;
 use crate::error::ApiError;
 use crate::input::{Body, Params, Parted, Repeatable};
 use crate::state::AppState;
@@ -38,6 +40,7 @@ const UNSUPPORTED: [&str; 3] = [
 )]
 pub(crate) async fn list(
     State(state): State<AppState>,
+    permit: Permit,
     params: Params,
 ) -> Result<Json<List<ApplicationOut>>, ApiError> {
     for filter in UNSUPPORTED {
@@ -48,9 +51,41 @@ pub(crate) async fn list(
     }
     let paging = Paging::<ApplicationId>::read(&params, PageOrder::Ascending, |t| t.parse().ok())?;
     let (request, given) = paging.split();
-    let page = state.hook().store().applications(request, RESERVED_UID).await?;
+    let page = visible(&state, &permit, request).await?;
     let key = |application: &Application| application.id.to_string();
     List::new(page, given.as_deref(), key, ApplicationOut::new).map(Json)
+}
+
+/// A page of what the caller may see.
+async fn visible(
+    state: &AppState,
+    permit: &Permit,
+    mut request: PageRequest<ApplicationId>,
+) -> Result<Page<Application>, ApiError> {
+    let (limit, mut found) = (request.limit as usize, Vec::new());
+    loop {
+        let page = state.hook().store().applications(request.clone(), RESERVED_UID).await?;
+        if permit.may_all(Realm::Hook, Verb::Read) {
+            return Ok(page);
+        }
+        // Pages that lead back are in the list's order: what they go on from is their first.
+        let edge = if request.backwards { page.items.first() } else { page.items.last() };
+        request.after = edge.map(|application| application.id).or(request.after);
+        let mut seen: Vec<_> = page.items.into_iter().collect();
+        seen.retain(|application| permit.may_application(Verb::Read, application));
+        match request.backwards {
+            true => found.splice(..0, seen).for_each(drop),
+            false => found.extend(seen),
+        }
+        if page.done || found.len() >= limit {
+            let done = page.done && found.len() <= limit;
+            match request.backwards {
+                true => drop(found.drain(..found.len().saturating_sub(limit))),
+                false => found.truncate(limit),
+            }
+            return Ok(Page { items: found, done });
+        }
+    }
 }
 
 /// Make an application: one tenant.
@@ -69,12 +104,14 @@ pub(crate) async fn list(
 )]
 pub(crate) async fn create(
     State(state): State<AppState>,
+    (permit, Repeatable(key)): (Permit, Repeatable),
     params: Params,
-    Repeatable(key): Repeatable,
     body: Body,
 ) -> Result<Response, ApiError> {
     let get_if_exists = params.flag("get_if_exists")?;
     let new = body.parse::<ApplicationIn>()?.into_new(None)?;
+    need_name(&permit, new.uid.as_ref())?;
+    Deed::tell(new.uid.as_ref().map(ToString::to_string), None);
     let (status, made) = match state.hook().create_application(new, key).await? {
         Created::New(made) | Created::Repeated(made) => (StatusCode::CREATED, made),
         Created::Taken(found) if get_if_exists => (StatusCode::OK, found),
@@ -83,6 +120,14 @@ pub(crate) async fn create(
         Created::NoApplication => return Err(ApiError::not_found("there is no such application")),
     };
     Ok((status, Json(ApplicationOut::new(made)?)).into_response())
+}
+
+/// Whether the caller may give an application this name; one without is covered by no pattern.
+fn need_name(permit: &Permit, uid: Option<&Uid>) -> Result<(), ApiError> {
+    match uid {
+        Some(uid) => permit.need(Realm::Hook, Verb::Configure, uid.as_str()),
+        None => permit.need_all(Realm::Hook, Verb::Configure),
+    }
 }
 
 /// One application.

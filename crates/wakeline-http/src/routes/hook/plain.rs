@@ -28,7 +28,7 @@ use crate::wire::hook::plain::{
 use crate::wire::hook::{patterns, type_name};
 
 /// The own id of the application that these routes are about.
-const DEFAULT_UID: &str = "default";
+pub(crate) const DEFAULT_UID: &str = "default";
 
 /// Most deliveries, attempts or subscriptions of one store call.
 const PAGE: u32 = 250;

@@ -4,6 +4,7 @@
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use serde_json::{Value, json};
+use wakeline_access::AccessOptions;
 use wakeline_http::HttpSettings;
 
 use crate::support::Node;
@@ -117,9 +118,9 @@ async fn odd_names_are_refused_or_missing_and_never_found() {
 
 #[tokio::test]
 async fn failures_outside_of_the_routes_have_the_clients_shape_too() {
-    let settings =
-        HttpSettings { api_key: Some("k".into()), body_bytes_max: 1000, ..HttpSettings::default() };
-    let node = Node::with(settings).await;
+    let settings = HttpSettings { body_bytes_max: 1000, ..HttpSettings::default() };
+    let access = AccessOptions { api_key: Some("k".into()), ..AccessOptions::default() };
+    let node = Node::guarded(settings, None, access).await;
     let denied = node.expect(401, "GET", "/api/v1/app", NONE).await;
     assert_eq!((&denied["code"], denied.get("error")), (&json!("unauthorized"), None));
     let send = async |method: &str, kind: &str, body: String| {

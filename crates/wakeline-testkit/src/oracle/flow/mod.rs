@@ -21,7 +21,6 @@ use async_trait::async_trait;
 use wakeline_core::{
     Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, TagFilter, Timestamp,
 };
-use wakeline_store::StoreError;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
@@ -29,6 +28,7 @@ use wakeline_store::flow::{
     PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
     TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkKey,
 };
+use wakeline_store::{Consequence, StoreError};
 
 pub(super) use state::Flow;
 use work::Asker;
@@ -99,6 +99,18 @@ impl MemoryStore {
         let mut state = self.state.lock();
         *state.flow_calls.entry(operation).or_default() += 1;
         call(&mut state, self.now())
+    }
+
+    /// The same for an administrative write: the deed of the caller is recorded with it.
+    fn flow_act<T: Consequence>(
+        &self,
+        operation: &'static str,
+        act: impl FnOnce(&mut State, Timestamp) -> T,
+    ) -> T {
+        self.recorded(|state, now| {
+            *state.flow_calls.entry(operation).or_default() += 1;
+            act(state, now)
+        })
     }
 }
 
@@ -263,7 +275,7 @@ impl FlowAdmin for MemoryStore {
         instance: &InstanceId,
         suspension: Suspension,
     ) -> Result<bool, StoreError> {
-        Ok(self.flow("suspend", |state, now| state.flow.suspend(instance, suspension, now)))
+        Ok(self.flow_act("suspend", |state, now| state.flow.suspend(instance, suspension, now)))
     }
 
     async fn suspend_turn(
@@ -275,7 +287,7 @@ impl FlowAdmin for MemoryStore {
     }
 
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
-        Ok(self.flow("resume", |state, now| state.flow.resume(instance, now)))
+        Ok(self.flow_act("resume", |state, now| state.flow.resume(instance, now)))
     }
 
     async fn retry_mismatched(
@@ -290,15 +302,15 @@ impl FlowAdmin for MemoryStore {
         &self,
         command: TerminateInstance,
     ) -> Result<(bool, Vec<FlowChange>), StoreError> {
-        Ok(self.flow("terminate", |state, now| state.flow.terminate(command, now)))
+        Ok(self.flow_act("terminate", |state, now| state.flow.terminate(command, now)))
     }
 
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
-        Ok(self.flow("delete_instances", |state, _| state.flow.delete(&command)))
+        Ok(self.flow_act("delete_instances", |state, _| state.flow.delete(&command)))
     }
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
-        Ok(self.flow("delete_matching", |state, _| state.flow.delete_matching(&filter)))
+        Ok(self.flow_act("delete_matching", |state, _| state.flow.delete_matching(&filter)))
     }
 
     async fn prune(
@@ -306,6 +318,6 @@ impl FlowAdmin for MemoryStore {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        Ok(self.flow("prune", |state, _| state.flow.prune(&filter, options)))
+        Ok(self.flow_act("prune", |state, _| state.flow.prune(&filter, options)))
     }
 }

@@ -74,7 +74,7 @@ impl HookApplications for MemoryStore {
         application: NewApplication,
         idempotency: Option<Idempotency>,
     ) -> Result<Created<Application>, StoreError> {
-        Ok(self.hook("create_application", |hook, now| {
+        Ok(self.hook_act("create_application", |hook, now| {
             hook.create_application(application, idempotency.as_ref(), now)
         }))
     }
@@ -102,7 +102,7 @@ impl HookApplications for MemoryStore {
         application: NewApplication,
         expected: Option<Timestamp>,
     ) -> Result<UpdateOutcome<Application>, StoreError> {
-        Ok(self.hook("update_application", |hook, now| {
+        Ok(self.hook_act("update_application", |hook, now| {
             hook.update_application(which, application, expected, now)
         }))
     }
@@ -111,7 +111,7 @@ impl HookApplications for MemoryStore {
         &self,
         application: &ApplicationRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
-        Ok(self.hook("delete_application", |hook, _| hook.delete_application(application)))
+        Ok(self.hook_act("delete_application", |hook, _| hook.delete_application(application)))
     }
 }
 
@@ -122,7 +122,7 @@ impl HookEventTypes for MemoryStore {
         event_type: EventType,
         idempotency: Option<Idempotency>,
     ) -> Result<(Created<EventType>, Vec<HookChange>), StoreError> {
-        Ok(self.hook("create_event_type", |hook, now| {
+        Ok(self.hook_act("create_event_type", |hook, now| {
             hook.create_event_type(event_type, idempotency.as_ref(), now)
         }))
     }
@@ -143,21 +143,22 @@ impl HookEventTypes for MemoryStore {
         &self,
         event_type: EventType,
     ) -> Result<(EventType, Vec<HookChange>), StoreError> {
-        Ok(self.hook("put_event_type", |hook, now| hook.put_event_type(event_type, now)))
+        Ok(self.hook_act("put_event_type", |hook, now| hook.put_event_type(event_type, now)))
     }
 
     async fn replace_event_type(
         &self,
         event_type: EventType,
     ) -> Result<(UpdateOutcome<EventType>, Vec<HookChange>), StoreError> {
-        Ok(self.hook("replace_event_type", |hook, now| hook.replace_event_type(event_type, now)))
+        Ok(self
+            .hook_act("replace_event_type", |hook, now| hook.replace_event_type(event_type, now)))
     }
 
     async fn delete_event_type(
         &self,
         name: &EventTypeName,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
-        Ok(self.hook("delete_event_type", |hook, _| hook.delete_event_type(name)))
+        Ok(self.hook_act("delete_event_type", |hook, _| hook.delete_event_type(name)))
     }
 }
 
@@ -169,7 +170,7 @@ impl HookEndpoints for MemoryStore {
         endpoint: NewEndpoint,
         idempotency: Option<Idempotency>,
     ) -> Result<Created<Endpoint>, StoreError> {
-        Ok(self.hook("create_endpoint", |hook, now| {
+        Ok(self.hook_act("create_endpoint", |hook, now| {
             hook.create_endpoint(application, endpoint, idempotency.as_ref(), now)
         }))
     }
@@ -199,7 +200,7 @@ impl HookEndpoints for MemoryStore {
         update: EndpointUpdate,
     ) -> Result<(UpdateOutcome<Endpoint>, Vec<HookChange>), StoreError> {
         let which = (application, endpoint);
-        Ok(self.hook("update_endpoint", |hook, now| hook.update_endpoint(which, update, now)))
+        Ok(self.hook_act("update_endpoint", |hook, now| hook.update_endpoint(which, update, now)))
     }
 
     async fn delete_endpoint(
@@ -208,7 +209,7 @@ impl HookEndpoints for MemoryStore {
         endpoint: &EndpointRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let which = (application, endpoint);
-        Ok(self.hook("delete_endpoint", |hook, now| hook.delete_endpoint(which, now)))
+        Ok(self.hook_act("delete_endpoint", |hook, now| hook.delete_endpoint(which, now)))
     }
 
     async fn secrets(
@@ -229,7 +230,7 @@ impl HookEndpoints for MemoryStore {
         rotation: Rotation,
     ) -> Result<RotateOutcome, StoreError> {
         let which = (application, endpoint);
-        Ok(self.hook("rotate_secret", |hook, now| hook.rotate(which, rotation, now)))
+        Ok(self.hook_act("rotate_secret", |hook, now| hook.rotate(which, rotation, now)))
     }
 }
 
@@ -307,7 +308,7 @@ impl HookAdmin for MemoryStore {
         endpoint: &EndpointRef,
     ) -> Result<(ResendOutcome, Vec<HookChange>), StoreError> {
         let which = (message, endpoint);
-        Ok(self.hook("resend", |hook, now| hook.resend(application, which, now)))
+        Ok(self.hook_act("resend", |hook, now| hook.resend(application, which, now)))
     }
 
     async fn cancel(
@@ -317,7 +318,7 @@ impl HookAdmin for MemoryStore {
         endpoint: Option<&EndpointRef>,
     ) -> Result<Option<(u64, Vec<HookChange>)>, StoreError> {
         let which = (message, endpoint);
-        Ok(self.hook("cancel", |hook, now| hook.cancel(application, which, now)))
+        Ok(self.hook_act("cancel", |hook, now| hook.cancel(application, which, now)))
     }
 
     async fn expunge_payload(
@@ -325,7 +326,7 @@ impl HookAdmin for MemoryStore {
         application: &ApplicationRef,
         message: &MessageRef,
     ) -> Result<bool, StoreError> {
-        Ok(self.hook("expunge_payload", |hook, _| hook.expunge_payload(application, message)))
+        Ok(self.hook_act("expunge_payload", |hook, _| hook.expunge_payload(application, message)))
     }
 
     async fn expunge_response(
@@ -334,7 +335,7 @@ impl HookAdmin for MemoryStore {
         message: &MessageRef,
         attempt: AttemptId,
     ) -> Result<bool, StoreError> {
-        Ok(self.hook("expunge_response", |hook, _| {
+        Ok(self.hook_act("expunge_response", |hook, _| {
             hook.expunge_response(application, message, attempt)
         }))
     }
@@ -344,7 +345,7 @@ impl HookAdmin for MemoryStore {
         application: &ApplicationRef,
         job: JobSpec,
     ) -> Result<Option<(Job, Vec<HookChange>)>, StoreError> {
-        Ok(self.hook("start_job", |hook, now| hook.start_job(application, job, now)))
+        Ok(self.hook_act("start_job", |hook, now| hook.start_job(application, job, now)))
     }
 
     async fn job(&self, job: JobId) -> Result<Option<Job>, StoreError> {

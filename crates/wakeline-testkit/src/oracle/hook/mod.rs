@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use wakeline_core::{HookLine, Timestamp};
+use wakeline_store::Consequence;
 
 use gate::Sight;
 pub(super) use state::Hook;
@@ -41,6 +42,18 @@ impl MemoryStore {
         let mut state = self.state.lock();
         *state.hook_calls.entry(operation).or_default() += 1;
         call(&mut state.hook, self.now())
+    }
+
+    /// The same for an administrative write: the deed of the caller is recorded with it.
+    fn hook_act<T: Consequence>(
+        &self,
+        operation: &'static str,
+        act: impl FnOnce(&mut Hook, Timestamp) -> T,
+    ) -> T {
+        self.recorded(|state, now| {
+            *state.hook_calls.entry(operation).or_default() += 1;
+            act(&mut state.hook, now)
+        })
     }
 }
 

@@ -1,0 +1,228 @@
+//! JSON web tokens: who signed them, whom they name, what they allow.
+//!
+//! # Invariants
+//! * The algorithms are the operator's. A token's header only picks one of them, and a key verifies
+//!   only what its own family signs: a public key never serves as an HMAC secret.
+//! * A token without an end (`exp`) is refused.
+
+mod fetch;
+mod keys;
+mod provider;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use serde::Deserialize;
+use wakeline_core::{Scope, Scopes, Verb};
+
+use crate::caller::Caller;
+use keys::KeySet;
+
+/// How tokens may be signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JwtAlgorithm {
+    /// HMAC with SHA-256.
+    Hs256,
+    /// RSA PKCS#1 v1.5 with SHA-256.
+    Rs256,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// Ed25519.
+    EdDsa,
+}
+
+impl JwtAlgorithm {
+    /// The one of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "HS256" => Some(Self::Hs256),
+            "RS256" => Some(Self::Rs256),
+            "ES256" => Some(Self::Es256),
+            "EdDSA" => Some(Self::EdDsa),
+            _ => None,
+        }
+    }
+
+    fn wire(self) -> Algorithm {
+        match self {
+            Self::Hs256 => Algorithm::HS256,
+            Self::Rs256 => Algorithm::RS256,
+            Self::Es256 => Algorithm::ES256,
+            Self::EdDsa => Algorithm::EdDSA,
+        }
+    }
+}
+
+/// Where the keys come from that tokens are verified with.
+#[derive(Clone)]
+pub enum JwtKeys {
+    /// A shared secret, for HS256.
+    Secret(Vec<u8>),
+    /// A public key as PEM.
+    Pem(Vec<u8>),
+    /// A key set in a file, read again when it has changed.
+    File(PathBuf),
+    /// A key set at a URL, fetched when it is needed.
+    Url(String),
+}
+
+impl std::fmt::Debug for JwtKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Secret(_) => f.write_str("Secret(..)"),
+            Self::Pem(_) => f.write_str("Pem(..)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Url(url) => f.debug_tuple("Url").field(url).finish(),
+        }
+    }
+}
+
+/// Which tokens are taken.
+#[derive(Debug, Clone)]
+pub struct JwtOptions {
+    /// How they may be signed.
+    pub algorithms: Vec<JwtAlgorithm>,
+    /// What they are verified with.
+    pub keys: JwtKeys,
+    /// Who must have issued them, if it matters.
+    pub issuer: Option<String>,
+    /// Whom they must be meant for; one of these, if there are any.
+    pub audience: Vec<String>,
+    /// How far clocks may differ.
+    pub leeway: Duration,
+}
+
+/// Why settings cannot work, or a token is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct JwtMistake(pub &'static str);
+
+impl JwtOptions {
+    /// Whether these can work: algorithms that fit the keys.
+    pub fn check(&self) -> Result<(), JwtMistake> {
+        let symmetric = self.algorithms.contains(&JwtAlgorithm::Hs256);
+        match &self.keys {
+            _ if self.algorithms.is_empty() => Err(JwtMistake("needs algorithms")),
+            JwtKeys::Secret(_) if self.algorithms != [JwtAlgorithm::Hs256] => {
+                Err(JwtMistake("a secret verifies HS256, and nothing else"))
+            }
+            JwtKeys::Secret(secret) if secret.len() < 32 => {
+                Err(JwtMistake("a secret must have at least 32 bytes"))
+            }
+            JwtKeys::Secret(_) => Ok(()),
+            _ if symmetric => Err(JwtMistake("HS256 needs a secret, not a public key")),
+            JwtKeys::Pem(pem) => keys::from_pem(pem).map(|_| ()),
+            JwtKeys::Url(url) => fetch::check(url),
+            JwtKeys::File(_) => Ok(()),
+        }
+    }
+}
+
+/// Verifies tokens.
+pub(crate) struct Jwt {
+    algorithms: Vec<Algorithm>,
+    keys: KeySet,
+    /// But for the algorithm.
+    validation: Validation,
+}
+
+impl Jwt {
+    pub(crate) fn new(options: JwtOptions) -> Self {
+        provider::install();
+        let mut validation = Validation::new(Algorithm::HS256);
+        validation.leeway = options.leeway.as_secs();
+        validation.validate_nbf = true;
+        validation.validate_aud = !options.audience.is_empty();
+        let mut required = vec!["exp"];
+        if validation.validate_aud {
+            validation.set_audience(&options.audience);
+            required.push("aud");
+        }
+        if let Some(issuer) = &options.issuer {
+            validation.set_issuer(&[issuer]);
+            required.push("iss");
+        }
+        validation.set_required_spec_claims(&required);
+        let algorithms = options.algorithms.iter().map(|one| one.wire()).collect();
+        Self { algorithms, keys: KeySet::new(options.keys), validation }
+    }
+
+    /// Who a token is of.
+    pub(crate) async fn verify(&self, token: &str) -> Result<Caller, JwtMistake> {
+        let header = decode_header(token).map_err(|_| JwtMistake("not a token"))?;
+        if !self.algorithms.contains(&header.alg) {
+            return Err(JwtMistake("a token with an algorithm that is not taken"));
+        }
+        if header.crit.is_some() {
+            return Err(JwtMistake("a token with critical headers"));
+        }
+        let key = self.keys.find(header.kid.as_deref(), header.alg).await;
+        let key = key.ok_or(JwtMistake("a token of an unknown key"))?;
+        let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
+        let claims = decode::<Claims>(token, &key, &validation).map_err(|error| {
+            tracing::debug!(%error, "a token was refused");
+            JwtMistake("a token that is not valid")
+        })?;
+        claims.claims.caller()
+    }
+}
+
+/// What is read of a token.
+#[derive(Deserialize)]
+struct Claims {
+    sub: Option<String>,
+    role: Option<String>,
+    #[serde(default)]
+    roles: Vec<String>,
+    #[serde(default)]
+    scopes: Texts,
+}
+
+/// A list, or one text with blanks between.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Texts {
+    Many(Vec<String>),
+    One(String),
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl Claims {
+    fn caller(self) -> Result<Caller, JwtMistake> {
+        let fits = |sub: &String| sub.len() <= 255 && !sub.chars().any(char::is_control);
+        if !self.sub.as_ref().is_none_or(fits) {
+            return Err(JwtMistake("a token with a subject that is no name"));
+        }
+        let roles = self.role.iter().chain(&self.roles);
+        let mut scopes: Vec<Scope> = roles.flat_map(|role| role_scopes(role)).collect();
+        let own = match self.scopes {
+            Texts::Many(texts) => texts,
+            Texts::One(text) => text.split_whitespace().map(str::to_owned).collect(),
+        };
+        // What means nothing here gives nothing.
+        scopes.extend(own.iter().filter_map(|text| text.parse::<Scope>().ok()));
+        let actor = format!("jwt:{}", self.sub.as_deref().unwrap_or_default());
+        Ok(Caller::new(actor, self.sub, Scopes::new(scopes)))
+    }
+}
+
+/// What a role allows.
+fn role_scopes(role: &str) -> Vec<Scope> {
+    match role {
+        "admin" => vec![Scope::everything()],
+        "read-write" => {
+            [Verb::Read, Verb::Push, Verb::Pop, Verb::Configure].map(Scope::of_verb).to_vec()
+        }
+        "read-only" => vec![Scope::of_verb(Verb::Read)],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Settings of who may call, and how they reach the server: `[access]` in the file.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+use wakeline_access::{AccessOptions, JwtAlgorithm, JwtKeys, JwtOptions};
+use wakeline_http::TlsFiles;
+
+use super::{ConfigMistake, file};
+
+/// Settings of who may call; `[access]` in the file.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AccessArgs {
+    /// How tokens may be signed: HS256, RS256, ES256, EdDSA; can be repeated
+    #[arg(long, env = "WAKELINE_JWT_ALGORITHMS", value_name = "ALGORITHM", value_delimiter = ',')]
+    jwt_algorithms: Option<Vec<String>>,
+    /// The secret of tokens signed with HS256. Not a flag, so that it shows in no list of processes
+    #[arg(skip)]
+    #[serde(deserialize_with = "file::secret")]
+    pub(super) jwt_secret: Option<String>,
+    /// File with the public key of tokens, as PEM
+    #[arg(long, env = "WAKELINE_JWT_PUBLIC_KEY_FILE", value_name = "PATH")]
+    jwt_public_key_file: Option<PathBuf>,
+    /// Where the key set of tokens is
+    #[arg(long, env = "WAKELINE_JWKS_URL", value_name = "URL")]
+    jwks_url: Option<String>,
+    /// File with the key set of tokens
+    #[arg(long, env = "WAKELINE_JWKS_FILE", value_name = "PATH")]
+    jwks_file: Option<PathBuf>,
+    /// Who must have issued tokens
+    #[arg(long, env = "WAKELINE_JWT_ISSUER", value_name = "TEXT")]
+    jwt_issuer: Option<String>,
+    /// Whom tokens must be meant for; can be repeated
+    #[arg(long, env = "WAKELINE_JWT_AUDIENCE", value_name = "TEXT", value_delimiter = ',')]
+    jwt_audience: Option<Vec<String>>,
+    /// How far the clocks of who signs and of this server may differ [default: 60]
+    #[arg(long, env = "WAKELINE_JWT_LEEWAY_SECS", value_name = "SECONDS")]
+    jwt_leeway_secs: Option<u64>,
+    /// Days that audit entries are kept; 0 keeps them for ever [default: 400]
+    #[arg(long, env = "WAKELINE_AUDIT_RETENTION_DAYS", value_name = "DAYS")]
+    audit_retention_days: Option<u64>,
+    /// Origins whose pages may call from browsers; can be repeated
+    #[arg(long, env = "WAKELINE_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    cors_origin: Option<Vec<String>>,
+    /// File with the server's certificate chain, as PEM
+    #[arg(long, env = "WAKELINE_TLS_CERT_FILE", value_name = "PATH")]
+    tls_cert_file: Option<PathBuf>,
+    /// File with the certificate's private key, as PEM
+    #[arg(long, env = "WAKELINE_TLS_KEY_FILE", value_name = "PATH")]
+    tls_key_file: Option<PathBuf>,
+}
+
+/// Settings of who may call, complete.
+#[derive(Debug, Clone)]
+pub(crate) struct AccessSettings {
+    pub(crate) options: AccessOptions,
+    pub(crate) cors_origins: Vec<String>,
+    pub(crate) tls: Option<TlsFiles>,
+}
+
+impl AccessArgs {
+    /// These, then the file's, then the defaults.
+    pub(super) fn over(
+        &self,
+        under: &Self,
+        api_key: Option<String>,
+    ) -> Result<AccessSettings, ConfigMistake> {
+        let days = pick!(self, under, audit_retention_days).unwrap_or(400);
+        let audit_retention = (days > 0).then(|| Duration::from_secs(days.saturating_mul(86_400)));
+        let jwt = self.jwt(under)?;
+        let cors_origins = pick!(self, under, cors_origin).unwrap_or_default();
+        if let Some(wrong) = cors_origins.iter().find(|origin| !is_origin(origin)) {
+            let text = format!("cors_origin: {wrong:?} is no origin like https://app.example.org");
+            return Err(ConfigMistake(text));
+        }
+        Ok(AccessSettings {
+            options: AccessOptions { api_key, jwt, audit_retention },
+            cors_origins,
+            tls: self.tls(under)?,
+        })
+    }
+
+    fn tls(&self, under: &Self) -> Result<Option<TlsFiles>, ConfigMistake> {
+        let files = (pick!(self, under, tls_cert_file), pick!(self, under, tls_key_file));
+        match files {
+            (None, None) => Ok(None),
+            (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
+            _ => Err(ConfigMistake("tls_cert_file and tls_key_file need each other".to_owned())),
+        }
+    }
+
+    fn jwt(&self, under: &Self) -> Result<Option<JwtOptions>, ConfigMistake> {
+        let named = pick!(self, under, jwt_algorithms).unwrap_or_default();
+        let Some(keys) = self.jwt_keys(under)? else {
+            return match named.is_empty() {
+                true => Ok(None),
+                false => Err(ConfigMistake("jwt_algorithms: tokens need a key, too".to_owned())),
+            };
+        };
+        let known = |name: &String| {
+            let unknown = || format!("jwt_algorithms: {name:?} is none of {ALGORITHMS}");
+            JwtAlgorithm::named(name).ok_or_else(|| ConfigMistake(unknown()))
+        };
+        let options = JwtOptions {
+            algorithms: named.iter().map(known).collect::<Result<_, _>>()?,
+            keys,
+            issuer: pick!(self, under, jwt_issuer),
+            audience: pick!(self, under, jwt_audience).unwrap_or_default(),
+            leeway: Duration::from_secs(pick!(self, under, jwt_leeway_secs).unwrap_or(60)),
+        };
+        options.check().map_err(|error| ConfigMistake(format!("jwt: {error}")))?;
+        Ok(Some(options))
+    }
+
+    /// Where the keys of tokens come from; what the process was started with goes before the file.
+    fn jwt_keys(&self, under: &Self) -> Result<Option<JwtKeys>, ConfigMistake> {
+        for args in [self, under] {
+            let mut found = Vec::new();
+            found.extend(args.jwt_secret.clone().map(|text| JwtKeys::Secret(text.into_bytes())));
+            if let Some(path) = &args.jwt_public_key_file {
+                found.push(JwtKeys::Pem(read("jwt_public_key_file", path)?));
+            }
+            if let Some(path) = &args.jwks_file {
+                read("jwks_file", path)?;
+                found.push(JwtKeys::File(path.clone()));
+            }
+            found.extend(args.jwks_url.clone().map(JwtKeys::Url));
+            match found.len() {
+                0 => {}
+                1 => return Ok(found.pop()),
+                _ => {
+                    let text = "jwt: only one of jwt_secret, jwt_public_key_file, jwks_file and \
+                                jwks_url can be";
+                    return Err(ConfigMistake(text.to_owned()));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+const ALGORITHMS: &str = "HS256, RS256, ES256, EdDSA";
+
+fn read(setting: &str, path: &Path) -> Result<Vec<u8>, ConfigMistake> {
+    let shown = path.display();
+    std::fs::read(path)
+        .map_err(|error| ConfigMistake(format!("{setting}: cannot read {shown}: {error}")))
+}
+
+/// A scheme and a host, or all of them.
+fn is_origin(text: &str) -> bool {
+    let Some((scheme, host)) = text.split_once("://") else { return text == "*" };
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    ["http", "https"].contains(&scheme) && !host.is_empty() && host.chars().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settle(args: AccessArgs) -> Result<AccessSettings, String> {
+        args.over(&AccessArgs::default(), None).map_err(|error| error.to_string())
+    }
+
+    fn texts(texts: &[&str]) -> Option<Vec<String>> {
+        Some(texts.iter().map(|text| (*text).to_owned()).collect())
+    }
+
+    #[test]
+    fn nothing_said_means_no_tokens_no_other_origins_and_no_tls() {
+        let plain = settle(AccessArgs::default()).expect("valid");
+        assert!(plain.options.jwt.is_none() && plain.cors_origins.is_empty());
+        assert!(plain.tls.is_none());
+        let kept = plain.options.audit_retention;
+        assert_eq!(kept, Some(Duration::from_secs(400 * 86_400)));
+    }
+
+    #[test]
+    fn tokens_need_keys_that_fit_their_algorithms() {
+        let secret = Some("s".repeat(32));
+        let hs = AccessArgs {
+            jwt_algorithms: texts(&["HS256"]),
+            jwt_secret: secret.clone(),
+            ..AccessArgs::default()
+        };
+        assert!(settle(hs.clone()).expect("valid").options.jwt.is_some());
+        let url = Some("https://id.example.org/jwks.json".to_owned());
+        let set = AccessArgs {
+            jwt_algorithms: texts(&["RS256", "ES256", "EdDSA"]),
+            jwks_url: url.clone(),
+            ..AccessArgs::default()
+        };
+        assert!(settle(set.clone()).is_ok());
+        for (args, named) in [
+            (AccessArgs { jwt_algorithms: None, ..hs.clone() }, "algorithms"),
+            (AccessArgs { jwt_algorithms: texts(&["none"]), ..hs.clone() }, "none"),
+            (AccessArgs { jwt_algorithms: texts(&["HS256", "RS256"]), ..hs.clone() }, "HS256"),
+            (AccessArgs { jwt_secret: Some("short".into()), ..hs.clone() }, "32"),
+            (AccessArgs { jwt_algorithms: texts(&["HS256"]), ..set.clone() }, "HS256"),
+            (AccessArgs { jwks_url: Some("http://x.example/k".into()), ..set.clone() }, "https"),
+            (AccessArgs { jwt_secret: secret, ..set }, "only one"),
+            (AccessArgs { jwt_secret: None, ..hs }, "key"),
+        ] {
+            let error = settle(args).expect_err(named);
+            assert!(error.contains(named), "{error}");
+        }
+    }
+
+    #[test]
+    fn origins_and_tls_files_are_checked() {
+        for fine in ["https://app.example.org", "http://localhost:3000", "*"] {
+            let args = AccessArgs { cors_origin: texts(&[fine]), ..AccessArgs::default() };
+            assert!(settle(args).is_ok(), "{fine}");
+        }
+        for wrong in ["app.example.org", "https://x/path", "ftp://x", "https://", "null"] {
+            let args = AccessArgs { cors_origin: texts(&[wrong]), ..AccessArgs::default() };
+            assert!(settle(args).is_err(), "{wrong}");
+        }
+        let half = AccessArgs { tls_cert_file: Some("/c".into()), ..AccessArgs::default() };
+        assert!(settle(half).is_err());
+    }
+}

@@ -1,0 +1,293 @@
+//! Keys and what they allow: every route, names in bodies, lists, the audit.
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use serde_json::{Value, json};
+use wakeline_http::{openapi, policy_of};
+
+use crate::support::{Answer, Node};
+
+/// The key of the settings, which may do everything.
+pub(crate) const ROOT: &str = "root-key";
+
+impl Node {
+    /// Calls with a key.
+    pub(crate) async fn with_key(
+        &self,
+        key: &str,
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> Answer {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json")
+            .header("authorization", format!("Bearer {key}"))
+            .body(Body::from(body))
+            .expect("a request");
+        self.send(request).await
+    }
+
+    /// Calls as root, and expects success.
+    pub(crate) async fn root(&self, method: &str, path: &str, body: Value) -> Value {
+        let answer = self.with_key(ROOT, method, path, body).await;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status.is_success(), "{method} {path}: {} {text}", answer.status);
+        if answer.body.is_empty() { Value::Null } else { answer.json() }
+    }
+
+    /// A new key with these scopes.
+    pub(crate) async fn key(&self, scopes: &[&str]) -> String {
+        let name = uuid::Uuid::new_v4().to_string();
+        self.named_key(&name, scopes).await["key"].as_str().expect("a key").to_owned()
+    }
+
+    pub(crate) async fn named_key(&self, name: &str, scopes: &[&str]) -> Value {
+        self.root("POST", "/api/v1/keys", json!({"name": name, "scopes": scopes})).await
+    }
+
+    pub(crate) async fn status(&self, key: &str, method: &str, path: &str, body: Value) -> u16 {
+        self.with_key(key, method, path, body).await.status.as_u16()
+    }
+
+    pub(crate) async fn acts(&self) -> Vec<String> {
+        let audit = self.root("GET", "/api/v1/audit?limit=1000", Value::Null).await;
+        let entries = audit["entries"].as_array().expect("entries").iter().rev();
+        let words = |entry: &Value| {
+            let word = |name: &str| entry[name].as_str().expect("a text").to_owned();
+            format!("{} {} {}", word("actor"), word("act"), word("target"))
+        };
+        entries.map(words).collect()
+    }
+}
+
+/// What the walk finds in the store: everything is called `x`.
+struct World {
+    node: Node,
+    partition: String,
+    lease: String,
+    task: String,
+}
+
+async fn world() -> World {
+    let node = Node::keyed(ROOT).await;
+    let item = json!({"items": [{"queue": "x", "payload": 1, "transactionId": "t"}]});
+    let pushed = node.root("POST", "/api/v1/push", item).await;
+    let partition = pushed[0]["partition_id"].as_str().expect("an id").to_owned();
+    let popped = node.root("GET", "/api/v1/pop/queue/x", Value::Null).await;
+    let lease = popped["leaseId"].as_str().expect("a lease").to_owned();
+    node.root("POST", "/api/v1/app", json!({"name": "X", "uid": "x"})).await;
+    let job = node.root("POST", "/api/v1/app/x/job", json!({"kind": "cancel"})).await;
+    let task = job["id"].as_str().expect("an id").to_owned();
+    let start = json!({"name": "n", "instance": "x"});
+    node.root("POST", "/api/v1/orchestrations", start).await;
+    World { node, partition, lease, task }
+}
+
+impl World {
+    /// Every documented route but open ones: method, pattern, a path and a body that name what is
+    /// there, the scope's first two parts, and where the name is.
+    fn routes(&self) -> Vec<(String, String, Value, String, String)> {
+        let document = serde_json::to_value(openapi()).expect("JSON");
+        let mut routes = Vec::new();
+        for (path, methods) in document["paths"].as_object().expect("paths") {
+            let parts = path.split('/').map(|part| match part {
+                "{partitionId}" => &self.partition,
+                "{leaseId}" => &self.lease,
+                "{task_id}" => &self.task,
+                part if part.starts_with('{') => "x",
+                part => part,
+            });
+            let mut concrete = parts.collect::<Vec<_>>().join("/");
+            if path == "/api/v1/dlq" {
+                concrete.push_str("?queue=x");
+            }
+            for method in methods.as_object().expect("methods").keys() {
+                let method = method.to_uppercase();
+                let policy = policy_of(&method, path);
+                let (scope, name) = policy.unwrap_or_else(|| panic!("{method} {path}: no policy"));
+                if name != "Nobody" {
+                    let body = if name == "Body" { self.body(path) } else { Value::Null };
+                    routes.push((method, concrete.clone(), body, scope, name));
+                }
+            }
+        }
+        routes
+    }
+
+    /// A body that names what is there.
+    fn body(&self, path: &str) -> Value {
+        let ack = json!({"transactionId": "t", "partitionId": self.partition,
+            "leaseId": self.lease});
+        let push = json!([{"queue": "x", "payload": 2}]);
+        match path {
+            "/api/v1/push" => json!({"items": push}),
+            "/api/v1/ack" => ack,
+            "/api/v1/ack/batch" => json!({"acknowledgments": [ack]}),
+            "/api/v1/transaction" => json!({"operations": [{"type": "push", "items": push}]}),
+            "/api/v1/configure" => json!({"queue": "x"}),
+            "/api/v1/orchestrations" => json!({"name": "n", "instance": "x"}),
+            "/api/v1/orchestrations/purge" => json!({"instances": ["x"]}),
+            "/api/v1/orchestrations/prune" => json!({"instances": ["x"], "keepLast": 1}),
+            "/api/v1/app" => json!({"name": "X", "uid": "x"}),
+            "/api/v1/dlq/redrive" => json!({"filter": {"queue": "x"}}),
+            dead if dead.starts_with("/api/v1/dlq") => Value::Null,
+            other => panic!("{other} has names in its body: give the walk one"),
+        }
+    }
+}
+
+/// Names are in the path, or found through it.
+fn is_named(name: &str) -> bool {
+    ["Path", "Partition", "Lease", "Application", "Event", "Job"]
+        .iter()
+        .any(|kind| name.starts_with(kind))
+}
+
+#[tokio::test]
+async fn every_route_has_a_policy_and_refuses_who_lacks_it() {
+    let world = world().await;
+    let (node, routes) = (&world.node, world.routes());
+    assert!(routes.len() > 90, "the walk sees all routes: {}", routes.len());
+    let before = node.acts().await.len();
+    let mut keys = 0;
+    for (method, path, body, scope, name) in routes {
+        let (realm, _) = scope.split_once(':').expect("two parts");
+        let other = if scope.ends_with(":read") { "admin" } else { "read" };
+        let own = node.key(&[&format!("{realm}:{other}:*")]).await;
+        let foreign = node.key(&[&format!("{scope}:zzz")]).await;
+        keys += 2;
+        let call = format!("{method} {path} ({scope}, {name})");
+        // A verb that is lacking on a name that may be seen.
+        let lacking = node.status(&own, &method, &path, body.clone()).await;
+        assert_eq!(lacking, 403, "{call}");
+        // A name on which nothing is allowed.
+        let answer = node.with_key(&foreign, &method, &path, body).await;
+        let expected = match name.as_str() {
+            "Listed" | "Some" => continue,
+            "All" => 403,
+            "Body" => 404,
+            named if is_named(named) => 404,
+            odd => panic!("{odd}"),
+        };
+        assert_eq!(answer.status.as_u16(), expected, "{call}");
+    }
+    assert_eq!(node.acts().await.len(), before + keys, "only keys were made");
+    let path = format!("/api/v1/messages/{}/t", world.partition);
+    let message = node.root("GET", &path, Value::Null).await;
+    assert_eq!(message["status"], "processing", "{message}");
+}
+
+#[tokio::test]
+async fn a_key_does_what_its_scopes_say() {
+    let node = Node::keyed(ROOT).await;
+    let key = node.key(&["queue:push:orders.*", "queue:pop:orders.*"]).await;
+    let push = |queue: &str| json!({"items": [{"queue": queue, "payload": 1}]});
+    assert_eq!(node.status(&key, "POST", "/api/v1/push", push("orders.new")).await, 201);
+    assert_eq!(node.status(&key, "POST", "/api/v1/push", push("orders")).await, 404);
+    let popped = node.with_key(&key, "GET", "/api/v1/pop/queue/orders.new", Value::Null).await;
+    let message = popped.json()["messages"][0].clone();
+    let ack = json!({"transactionId": message["transactionId"],
+        "partitionId": message["partitionId"], "leaseId": message["leaseId"]});
+    assert_eq!(node.status(&key, "POST", "/api/v1/ack", ack).await, 200);
+    let queue = "/api/v1/resources/queues/orders.new";
+    assert_eq!(node.status(&key, "GET", queue, Value::Null).await, 403);
+    assert_eq!(node.status(&key, "DELETE", queue, Value::Null).await, 403);
+    // All queues of a namespace can only be popped by who may pop all there are.
+    let all = "/api/v1/pop?namespace=orders";
+    assert_eq!(node.status(&key, "GET", all, Value::Null).await, 403);
+    let wide = node.key(&["queue:pop:*"]).await;
+    assert_eq!(node.status(&wide, "GET", all, Value::Null).await, 204);
+    assert_eq!(node.status(&key, "GET", "/metrics", Value::Null).await, 403);
+    let reader = node.key(&["*:read:*"]).await;
+    assert_eq!(node.status(&reader, "GET", "/metrics", Value::Null).await, 200);
+    assert_eq!(node.status(&reader, "GET", "/api/v1/audit", Value::Null).await, 403);
+    assert_eq!(node.status(&key, "GET", "/api/v1/nowhere", Value::Null).await, 404);
+    assert_eq!(node.status(&key, "PUT", "/api/v1/push", Value::Null).await, 405);
+}
+
+#[tokio::test]
+async fn one_foreign_name_in_a_body_undoes_all_of_it() {
+    let node = Node::keyed(ROOT).await;
+    let key = node.key(&["*:*:mine*"]).await;
+    let item = |queue: &str, id: &str| json!({"queue": queue, "payload": 1, "transactionId": id});
+    let both = json!([item("mine", "a"), item("theirs", "b")]);
+    assert_eq!(node.status(&key, "POST", "/api/v1/push", json!({"items": both})).await, 404);
+    let pushed = json!({"items": [item("theirs", "t"), item("mine", "m")]});
+    let pushed = node.root("POST", "/api/v1/push", pushed).await;
+    let leased = async |queue: &str| {
+        let path = format!("/api/v1/pop/queue/{queue}");
+        node.root("GET", &path, Value::Null).await["leaseId"].clone()
+    };
+    let (theirs, mine) = (leased("theirs").await, leased("mine").await);
+    let ack = |index: usize, id: &str, lease: &Value| {
+        let partition = &pushed[index]["partition_id"];
+        json!({"type": "ack", "transactionId": id, "partitionId": partition, "leaseId": lease})
+    };
+    let acks = [ack(1, "m", &mine), ack(0, "t", &theirs)];
+    let body = json!({"acknowledgments": acks});
+    assert_eq!(node.status(&key, "POST", "/api/v1/ack/batch", body).await, 404);
+    let push = json!({"type": "push", "items": [item("mine", "c")]});
+    let body = json!({"operations": [push, acks[1]]});
+    assert_eq!(node.status(&key, "POST", "/api/v1/transaction", body).await, 404);
+    let body = json!({"operations": [acks[0], {"type": "push", "items": [item("theirs", "d")]}]});
+    assert_eq!(node.status(&key, "POST", "/api/v1/transaction", body).await, 404);
+    let lease = format!("/api/v1/lease/{}/extend", theirs.as_str().expect("a lease"));
+    assert_eq!(node.status(&key, "POST", &lease, Value::Null).await, 404);
+    let unknown = json!({"transactionId": "m", "leaseId": mine,
+        "partitionId": "77616b65-6c6e-8000-8000-0000000fffff"});
+    assert_eq!(node.status(&key, "POST", "/api/v1/ack", unknown).await, 404);
+    // Nothing of it happened: both are still to be settled, and nothing else is there.
+    let done = [ack(1, "m", &mine), ack(0, "t", &theirs)];
+    let settled = node.root("POST", "/api/v1/ack/batch", json!({"acknowledgments": done})).await;
+    assert_eq!((&settled[0]["success"], &settled[1]["success"]), (&json!(true), &json!(true)));
+    for queue in ["mine", "theirs"] {
+        let path = format!("/api/v1/pop/queue/{queue}");
+        assert_eq!(node.status(ROOT, "GET", &path, Value::Null).await, 204, "{queue}");
+    }
+}
+
+#[tokio::test]
+async fn lists_have_what_their_reader_may_see() {
+    let node = Node::keyed(ROOT).await;
+    for name in ["mine-1", "theirs", "mine-2"] {
+        let item = json!({"items": [{"queue": name, "payload": 1, "transactionId": "t"}]});
+        let pushed = node.root("POST", "/api/v1/push", item).await;
+        let path = format!("/api/v1/pop/queue/{name}?consumerGroup=g");
+        let popped = node.root("GET", &path, Value::Null).await;
+        let dead = json!({"transactionId": "t", "partitionId": pushed[0]["partition_id"],
+            "leaseId": popped["leaseId"], "consumerGroup": "g", "status": "dlq"});
+        node.root("POST", "/api/v1/ack", dead).await;
+        node.root("POST", "/api/v1/app", json!({"name": name, "uid": name})).await;
+        let start = json!({"name": "n", "instance": name});
+        node.root("POST", "/api/v1/orchestrations", start).await;
+    }
+    let key = node.key(&["*:read:mine*"]).await;
+    let list = async |path: &str, pointer: &str, name: &str| {
+        let answer = node.with_key(&key, "GET", path, Value::Null).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        let json = answer.json();
+        let items = json.pointer(pointer).and_then(Value::as_array).expect("a list").clone();
+        let mut names: Vec<_> = items.iter().map(|item| item[name].clone()).collect();
+        names.sort_by_key(Value::to_string);
+        names
+    };
+    let mine = [json!("mine-1"), json!("mine-2")];
+    assert_eq!(list("/api/v1/consumer-groups", "", "queueName").await, mine);
+    assert_eq!(list("/api/v1/dlq", "/messages", "queue").await, mine);
+    assert_eq!(list("/api/v1/dlq?limit=1&offset=1", "/messages", "queue").await, mine[..1]);
+    assert_eq!(list("/api/v1/app", "/data", "uid").await, mine);
+    assert_eq!(list("/api/v1/app?limit=1", "/data", "uid").await, mine[..1]);
+    let found = node.with_key(&key, "GET", "/api/v1/consumer-groups/g", Value::Null).await.json();
+    let queues: Vec<_> = found.as_object().expect("by queue").keys().cloned().collect();
+    assert_eq!(queues, ["mine-1", "mine-2"]);
+    assert_eq!(node.status(&key, "GET", "/api/v1/dlq?queue=theirs", Value::Null).await, 404);
+    assert_eq!(node.status(&key, "GET", "/api/v1/app/theirs", Value::Null).await, 404);
+    assert_eq!(node.status(&key, "GET", "/api/v1/app/mine-1", Value::Null).await, 200);
+    // By its own id, too, an application is its owner's.
+    let app = node.root("GET", "/api/v1/app/theirs", Value::Null).await;
+    let path = format!("/api/v1/app/{}", app["id"].as_str().expect("an id"));
+    assert_eq!(node.status(&key, "GET", &path, Value::Null).await, 404);
+}

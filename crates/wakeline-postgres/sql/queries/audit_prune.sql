@@ -1,0 +1,7 @@
+-- Removes the oldest entries of the audit that are older than a span in microseconds.
+-- Called by: AccessStore::prune_audit. Lock order: entries by age.
+WITH old AS (
+    SELECT a.number FROM @schema@.audit a
+    WHERE a.at < @schema@.clock() - $1::bigint * interval '1 microsecond'
+    ORDER BY a.at, a.number LIMIT $2 FOR UPDATE SKIP LOCKED)
+DELETE FROM @schema@.audit a USING old WHERE a.number = old.number RETURNING a.number

@@ -1,0 +1,3 @@
+-- Ends a key for good; returns nothing if there is none to end. Called by: AccessStore::revoke_key.
+UPDATE @schema@.api_keys k SET revoked_at = @schema@.clock()
+WHERE k.key_id = $1 AND k.revoked_at IS NULL RETURNING k.key_id

@@ -1,0 +1,142 @@
+//! Keys: made, found, rotated, revoked, used.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use wakeline_core::{MessageId, PartitionId, PartitionName, QueueName, TransactionId};
+use wakeline_store::{ApiKey, NewKey, PushItem, PushOutcome};
+
+use super::AccessBench;
+
+async fn made(bench: &AccessBench, key: NewKey) -> ApiKey {
+    let id = key.id.clone();
+    assert!(bench.store.create_key(key).await.expect("a key is made"));
+    found(bench, &id).await
+}
+
+async fn found(bench: &AccessBench, id: &str) -> ApiKey {
+    bench.store.key(id).await.expect("a key is read").expect("it is there")
+}
+
+/// What a key was made with, it tells; and when, by the store's clock.
+pub async fn a_key_tells_what_it_was_made_with(bench: &AccessBench) {
+    let scopes = ["queue:push:a b.*", "*:read:é*"].map(|text| text.parse().expect("a scope"));
+    let new = NewKey {
+        scopes: scopes.to_vec(),
+        valid_for: Some(Duration::from_secs(60)),
+        ..AccessBench::new_key("k1", "deploy 'é'")
+    };
+    let key = made(bench, new.clone()).await;
+    assert_eq!((&key.name, &key.scopes, key.digest), (&new.name, &new.scopes, new.digest));
+    assert_eq!(key.expires_at, Some(key.created_at.plus(Duration::from_secs(60))));
+    assert_eq!((key.former, key.last_used_at, key.revoked_at), (None, None, None));
+    assert_eq!(key.read_at, key.created_at);
+    bench.pass(90).await;
+    let later = found(bench, "k1").await;
+    assert_eq!(later.read_at, key.created_at.plus(Duration::from_secs(90)));
+    let other = made(bench, AccessBench::new_key("k2", "another")).await;
+    assert_eq!(other.expires_at, None);
+    let all = bench.store.keys().await.expect("keys are listed");
+    assert_eq!(all.iter().map(|key| key.id.as_str()).collect::<Vec<_>>(), ["k2", "k1"]);
+    assert_eq!(bench.store.key("k3").await.expect("read"), None);
+}
+
+/// Live keys have names of their own; a revoked one leaves its name to others.
+pub async fn a_name_is_free_again_once_its_key_is_revoked(bench: &AccessBench) {
+    made(bench, AccessBench::new_key("k1", "ci")).await;
+    let again = AccessBench::new_key("k2", "ci");
+    assert!(!bench.store.create_key(again.clone()).await.expect("asked"));
+    assert_eq!(bench.store.key("k2").await.expect("read"), None);
+    assert!(bench.store.revoke_key("k1").await.expect("revoked"));
+    made(bench, again).await;
+    assert!(found(bench, "k1").await.revoked_at.is_some());
+}
+
+/// An id names one key, also after its end.
+pub async fn an_id_is_used_once(bench: &AccessBench) {
+    made(bench, AccessBench::new_key("k1", "a")).await;
+    bench.store.revoke_key("k1").await.expect("revoked");
+    assert!(!bench.store.create_key(AccessBench::new_key("k1", "b")).await.expect("asked"));
+    assert_eq!(found(bench, "k1").await.name, "a");
+}
+
+/// Revoking says whether it ended anything, and the first moment stands.
+pub async fn a_key_is_revoked_once_and_for_good(bench: &AccessBench) {
+    let key = made(bench, AccessBench::new_key("k1", "a")).await;
+    bench.pass(5).await;
+    assert!(bench.store.revoke_key("k1").await.expect("revoked"));
+    bench.pass(5).await;
+    assert!(!bench.store.revoke_key("k1").await.expect("asked"));
+    assert!(!bench.store.revoke_key("k2").await.expect("asked"));
+    let revoked_at = found(bench, "k1").await.revoked_at;
+    assert_eq!(revoked_at, Some(key.created_at.plus(Duration::from_secs(5))));
+}
+
+/// The secret before the present one is valid until its time; the one before that is gone.
+pub async fn a_rotated_key_keeps_its_former_secret_for_a_while(bench: &AccessBench) {
+    let key = made(bench, AccessBench::new_key("k1", "a")).await;
+    let day = Duration::from_secs(86_400);
+    assert!(bench.store.rotate_key("k1", [7; 32], day).await.expect("rotated"));
+    let rotated = found(bench, "k1").await;
+    assert_eq!(rotated.digest, [7; 32]);
+    assert_eq!(rotated.former, Some((key.digest, key.created_at.plus(day))));
+    bench.pass(10).await;
+    assert!(bench.store.rotate_key("k1", [8; 32], Duration::ZERO).await.expect("rotated"));
+    let rotated = found(bench, "k1").await;
+    assert_eq!(rotated.digest, [8; 32]);
+    assert_eq!(rotated.former, Some(([7; 32], rotated.read_at)));
+    assert_eq!((rotated.id, rotated.name), (key.id, key.name));
+}
+
+/// What has ended gets no other secret.
+pub async fn a_revoked_key_is_not_rotated(bench: &AccessBench) {
+    made(bench, AccessBench::new_key("k1", "a")).await;
+    bench.store.revoke_key("k1").await.expect("revoked");
+    for id in ["k1", "k2"] {
+        let rotated = bench.store.rotate_key(id, [7; 32], Duration::from_secs(1)).await;
+        assert!(!rotated.expect("asked"), "{id}");
+    }
+    assert_ne!(found(bench, "k1").await.digest, [7; 32]);
+}
+
+/// Use is noted at most once a minute, for each key by itself.
+pub async fn use_is_noted_once_a_minute(bench: &AccessBench) {
+    let first = made(bench, AccessBench::new_key("k1", "a")).await.created_at;
+    made(bench, AccessBench::new_key("k2", "b")).await;
+    let used = async |ids: &[&str]| {
+        let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+        bench.store.touch_keys(ids).await.expect("noted");
+        found(bench, "k1").await.last_used_at.map(|at| (at.0 - first.0) / 1_000_000)
+    };
+    assert_eq!(used(&["k2", "unknown"]).await, None);
+    assert_eq!(used(&["k1", "k2"]).await, Some(0));
+    bench.pass(59).await;
+    assert_eq!(used(&["k1"]).await, Some(0));
+    bench.pass(1).await;
+    assert_eq!(used(&["k1"]).await, Some(60));
+}
+
+/// A partition names its queue; one that is not there names none.
+pub async fn partitions_tell_their_queues(bench: &AccessBench) {
+    let item = |queue: &str, partition: &str| PushItem {
+        queue: QueueName::new(queue).expect("a name"),
+        partition: PartitionName::new(partition).expect("a name"),
+        id: MessageId::generate(),
+        transaction_id: TransactionId::generate(),
+        trace_id: None,
+        payload: Bytes::from_static(b"1"),
+        producer: None,
+    };
+    let items = vec![item("one", "p"), item("two", "p"), item("one", "r")];
+    let reply = bench.store.push(items).await.expect("pushed");
+    let place = |outcome: &PushOutcome| match outcome {
+        PushOutcome::Queued { partition, .. } => *partition,
+        other => panic!("{other:?}"),
+    };
+    let mut partitions: Vec<_> = reply.outcomes.iter().map(place).collect();
+    partitions.push(PartitionId(i64::from(i32::MAX)));
+    partitions.push(partitions[0]);
+    let queues = bench.store.queues_of(partitions).await.expect("queues are told");
+    let queues: Vec<_> = queues.iter().map(|q| q.as_ref().map(QueueName::as_str)).collect();
+    assert_eq!(queues, [Some("one"), Some("two"), Some("one"), None, Some("one")]);
+}

@@ -1,0 +1,23 @@
+//! The calls about keys and the audit: each can fail like those of queues.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeline_core::{PartitionId, QueueName};
+use wakeline_store::{
+    AccessStore, ApiKey, AuditEntry, AuditFilter, NewKey, SecretDigest, StoreError, WholeStore,
+};
+
+use super::FaultingStore;
+
+passes! { AccessStore:
+    fn create_key(key: NewKey) -> bool;
+    fn keys() -> Vec<ApiKey>;
+    fn key(id: &str) -> Option<ApiKey>;
+    fn revoke_key(id: &str) -> bool;
+    fn rotate_key(id: &str, digest: SecretDigest, overlap: Duration) -> bool;
+    fn touch_keys(ids: Vec<String>) -> ();
+    fn queues_of(partitions: Vec<PartitionId>) -> Vec<Option<QueueName>>;
+    fn audit(filter: AuditFilter) -> Vec<AuditEntry>;
+    fn prune_audit(older_than: Duration, limit: u32) -> u64;
+}

@@ -1,0 +1,176 @@
+//! API keys, and the audit of administrative acts.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use wakeline_core::{PartitionId, QueueName, Timestamp};
+use wakeline_store::{
+    AccessStore, ApiKey, AuditEntry, AuditFilter, Consequence, Deed, NewKey, SecretDigest,
+    StoreError,
+};
+
+use super::MemoryStore;
+use super::state::State;
+
+/// A key's use is noted once in a while.
+const TOUCH: Duration = Duration::from_secs(60);
+
+/// What the oracle remembers of it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Access {
+    keys: BTreeMap<String, ApiKey>,
+    audit: Vec<AuditEntry>,
+    numbers: i64,
+}
+
+impl Access {
+    /// Records the deed that the caller runs under, if something came of it.
+    pub(super) fn record(&mut self, outcome: &impl Consequence, at: Timestamp) {
+        let Some(deed) = Deed::current().filter(|_| outcome.changed()) else { return };
+        let Deed { actor, act, target, detail } = deed;
+        self.numbers += 1;
+        let (number, act) = (self.numbers, act.to_owned());
+        self.audit.push(AuditEntry { number, at, actor, act, target, detail });
+    }
+
+    fn create(&mut self, new: NewKey, now: Timestamp) -> bool {
+        let takes = |key: &ApiKey| key.name == new.name && key.revoked_at.is_none();
+        if self.keys.contains_key(&new.id) || self.keys.values().any(takes) {
+            return false;
+        }
+        let key = ApiKey {
+            id: new.id.clone(),
+            name: new.name,
+            scopes: new.scopes,
+            digest: new.digest,
+            former: None,
+            created_at: now,
+            expires_at: new.valid_for.map(|span| now.plus(span)),
+            last_used_at: None,
+            revoked_at: None,
+            read_at: now,
+        };
+        self.keys.insert(new.id, key);
+        true
+    }
+
+    /// A key that can be changed.
+    fn live(&mut self, id: &str) -> Option<&mut ApiKey> {
+        self.keys.get_mut(id).filter(|key| key.revoked_at.is_none())
+    }
+
+    fn touch(&mut self, id: &str, now: Timestamp) {
+        let Some(key) = self.keys.get_mut(id) else { return };
+        if key.last_used_at.is_none_or(|last| last.plus(TOUCH) <= now) {
+            key.last_used_at = Some(now);
+        }
+    }
+
+    fn list(&self, filter: &AuditFilter) -> Vec<AuditEntry> {
+        let is = |wanted: &Option<String>, own: &str| wanted.as_ref().is_none_or(|w| w == own);
+        (self.audit.iter().rev())
+            .filter(|entry| filter.before.is_none_or(|before| entry.number < before))
+            .filter(|entry| is(&filter.actor, &entry.actor) && is(&filter.act, &entry.act))
+            .filter(|entry| is(&filter.target, &entry.target))
+            .take(filter.limit as usize)
+            .cloned()
+            .collect()
+    }
+
+    fn prune(&mut self, older_than: Duration, limit: u32, now: Timestamp) -> u64 {
+        let old = |entry: &&AuditEntry| entry.at.plus(older_than) < now;
+        let gone = self.audit.iter().take_while(old).take(limit as usize).count();
+        self.audit.drain(..gone);
+        gone as u64
+    }
+}
+
+impl MemoryStore {
+    /// An administrative write: the deed that the caller runs under is recorded with it.
+    pub(super) fn recorded<T: Consequence>(
+        &self,
+        act: impl FnOnce(&mut State, Timestamp) -> T,
+    ) -> T {
+        let mut state = self.state.lock();
+        let now = self.now();
+        let outcome = act(&mut state, now);
+        state.access.record(&outcome, now);
+        outcome
+    }
+}
+
+#[async_trait]
+impl AccessStore for MemoryStore {
+    async fn create_key(&self, key: NewKey) -> Result<bool, StoreError> {
+        Ok(self.recorded(|state, now| state.access.create(key, now)))
+    }
+
+    async fn keys(&self) -> Result<Vec<ApiKey>, StoreError> {
+        let (state, read_at) = (self.state.lock(), self.now());
+        let keys = state.access.keys.values().cloned();
+        let mut keys: Vec<_> = keys.map(|key| ApiKey { read_at, ..key }).collect();
+        keys.sort_by(|a, b| (&a.name, a.created_at, &a.id).cmp(&(&b.name, b.created_at, &b.id)));
+        Ok(keys)
+    }
+
+    async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
+        let (state, read_at) = (self.state.lock(), self.now());
+        Ok(state.access.keys.get(id).map(|key| ApiKey { read_at, ..key.clone() }))
+    }
+
+    async fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
+        Ok(self.recorded(|state, now| match state.access.live(id) {
+            Some(key) => {
+                key.revoked_at = Some(now);
+                true
+            }
+            None => false,
+        }))
+    }
+
+    async fn rotate_key(
+        &self,
+        id: &str,
+        digest: SecretDigest,
+        overlap: Duration,
+    ) -> Result<bool, StoreError> {
+        Ok(self.recorded(|state, now| match state.access.live(id) {
+            Some(key) => {
+                key.former = Some((std::mem::replace(&mut key.digest, digest), now.plus(overlap)));
+                true
+            }
+            None => false,
+        }))
+    }
+
+    async fn touch_keys(&self, ids: Vec<String>) -> Result<(), StoreError> {
+        let mut state = self.state.lock();
+        for id in &ids {
+            state.access.touch(id, self.now());
+        }
+        Ok(())
+    }
+
+    async fn queues_of(
+        &self,
+        partitions: Vec<PartitionId>,
+    ) -> Result<Vec<Option<QueueName>>, StoreError> {
+        let state = self.state.lock();
+        let queue_of = |id: &PartitionId| {
+            let mut queues = state.queues.iter();
+            let found = queues.find(|(_, queue)| queue.partitions.values().any(|p| p.id == *id));
+            found.map(|(name, _)| name.clone())
+        };
+        Ok(partitions.iter().map(queue_of).collect())
+    }
+
+    async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
+        Ok(self.state.lock().access.list(&filter))
+    }
+
+    async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64, StoreError> {
+        let mut state = self.state.lock();
+        Ok(state.access.prune(older_than, limit, self.now()))
+    }
+}

@@ -12,6 +12,8 @@ use wakeline_core::{Change, LeaseToken, QueueLine, Selector, Subscription, Topic
 use wakeline_store::{ClaimRequest, Grant, LineClaim, Store, StoreError};
 use wakeline_wake::{Claim, Claimed, Face};
 
+use crate::drops::Drops;
+
 /// What one waiting pop can take.
 #[derive(Debug, Clone)]
 pub struct Ask {
@@ -40,12 +42,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// The queue as a face of the wake hub.
 pub struct QueueFace {
     store: Arc<dyn Store>,
+    pub(crate) drops: Arc<Drops>,
 }
 
 impl QueueFace {
     /// A face over a store.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, drops: Arc::default() }
     }
 
     /// Looks whether there is background work. The first waiter hears of it; the others go on
@@ -77,6 +80,7 @@ impl QueueFace {
             return Ok(Vec::new());
         }
         let outcomes = self.store.claim(lines).await?;
+        outcomes.iter().for_each(|outcome| self.drops.expired(&outcome.dropped));
         let claimed = |outcome: wakeline_store::LineOutcome| Claimed {
             grants: outcome.grants,
             next_due: outcome.next_due,

@@ -10,6 +10,7 @@
 //! * A grant that nobody is left to take is released, uncounted.
 
 mod chores;
+mod drops;
 mod error;
 mod face;
 mod keeper;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription};
+use wakeline_core::{
+    Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription, Verdict,
+};
 use wakeline_store::{
     Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, Housekeeping,
     LinkState, PushItem, PushOutcome, QueueDetail, Redrive, RedriveJob, Seek, SettleItem,
@@ -18,6 +20,7 @@ use wakeline_wake::{
     WakeMode,
 };
 
+use crate::drops::Drops;
 use crate::error::QueueError;
 use crate::face::{Ask, QueueFace};
 use crate::keeper::HouseKeeper;
@@ -66,6 +69,7 @@ pub struct QueueService {
     store: Arc<dyn Store>,
     pub(crate) hub: Hub<QueueFace>,
     rooms: Arc<Rooms>,
+    drops: Arc<Drops>,
     pub(crate) stretch_max: Duration,
     /// A queue was configured here.
     configured: Arc<Notify>,
@@ -76,12 +80,13 @@ impl QueueService {
     pub fn start(store: Arc<dyn Store>, options: QueueServiceOptions) -> Self {
         let stretch_max = options.long_poll.max_wait_time;
         let face = Arc::new(QueueFace::new(Arc::clone(&store)));
+        let drops = Arc::clone(&face.drops);
         let hub = Hub::start(
             face,
             HubOptions { label: "queue", mode: options.mode, long_poll: options.long_poll },
         );
         let rooms = Arc::new(Rooms::new(Arc::clone(&store)));
-        Self { store, hub, rooms, stretch_max, configured: Arc::default() }
+        Self { store, hub, rooms, drops, stretch_max, configured: Arc::default() }
     }
 
     /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
@@ -186,9 +191,12 @@ impl QueueService {
 
     /// Settles messages, in any order.
     pub async fn settle(&self, items: Vec<SettleItem>) -> Result<Vec<SettleOutcome>, QueueError> {
-        let store = Arc::clone(&self.store);
+        let (store, drops) = (Arc::clone(&self.store), Arc::clone(&self.drops));
         self.to_the_end(async move {
+            let failed = items.iter().any(|item| item.verdict == Verdict::Failed);
+            let watched = if failed { items.clone() } else { Vec::new() };
             let reply = store.settle(items).await?;
+            drops.settled(&watched, &reply.outcomes);
             Ok((reply.outcomes, reply.changes))
         })
         .await
@@ -200,9 +208,13 @@ impl QueueService {
         mut command: TransactCommand,
     ) -> Result<TransactOutcome, QueueError> {
         self.rooms.admit(&mut command.pushes).await?;
-        let store = Arc::clone(&self.store);
+        let (store, drops) = (Arc::clone(&self.store), Arc::clone(&self.drops));
         self.to_the_end(async move {
+            let items = command.settles.clone();
             let reply = store.transact(command).await?;
+            if let TransactOutcome::Committed { settles, .. } = &reply.outcome {
+                drops.settled(&items, settles);
+            }
             Ok((reply.outcome, reply.changes))
         })
         .await

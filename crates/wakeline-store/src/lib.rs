@@ -44,9 +44,9 @@ pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups,
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
 pub use keep::{Housekeeping, HousekeepingReport, Losses, QueueKeeper};
 pub use queue::{
-    ClaimRequest, Delivered, Extension, Grant, GrantedPartition, LineClaim, LineOutcome, PushItem,
-    PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply, TransactCommand,
-    TransactOutcome, TransactReply,
+    ClaimRequest, Delivered, Dropped, Extension, Grant, GrantedPartition, LineClaim, LineOutcome,
+    PushItem, PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply,
+    TransactCommand, TransactOutcome, TransactReply,
 };
 pub use room::{QueueRoom, Room};
 pub use sealing::{

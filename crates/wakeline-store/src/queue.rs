@@ -138,6 +138,19 @@ pub struct LineOutcome {
     /// earliest of retry time, lease expiry, delay and window end. Possibly early, never late.
     /// Short if only rivals' rows were in the way. `None` means that nothing is in sight.
     pub next_due: Option<Duration>,
+    /// Messages whose last lease had run out, in queues that keep no dead letters.
+    pub dropped: Vec<Dropped>,
+}
+
+/// A message that used up its tries in a queue that keeps no dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    /// The queue.
+    pub queue: QueueName,
+    /// The partition.
+    pub partition: PartitionName,
+    /// Its place there.
+    pub offset: i64,
 }
 
 /// What a consumer says of one message.
@@ -171,6 +184,8 @@ pub enum SettleOutcome {
         lease_ended: bool,
         /// Whether the message is a dead letter now.
         dead_lettered: bool,
+        /// Whether its tries are used up and its queue keeps no dead letters.
+        dropped: bool,
     },
     /// The lease has expired, was settled, or never was; nothing changed.
     StaleLease,

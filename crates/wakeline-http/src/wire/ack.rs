@@ -155,7 +155,8 @@ impl AckResult {
             lease_released: false,
             dlq: false,
         };
-        if let SettleOutcome::Settled { queue, partition, lease_ended, dead_lettered } = outcome {
+        if let SettleOutcome::Settled { queue, partition, lease_ended, dead_lettered, .. } = outcome
+        {
             result.success = true;
             result.queue_name = Some(queue.to_string());
             result.partition_name = Some(partition.to_string());

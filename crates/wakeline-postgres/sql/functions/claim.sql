@@ -1,7 +1,7 @@
 -- Leases messages to the waiting requests of some lines, or settles them at once (autoAck).
 -- Returns one row per slice of a segment that was handed out, in any order (hand_over and
 -- first_offset tell it); and one row per line with request 0: its state and the time to its next
--- message if a request went without.
+-- message if a request went without. Rows with request -1 name messages that were dropped.
 -- p_kinds: 0 queue, 1 partition, 2 namespace and task. p_modes <> 0: a subscription that has to be
 -- recorded if its queue is missing. p_firsts, p_counts: which requests are the line's.
 -- p_agains: the token may have been granted before. p_patient: wait (by lock_timeout) for the

@@ -2,7 +2,8 @@
 -- taken in the order of their due time; SKIP LOCKED: rivals pass over what is being claimed
 -- instead of queueing behind it. Returns what was handed to which request, as parallel arrays;
 -- the failures of messages that were delivered before, by the index of the hand-over; and the time
--- to the line's next message if a request went without.
+-- to the line's next message if a request went without; and which messages were dropped, because
+-- their last lease had run out and their queue keeps no dead letters.
 -- p_ranked: some queue has priorities of partitions. Those are looked up one by one; the others come
 -- by their due time, as ever.
 -- p_passed: partitions that this call has served. p_patient: wait for the first due cursor.
@@ -18,7 +19,8 @@ CREATE OR REPLACE FUNCTION @schema@.claim_line(
     p_floor timestamptz, OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
     OUT o_partitions bigint[], OUT o_groups integer[], OUT o_sets int8multirange[],
     OUT o_lease_us bigint[], OUT o_retry_grants integer[], OUT o_retry_offsets bigint[],
-    OUT o_retry_failures integer[], OUT o_floor timestamptz)
+    OUT o_retry_failures integer[], OUT o_floor timestamptz, OUT o_dropped_partitions bigint[],
+    OUT o_dropped_offsets bigint[])
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz := @schema@.clock();
@@ -66,6 +68,7 @@ DECLARE
 BEGIN
     o_state := 0;
     o_requests := '{}'; o_partitions := '{}'; o_groups := '{}'; o_sets := '{}'; o_lease_us := '{}';
+    o_dropped_partitions := '{}'; o_dropped_offsets := '{}';
     o_retry_grants := '{}'; o_retry_offsets := '{}'; o_retry_failures := '{}';
     IF p_patient THEN
         PERFORM @schema@.cursor_await(p_partition, p_groups, v_now);
@@ -175,6 +178,14 @@ BEGIN
             IF c.lease_token IS NOT NULL THEN
                 c.parked := c.parked + @schema@.lease_expire(
                     c.partition_id, c.group_id, c.lease_set, v_queue, v_now);
+                IF NOT v_queue.dead_letters AND upper(c.lease_set) - lower(c.lease_set) = 1
+                    AND NOT EXISTS (SELECT FROM @schema@.retries r
+                        WHERE r.partition_id = c.partition_id AND r.group_id = c.group_id
+                            AND r.message_offset = lower(c.lease_set))
+                THEN
+                    o_dropped_partitions := o_dropped_partitions || c.partition_id;
+                    o_dropped_offsets := o_dropped_offsets || lower(c.lease_set);
+                END IF;
                 UPDATE @schema@.cursors k SET lease_token = NULL, lease_until = NULL,
                     lease_start = NULL, lease_set = NULL, parked = c.parked
                 WHERE k.ctid = c.tid RETURNING k.ctid INTO c.tid;

@@ -62,6 +62,20 @@ BEGIN
             IF cardinality(s.o_groups) = 1 AND NOT s.o_ranked THEN
                 group_id := s.o_groups[1]; created_at := l.o_floor;
             END IF;
+            IF l.o_dropped_partitions <> '{}' THEN
+                request := -1;
+                FOR partition_id, queue, partition, first_offset IN
+                    SELECT p.partition_id, q.name, p.name, x.message_offset
+                    FROM unnest(l.o_dropped_partitions, l.o_dropped_offsets)
+                        AS x (partition_id, message_offset)
+                    JOIN @schema@.partitions p ON p.partition_id = x.partition_id
+                    JOIN @schema@.queues q ON q.queue_id = p.queue_id
+                LOOP
+                    RETURN NEXT;
+                END LOOP;
+                request := 0; partition_id := NULL; queue := NULL; partition := NULL;
+                first_offset := NULL;
+            END IF;
             h_retry_grant := h_retry_grant || ARRAY(
                 SELECT x + cardinality(h_line) FROM unnest(l.o_retry_grants) AS x);
             h_retry_offset := h_retry_offset || l.o_retry_offsets;

@@ -1,13 +1,15 @@
 -- Carries out the verdicts other than completed on messages of one cursor's lease.
 -- p_items, p_offsets: which items name which offset; p_txns, p_verdicts, p_errors: by item. Verdicts:
 -- 0 is left alone, 1 failed, 2 retry, 3 dead letter. Returns the change in the number of the cursor's
--- rows in retries, the offsets that were dealt with, and those that became dead letters.
+-- rows in retries, the offsets that were dealt with, those that became dead letters, and those that were
+-- dropped because the queue keeps none.
 -- Called by: settle, under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.message_fail(
     p_partition bigint, p_group integer, p_items integer[], p_offsets bigint[],
     p_txns text[], p_verdicts smallint[], p_errors text[], p_queue @schema@.queues, p_now timestamptz,
-    OUT o_parked integer, OUT o_named int8multirange, OUT o_dead bigint[])
+    OUT o_parked integer, OUT o_named int8multirange, OUT o_dead bigint[],
+    OUT o_dropped bigint[])
 LANGUAGE plpgsql AS $$
 DECLARE
     v_gone bigint[];
@@ -41,9 +43,10 @@ BEGIN
         (SELECT range_agg(int8range(i.message_offset, i.message_offset + 1)) FROM item i),
         coalesce(array_agg(s.message_offset), '{}'),
         coalesce(array_agg(s.message_offset ORDER BY s.item) FILTER (WHERE s.kept), '{}'),
+        coalesce(array_agg(s.message_offset) FILTER (WHERE NOT s.kept), '{}'),
         array_agg(s.failures ORDER BY s.item) FILTER (WHERE s.kept),
         array_agg(s.error ORDER BY s.item) FILTER (WHERE s.kept)
-    INTO o_parked, o_named, v_gone, o_dead, v_failures, v_errors
+    INTO o_parked, o_named, v_gone, o_dead, o_dropped, v_failures, v_errors
     FROM spent s;
     IF v_gone <> '{}' THEN
         DELETE FROM @schema@.retries r WHERE r.partition_id = p_partition AND r.group_id = p_group

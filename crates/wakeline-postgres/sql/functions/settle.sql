@@ -2,7 +2,7 @@
 -- the order in which they count. Items that name no message of a live lease change nothing.
 -- Returns one row per cursor that exists (queue is set): how many messages its live lease holds, and
 -- its token; then, in the same row or in later ones: of which messages were settled (items is set):
--- which items, and which of them became dead letters; of leases that ended with something left
+-- which items, and which of them became dead letters (NULL: was dropped); of leases that ended with something left
 -- (due_us is set): when that can be taken.
 -- The short way, for consumers that complete all they hold and nothing else is in the way: one match,
 -- one UPDATE, no loop.
@@ -31,6 +31,7 @@ DECLARE
     v_parked integer;
     v_count integer;
     v_dead bigint[];
+    v_dropped bigint[];
     n record;
     -- Nothing is parked, delayed or failed; later also: what is settled is all that is leased.
     v_plain boolean;
@@ -214,11 +215,12 @@ BEGIN
         IF n.o_failed > 0 THEN
             SELECT q.* INTO v_queue FROM @schema@.queues q
             WHERE q.queue_id = c_queue[n.o_cursor];
-            SELECT v_parked + f.o_parked, f.o_dead, v_rest - f.o_named
-            INTO v_parked, v_dead, v_rest
+            SELECT v_parked + f.o_parked, f.o_dead, f.o_dropped, v_rest - f.o_named
+            INTO v_parked, v_dead, v_dropped, v_rest
             FROM @schema@.message_fail(c_partition[n.o_cursor], c_group[n.o_cursor], n.o_items,
                 n.o_offsets, p_txns, p_verdicts, p_errors, v_queue, v_now) f;
-            dead := ARRAY(SELECT o = ANY (v_dead) FROM unnest(n.o_offsets) AS o);
+            dead := ARRAY(SELECT CASE WHEN o = ANY (v_dropped) THEN NULL ELSE o = ANY (v_dead) END
+                FROM unnest(n.o_offsets) AS o);
         END IF;
         RETURN NEXT;
         IF v_rest = '{}' THEN

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 use tokio_postgres::Row;
 use uuid::Uuid;
 use wakeline_core::{Change, Subscription, Timestamp};
-use wakeline_store::{ClaimRequest, LineClaim, LineOutcome, StoreError};
+use wakeline_store::{ClaimRequest, Dropped, LineClaim, LineOutcome, StoreError};
 
 use super::floors::Floor;
 use super::grants::{Grants, Slice, Spoilt};
@@ -36,6 +36,12 @@ const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
 
 /// Where the row of a line has the number of its group.
 const GROUP_COLUMN: usize = 7;
+
+/// Where a row has the names of its queue and partition.
+const NAMES_COLUMN: usize = 8;
+
+/// Where a row has the offset of its first message.
+const OFFSET_COLUMN: usize = 15;
 
 /// Where the row of a line has its floor.
 const FLOOR_COLUMN: usize = 16;
@@ -198,6 +204,7 @@ impl Core {
                     result.outcome.grants[index] = grant;
                 }
                 result.outcome.next_due = again.outcome.next_due;
+                result.outcome.dropped.extend(again.outcome.dropped);
                 result.spoilt.extend(again.spoilt);
             }
             // They would not let go within the lock's timeout.
@@ -334,6 +341,10 @@ impl Core {
                 slices.push(Slice::read((line, to_index(request)), row, &self.shared.sealing)?);
                 continue;
             }
+            if request < 0 {
+                results[line].outcome.dropped.push(dropped(row)?);
+                continue;
+            }
             results[line].state = match columns.take::<i16>()? {
                 0 => LineState::Done,
                 1 => LineState::Begin,
@@ -362,6 +373,16 @@ impl Core {
         }
         Ok(results)
     }
+}
+
+/// A message that was dropped.
+fn dropped(row: &Row) -> Result<Dropped, StoreError> {
+    let mut names = Columns::from(OPERATION, row, NAMES_COLUMN);
+    Ok(Dropped {
+        queue: names.name("queue")?,
+        partition: names.name("partition")?,
+        offset: Columns::from(OPERATION, row, OFFSET_COLUMN).take()?,
+    })
 }
 
 /// Requests as columns.

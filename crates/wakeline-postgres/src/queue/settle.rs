@@ -139,8 +139,9 @@ struct Entry {
     held: Option<i64>,
     token: Option<Uuid>,
     strict_fencing: bool,
-    /// Items that name a message, by number from 1; whether it became a dead letter.
-    named: HashMap<i32, bool>,
+    /// Items that name a message, by number from 1; whether it became a dead letter, or `None` if
+    /// it was dropped.
+    named: HashMap<i32, Option<bool>>,
     change: Change,
     due: Option<Duration>,
 }
@@ -154,7 +155,7 @@ impl Ledger {
         let token = columns.take()?;
         let strict_fencing: Option<bool> = columns.take()?;
         let items: Option<Vec<i32>> = columns.take()?;
-        let dead: Option<Vec<bool>> = columns.take()?;
+        let dead: Option<Vec<Option<bool>>> = columns.take()?;
         if let Some(strict_fencing) = strict_fencing {
             let change = rows::change(columns)?;
             let named = HashMap::new();
@@ -168,7 +169,7 @@ impl Ledger {
             return Err(StoreError::Fatal { operation: OPERATION, source: why });
         };
         if let Some(items) = items {
-            let dead = dead.unwrap_or_default().into_iter().chain(std::iter::repeat(false));
+            let dead = dead.unwrap_or_default().into_iter().chain(std::iter::repeat(Some(false)));
             entry.named.extend(items.into_iter().zip(dead));
         }
         if let Some(due_us) = columns.take::<Option<i64>>()? {
@@ -196,7 +197,7 @@ impl Ledger {
             _ => return (SettleOutcome::StaleLease, None),
         };
         let number = i32::try_from(index + 1).expect("a call has few items");
-        let Some(dead_lettered) = entry.named.get(&number).copied() else {
+        let Some(dead) = entry.named.get(&number).copied() else {
             return (SettleOutcome::NotFound, None);
         };
         entry.held = Some(held - 1);
@@ -205,7 +206,8 @@ impl Ledger {
             queue: entry.change.queue.clone(),
             partition: entry.change.partition.clone().expect("it was read"),
             lease_ended,
-            dead_lettered,
+            dead_lettered: dead == Some(true),
+            dropped: dead.is_none(),
         };
         let left = entry.due.filter(|_| lease_ended).map(|due_in| Change {
             group: Some(item.group.clone()),

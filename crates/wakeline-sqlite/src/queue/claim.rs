@@ -12,7 +12,9 @@ use wakeline_core::{
     Change, CursorId, GroupId, LeaseId, LeaseToken, PartitionId, QueueLine, Selector, Subscription,
     Timestamp,
 };
-use wakeline_store::{ClaimRequest, Grant, GrantedPartition, LineClaim, LineOutcome, StoreError};
+use wakeline_store::{
+    ClaimRequest, Dropped, Grant, GrantedPartition, LineClaim, LineOutcome, StoreError,
+};
 
 use super::cursor::{Cursor, Lease};
 use super::group;
@@ -51,6 +53,8 @@ struct Books {
     /// Partitions and groups that went to a request: they go to one only.
     served: HashSet<(i64, i64)>,
     spoilt: Option<Fault>,
+    /// What the line under way dropped.
+    dropped: Vec<Dropped>,
 }
 
 /// The queues of a line with the id of its group in each.
@@ -77,7 +81,8 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
             true => sweep::next_due(s, line, &groups)?.map(|due| s.now.until(Timestamp(due))),
             false => None,
         };
-        outcomes.push(LineOutcome { grants, next_due });
+        let dropped = std::mem::take(&mut books.dropped);
+        outcomes.push(LineOutcome { grants, next_due, dropped });
     }
     Ok(Claimed { outcomes, spoilt: books.spoilt })
 }
@@ -112,6 +117,7 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
             next_due: next_due
                 .map(|due| s.now.until(Timestamp(due)))
                 .filter(|_| !requests.is_empty()),
+            dropped: Vec::new(),
         });
     }
     Ok(Some(Claimed { outcomes, spoilt: None }))
@@ -153,6 +159,11 @@ fn serve(
             }
             taken => taken?,
         };
+        books.dropped.extend(offer.cursor.dropped.take().map(|offset| Dropped {
+            queue: offer.queue.name.clone(),
+            partition: offer.cursor.partition_name.clone(),
+            offset,
+        }));
         room -= taken.messages.len();
         hold(s, &mut offer, request, &taken)?;
         if !taken.messages.is_empty() {

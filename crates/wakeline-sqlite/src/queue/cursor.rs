@@ -28,6 +28,8 @@ pub(crate) struct Cursor {
     /// The offset that the partition's next message gets.
     pub(crate) tail: i64,
     pub(crate) last_push_at: i64,
+    /// What was dropped since it was read: its last lease had run out.
+    pub(crate) dropped: Option<i64>,
 }
 
 /// What a cursor holds for a consumer.
@@ -281,6 +283,7 @@ fn decode(row: &Row<'_>) -> Res<Cursor> {
         partition_name: PartitionName::new(partition_name).map_err(corrupt("cursor", name()))?,
         tail: row.get(12)?,
         last_push_at: row.get(13)?,
+        dropped: None,
     })
 }
 

@@ -79,7 +79,7 @@ fn settle_one(s: &mut Session<'_>, open: &mut Open, item: &SettleItem) -> Res<Se
     let Some(offset) = unsettled(s, cursor.partition, &lease.unsettled, item)? else {
         return Ok(SettleOutcome::NotFound);
     };
-    let dead_lettered = apply(s, cursor, queue, (offset, item))?;
+    let fate = apply(s, cursor, queue, (offset, item))?;
     *changed = true;
     let lease = cursor.lease.as_mut().expect("it is live");
     lease.unsettled.remove(offset);
@@ -92,7 +92,8 @@ fn settle_one(s: &mut Session<'_>, open: &mut Open, item: &SettleItem) -> Res<Se
         queue: queue.name.clone(),
         partition: cursor.partition_name.clone(),
         lease_ended,
-        dead_lettered,
+        dead_lettered: fate == Fate::Buried,
+        dropped: fate == Fate::Dropped,
     })
 }
 
@@ -116,18 +117,29 @@ fn unsettled(
     Ok(None)
 }
 
-/// Does what the verdict says; the lease is still there. True if the message is a dead letter.
+/// What becomes of a message that is settled.
+#[derive(PartialEq, Eq)]
+enum Fate {
+    /// It is done, or waits to be delivered again.
+    Plain,
+    /// It is a dead letter.
+    Buried,
+    /// It used up its tries, and its queue keeps no dead letters.
+    Dropped,
+}
+
+/// Does what the verdict says; the lease is still there.
 fn apply(
     s: &Session<'_>,
     cursor: &mut Cursor,
     queue: &Queue,
     (offset, item): (i64, &SettleItem),
-) -> Res<bool> {
+) -> Res<Fate> {
     if item.verdict == Verdict::Completed {
         if cursor.lease.as_ref().is_some_and(|lease| offset < lease.start) {
             cursor.unpark(s, offset)?;
         }
-        return Ok(false);
+        return Ok(Fate::Plain);
     }
     let Held { mut failures, alone, error } = cursor.held(s, offset)?;
     let error = item.error.clone().or(error);
@@ -144,15 +156,15 @@ fn apply(
         Some(RetryDecision::After(wait)) => {
             let due_at = s.now.plus(wait).0;
             cursor.park(s, offset, &Parked { held, due_at })?;
-            Ok(false)
+            Ok(Fate::Plain)
         }
         Some(RetryDecision::Bury) if !queue.options.dead_letters => {
             cursor.unpark(s, offset)?;
-            Ok(false)
+            Ok(Fate::Dropped)
         }
         Some(RetryDecision::Bury) | None => {
             cursor.bury(s, offset, &held)?;
-            Ok(true)
+            Ok(Fate::Buried)
         }
     }
 }

@@ -38,7 +38,10 @@ pub(crate) fn end_expired_lease(s: &Session<'_>, cursor: &mut Cursor, queue: &Qu
         match (spent, queue.options.dead_letters) {
             (false, _) => cursor.park(s, offset, &Parked { held, due_at: s.now.0 })?,
             (true, true) => cursor.bury(s, offset, &held)?,
-            (true, false) => cursor.unpark(s, offset)?,
+            (true, false) => {
+                cursor.unpark(s, offset)?;
+                cursor.dropped = Some(offset);
+            }
         }
     }
     cursor.lease = None;

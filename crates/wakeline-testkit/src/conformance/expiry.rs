@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use wakeline_core::{QueueName, QueueOptions, Verdict};
-use wakeline_store::SettleOutcome;
+use wakeline_store::{Dropped, SettleOutcome};
 
-use super::{Ask, Bench, secs};
+use super::{Ask, Bench, partition_name, secs};
 
 async fn queue_with(bench: &Bench, retry_limit: u32, name: &str) -> QueueName {
     let queue = bench.queue(name);
@@ -122,7 +122,7 @@ pub async fn the_last_unsettled_message_of_a_batch_counts_as_single(bench: &Benc
     assert_eq!(bench.dead_ids(&queue).await, ["b"]);
 }
 
-/// Without dead letters it is dropped.
+/// Without dead letters it is dropped, and told of.
 pub async fn without_dead_letters_an_expired_message_is_dropped(bench: &Bench) {
     let queue = bench.queue("q");
     let options = QueueOptions { retry_limit: 0, dead_letters: false, ..QueueOptions::default() };
@@ -130,7 +130,10 @@ pub async fn without_dead_letters_an_expired_message_is_dropped(bench: &Bench) {
     bench.push(&queue, "p", &["a"]).await;
     bench.take(&Ask::queue(&queue)).await;
     bench.advance(300).await;
-    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);
+    let outcome = bench.claim(vec![Ask::queue(&queue).line_claim(1)]).await.remove(0);
+    assert_eq!((outcome.grants, outcome.next_due), (vec![None], None));
+    let dropped = Dropped { queue: queue.clone(), partition: partition_name("p"), offset: 0 };
+    assert_eq!(outcome.dropped, [dropped]);
     assert!(bench.dead_letters(&queue).await.is_empty());
 }
 

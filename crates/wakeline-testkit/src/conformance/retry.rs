@@ -6,7 +6,9 @@ use wakeline_core::{
     Backoff, MessageOrder, QueueName, QueueOptions, RetryDecision, TransactionId, Verdict,
 };
 
-use super::{Ask, Bench, is_settled, secs};
+use wakeline_store::SettleOutcome;
+
+use super::{Ask, Bench, secs};
 
 /// A failed message comes again, and says which try it is.
 pub async fn a_failed_message_comes_again(bench: &Bench) {
@@ -238,7 +240,13 @@ pub async fn without_dead_letters_the_hopeless_are_dropped(bench: &Bench) {
     let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
     let items = vec![taken.item("a", Verdict::Failed), taken.item("b", Verdict::DeadLetter)];
     let outcomes = bench.settle_items(items).await;
-    assert!(outcomes.iter().all(is_settled), "{outcomes:?}");
+    let fates: Vec<_> = (outcomes.iter())
+        .map(|outcome| match outcome {
+            SettleOutcome::Settled { dead_lettered, dropped, .. } => (*dead_lettered, *dropped),
+            outcome => panic!("{outcome:?}"),
+        })
+        .collect();
+    assert_eq!(fates, [(false, true), (true, false)], "what is dropped is told");
     assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["c"]);
     assert_eq!(bench.dead_ids(&queue).await, ["b"]);
 }

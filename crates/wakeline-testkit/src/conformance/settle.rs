@@ -20,6 +20,7 @@ pub async fn messages_are_settled_in_any_order(bench: &Bench) {
         partition: super::partition_name("p"),
         lease_ended: true,
         dead_lettered: false,
+        dropped: false,
     };
     assert_eq!(last, expected);
     assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);

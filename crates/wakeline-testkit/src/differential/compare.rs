@@ -116,9 +116,9 @@ pub(super) fn same_settlements(
     let plain = |outcomes: &[SettleOutcome]| -> Vec<SettleOutcome> {
         (items.iter().zip(outcomes))
             .map(|(item, outcome)| match outcome.clone() {
-                SettleOutcome::Settled { queue, partition, dead_lettered, .. } => {
+                SettleOutcome::Settled { queue, partition, dead_lettered, dropped, .. } => {
                     let lease_ended = ended(outcomes, item);
-                    SettleOutcome::Settled { queue, partition, lease_ended, dead_lettered }
+                    SettleOutcome::Settled { queue, partition, lease_ended, dead_lettered, dropped }
                 }
                 SettleOutcome::NotFound if ended(outcomes, item) => SettleOutcome::StaleLease,
                 outcome => outcome,

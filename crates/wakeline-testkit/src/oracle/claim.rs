@@ -7,7 +7,9 @@ use wakeline_core::{
     CursorId, GroupName, LeaseId, LeaseToken, PartitionName, QueueLine, QueueName, Selector,
     Subscription, Timestamp,
 };
-use wakeline_store::{ClaimRequest, Delivered, Grant, GrantedPartition, LineClaim, LineOutcome};
+use wakeline_store::{
+    ClaimRequest, Delivered, Dropped, Grant, GrantedPartition, LineClaim, LineOutcome,
+};
 
 use super::state::{Cursor, Held, Lease, Partition, Remembered, State};
 use super::take::Reading;
@@ -31,7 +33,8 @@ impl State {
                 .collect();
             let went_without = grants.iter().any(Option::is_none);
             let next_due = if went_without { self.next_due(&line, now) } else { None };
-            outcomes.push(LineOutcome { grants, next_due });
+            let dropped = std::mem::take(&mut self.dropped);
+            outcomes.push(LineOutcome { grants, next_due, dropped });
         }
         outcomes
     }
@@ -158,8 +161,14 @@ impl State {
         let taken = reading.take(cursor, room);
         queue.losses.add(lost);
         assert_eq!(due, !taken.is_empty(), "the due time of {key:?} agrees with what it gives");
-        if let Some(buried) = buried.filter(|_| queue.options.dead_letters) {
-            self.bury(key, buried, now);
+        match buried {
+            Some(buried) if queue.options.dead_letters => self.bury(key, buried, now),
+            Some(buried) => self.dropped.push(Dropped {
+                queue: key.queue.clone(),
+                partition: key.partition.clone(),
+                offset: buried.offset,
+            }),
+            None => {}
         }
         taken
     }

@@ -77,7 +77,7 @@ impl State {
         let mut held = lease.unsettled.remove(&offset).expect("it was just found");
         let lease_ended = lease.unsettled.is_empty();
         held.error = item.error.clone().or(held.error);
-        let mut buried = None;
+        let (mut buried, mut dropped) = (None, false);
         match item.verdict {
             Verdict::Completed => {}
             Verdict::Retry => drop(cursor.parked.insert(offset, held.parked(now))),
@@ -88,7 +88,10 @@ impl State {
                     RetryDecision::After(wait) => {
                         cursor.parked.insert(offset, held.parked(now.plus(wait)));
                     }
-                    RetryDecision::Bury => buried = options.dead_letters.then_some(held),
+                    RetryDecision::Bury => {
+                        buried = options.dead_letters.then_some(held);
+                        dropped = buried.is_none();
+                    }
                 }
             }
         }
@@ -101,6 +104,7 @@ impl State {
             partition: key.partition.clone(),
             lease_ended,
             dead_lettered: buried.is_some(),
+            dropped,
         };
         if let Some(held) = buried {
             self.bury(&key, Doomed { offset, held }, now);

@@ -13,7 +13,7 @@ use wakeline_core::{
     Change, GroupId, GroupName, LeaseToken, MessageId, Namespace, PartitionId, PartitionName,
     QueueName, QueueOptions, Selector, Subscription, TaskName, Timestamp, TransactionId,
 };
-use wakeline_store::{Losses, PushItem, PushOutcome, PushReply};
+use wakeline_store::{Dropped, Losses, PushItem, PushOutcome, PushReply};
 
 use super::access::Access;
 use super::dead::{Buried, Redriving};
@@ -24,6 +24,8 @@ use super::hook::Hook;
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
     pub(super) queues: BTreeMap<QueueName, Queue>,
+    /// What the claim under way has dropped.
+    pub(super) dropped: Vec<Dropped>,
     /// In the order in which they were given up.
     pub(super) dead_letters: Vec<Buried>,
     /// Jobs that redrive them.

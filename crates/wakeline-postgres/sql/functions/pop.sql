@@ -58,6 +58,7 @@ BEGIN
             ARRAY[false], false) x
             ORDER BY x.hand_over NULLS FIRST, x.first_offset
         LOOP
+            CONTINUE WHEN c.request < 0;
             IF c.request = 0 THEN
                 v_begun := c.state <> 1;
                 CONTINUE;

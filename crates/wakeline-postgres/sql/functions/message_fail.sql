@@ -7,7 +7,8 @@
 
 CREATE OR REPLACE FUNCTION @schema@.message_fail(
     p_partition bigint, p_group integer, p_items integer[], p_offsets bigint[],
-    p_txns text[], p_verdicts smallint[], p_errors text[], p_queue @schema@.queues, p_now timestamptz,
+    p_txns text[], p_verdicts smallint[], p_errors text[], p_queue @schema@.queues,
+    p_now timestamptz,
     OUT o_parked integer, OUT o_named int8multirange, OUT o_dead bigint[],
     OUT o_dropped bigint[])
 LANGUAGE plpgsql AS $$
@@ -29,7 +30,8 @@ BEGIN
         INSERT INTO @schema@.retries AS r (partition_id, group_id, message_offset, failures,
             due_at, solo, error)
         SELECT p_partition, p_group, i.message_offset, i.failures,
-            CASE WHEN i.verdict = 1 THEN p_now + @schema@.retry_wait(i.failures, p_txns[i.item], p_queue)
+            CASE WHEN i.verdict = 1
+                THEN p_now + @schema@.retry_wait(i.failures, p_txns[i.item], p_queue)
             ELSE p_now END, i.solo, i.error
         FROM item i WHERE i.verdict = 2 OR (i.verdict = 1 AND i.failures <= p_queue.retry_limit)
         ON CONFLICT (partition_id, group_id, message_offset) DO UPDATE SET

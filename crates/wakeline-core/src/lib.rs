@@ -38,7 +38,7 @@ pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};
 pub use limits::Loss;
 pub use line::{Change, QueueLine, Selector, Subscription, Topic};
 pub use name::{
-    GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName,
+    GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName, TimerKey,
 };
 pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict, lane_of};
 pub use time::Timestamp;

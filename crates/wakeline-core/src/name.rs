@@ -115,6 +115,10 @@ name!(
     /// Names the task that a queue belongs to.
     TaskName, "task"
 );
+name!(
+    /// Names a timer within its queue.
+    TimerKey, "timerKey"
+);
 
 impl QueueName {
     /// Namespace and task that a queue gets when nobody configured them: `orders.ship` belongs

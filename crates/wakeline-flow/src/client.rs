@@ -17,11 +17,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use wakeline_core::{InstanceId, KvKey, NameError, OrchestrationName};
+use wakeline_store::flow::{Envelope, Visible};
 
 use crate::error::FlowError;
 use crate::json::Json;
 use crate::message::WorkItem;
-use crate::provider::{Enqueued, Provider, ProviderAdmin, ProviderError, Seen};
+use crate::provider::{Enqueued, Provider, ProviderAdmin, ProviderError, Seen, envelope};
 
 pub use status::{Instance, Status};
 
@@ -142,13 +143,7 @@ impl Client {
         version: Option<String>,
         input: Json,
     ) -> Result<Started, ClientError> {
-        let start = WorkItem::StartOrchestration {
-            instance: InstanceId::new(instance)?,
-            name: OrchestrationName::new(name)?,
-            version,
-            input,
-            parent: None,
-        };
+        let start = start(instance, name, version, input)?;
         match self.provider.enqueue_for_orchestrator(start, None).await? {
             Enqueued::Queued => Ok(Started::New),
             Enqueued::Exists | Enqueued::Ended => Ok(Started::Exists),
@@ -174,6 +169,25 @@ impl Client {
         let instance = InstanceId::new(instance)?;
         let reason = reason.to_owned();
         self.send(WorkItem::CancelInstance { instance, reason }).await
+    }
+
+    /// What starts an orchestration as part of a transaction of a store: idempotent by the
+    /// instance's id, as [`Client::start_raw`].
+    pub fn start_envelope(
+        instance: &str,
+        name: &str,
+        version: Option<String>,
+        input: Json,
+    ) -> Result<Envelope, ClientError> {
+        let start = start(instance, name, version, input)?;
+        Ok(envelope::envelope(&start, Visible::Now)?)
+    }
+
+    /// What raises an event as part of a transaction of a store.
+    pub fn event_envelope(instance: &str, name: &str, data: Json) -> Result<Envelope, ClientError> {
+        let instance = InstanceId::new(instance)?;
+        let raised = WorkItem::EventRaised { instance, name: name.to_owned(), data };
+        Ok(envelope::envelope(&raised, Visible::Now)?)
     }
 
     async fn send(&self, item: WorkItem) -> Result<(), ClientError> {
@@ -308,4 +322,19 @@ impl Client {
             }
         }
     }
+}
+
+fn start(
+    instance: &str,
+    name: &str,
+    version: Option<String>,
+    input: Json,
+) -> Result<WorkItem, ClientError> {
+    Ok(WorkItem::StartOrchestration {
+        instance: InstanceId::new(instance)?,
+        name: OrchestrationName::new(name)?,
+        version,
+        input,
+        parent: None,
+    })
 }

@@ -11,7 +11,7 @@
 //! * A lock token that is not live can change nothing.
 
 mod admin;
-mod envelope;
+pub(crate) mod envelope;
 mod face;
 mod item;
 mod store;

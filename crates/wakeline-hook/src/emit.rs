@@ -152,9 +152,16 @@ impl<'a> Print<'a> {
 impl HookService {
     /// Stores a message durably, with a delivery for every endpoint that wants it.
     pub async fn emit(&self, emit: Emit) -> Result<EmitOutcome, HookError> {
+        let message = self.prepare(emit).await?;
+        self.store_message(message).await
+    }
+
+    /// A message that [`HookService::emit`] would store, for a transaction that stores it along
+    /// with other things. Refused for the same reasons.
+    pub async fn prepare(&self, emit: Emit) -> Result<NewMessage, HookError> {
         emit.check(self.inner.payload_bytes_max)?;
         self.event_types().check(self.store().as_ref(), &emit.event_type, &emit.payload).await?;
-        self.store_message(emit.into_message()).await
+        Ok(emit.into_message())
     }
 
     /// Sends an example of an event type to one endpoint. `None` if there is no such endpoint.

@@ -10,6 +10,7 @@ use wakeline_flow::Client;
 use wakeline_flow::provider::StoreProvider;
 use wakeline_hook::HookService;
 use wakeline_queue::QueueService;
+use wakeline_store::{FanOut, HintSink};
 
 /// Limits and defaults of the HTTP face.
 #[derive(Debug, Clone)]
@@ -69,6 +70,8 @@ struct Shared {
     settings: HttpSettings,
     metrics: Option<PrometheusHandle>,
     draining: AtomicBool,
+    /// Who else is told of what a transaction of the queue made available.
+    others: Arc<dyn HintSink>,
 }
 
 impl AppState {
@@ -76,7 +79,9 @@ impl AppState {
     pub fn new(faces: Faces, settings: HttpSettings, metrics: Option<PrometheusHandle>) -> Self {
         let draining = AtomicBool::new(false);
         let flow = Client::new(Arc::new(faces.flow.clone()));
-        Self { shared: Arc::new(Shared { faces, flow, settings, metrics, draining }) }
+        let others: [Arc<dyn HintSink>; 2] = [Arc::new(faces.flow.clone()), faces.hook.sink()];
+        let others = Arc::new(FanOut(others.into()));
+        Self { shared: Arc::new(Shared { faces, flow, settings, metrics, draining, others }) }
     }
 
     /// Who calls, and what they may do.
@@ -97,6 +102,11 @@ impl AppState {
     /// The queue's operations.
     pub fn queue(&self) -> &QueueService {
         &self.shared.faces.queue
+    }
+
+    /// Tells waiters of orchestrations and webhooks.
+    pub(crate) fn others(&self) -> Arc<dyn HintSink> {
+        Arc::clone(&self.shared.others)
     }
 
     /// Limits and defaults.

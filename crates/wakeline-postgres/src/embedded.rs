@@ -31,6 +31,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0010_housekeeping",
     "0011_views",
     "0012_access",
+    "0013_scheduled",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -201,6 +202,12 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "queue_room",
     "release",
     "retry_wait",
+    "scheduled_add",
+    "scheduled_known",
+    "scheduled_mark",
+    "scheduled_move",
+    "scheduled_next",
+    "scheduled_take",
     "settle",
     "settle_match",
     "sweep",

@@ -14,6 +14,7 @@
 //! * Hints go out after the commit, never with it.
 
 mod admin;
+mod along;
 mod claim;
 mod commit;
 mod commit_form;
@@ -40,6 +41,8 @@ use wakeline_store::flow::{
     RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest, WorkClaim,
     WorkClaimed, WorkItem,
 };
+
+pub(crate) use self::along::Enqueue;
 
 use self::claim::{Claimed, TurnLine, WorkLine};
 use self::commit::Sent;
@@ -156,6 +159,11 @@ impl Flow {
             claim_work: fuser!(core, "flow_claim_work", flush_claim_work),
             core,
         }
+    }
+
+    /// What the calls share.
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
     }
 
     /// Finishes the calls under way.

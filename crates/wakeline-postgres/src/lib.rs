@@ -42,6 +42,7 @@ mod rows;
 mod schema_dump;
 mod session;
 mod tls;
+mod transact;
 
 use std::sync::Arc;
 

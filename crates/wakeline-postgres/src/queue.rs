@@ -14,18 +14,20 @@
 
 mod along;
 mod claim;
+mod claim_form;
 mod directory;
+mod exchange;
 mod floors;
 mod grants;
 mod lease;
 mod push;
 mod push_plan;
+mod schedule;
 mod set_aside;
 mod settle;
 mod sql;
 mod sweep;
 mod tokens;
-mod transact;
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::sync::Arc;
@@ -50,6 +52,9 @@ use crate::fuse::{Fuser, FuserOptions};
 use crate::{PostgresStore, Shared};
 
 pub(crate) use self::along::Along;
+pub(crate) use self::exchange::{Done as ExchangeDone, Exchange, Exchanged};
+pub(crate) use self::push::SlotAnswer;
+pub(crate) use self::schedule::{Cancels, Done as ScheduleDone, Schedule, ScheduleTried};
 pub(crate) use self::sql::Statements;
 pub(crate) use self::tokens::GrantedTokens;
 
@@ -206,7 +211,7 @@ impl QueueStore for PostgresStore {
     }
 
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
-        self.queue.core.transact(command).await
+        self.transact_whole(command).await
     }
 
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {

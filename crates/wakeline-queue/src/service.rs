@@ -202,10 +202,11 @@ impl QueueService {
         .await
     }
 
-    /// Pushes and settles, all or nothing.
+    /// Writes of all faces, all or nothing. `others` are told what became available to theirs.
     pub async fn transact(
         &self,
         mut command: TransactCommand,
+        others: Arc<dyn HintSink>,
     ) -> Result<TransactOutcome, QueueError> {
         self.rooms.admit(&mut command.pushes).await?;
         let (store, drops) = (Arc::clone(&self.store), Arc::clone(&self.drops));
@@ -214,6 +215,12 @@ impl QueueService {
             let reply = store.transact(command).await?;
             if let TransactOutcome::Committed { settles, .. } = &reply.outcome {
                 drops.settled(&items, settles);
+            }
+            if !reply.flow_changes.is_empty() {
+                others.flow_changed(&reply.flow_changes, HintOrigin::InProcess);
+            }
+            if !reply.hook_changes.is_empty() {
+                others.hook_changed(&reply.hook_changes, HintOrigin::InProcess);
             }
             Ok((reply.outcome, reply.changes))
         })

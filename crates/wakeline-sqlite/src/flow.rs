@@ -251,8 +251,13 @@ impl FlowAdmin for SqliteStore {
     }
 }
 
-/// Puts messages into lanes.
-fn enqueue(
+/// What messages take of the disk, roughly.
+pub(crate) fn bytes(envelopes: &[Envelope]) -> usize {
+    message::bytes(envelopes)
+}
+
+/// Puts messages into lanes; leases turns that this makes available to the requests.
+pub(crate) fn enqueue(
     s: &mut Session<'_>,
     envelopes: &[Envelope],
     requests: &[TurnRequest],

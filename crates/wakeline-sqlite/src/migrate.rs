@@ -40,6 +40,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "access",
         sql: include_str!("../sql/migrations/0006_access.sql"),
     },
+    Migration {
+        version: 7,
+        name: "scheduled",
+        sql: include_str!("../sql/migrations/0007_scheduled.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -9,9 +9,11 @@ pub(crate) mod message;
 pub(crate) mod offsets;
 pub(crate) mod pass;
 pub(crate) mod push;
+pub(crate) mod schedule;
 pub(crate) mod settle;
 pub(crate) mod sweep;
 pub(crate) mod take;
+pub(crate) mod transact;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,10 +37,14 @@ impl QueueStore for SqliteStore {
     }
 
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
-        let bytes = push::bytes(&command.pushes);
-        let grows = !command.pushes.is_empty();
-        let work = Work::new("transact", move |s| settle::transact(s, &command));
-        self.write(if grows { work.growing(bytes) } else { work }).await
+        transact::check(&command)?;
+        let bytes = transact::bytes(&command);
+        let work = Work::new("transact", move |s| transact::transact(s, &command));
+        self.write(match bytes {
+            Some(bytes) => work.growing(bytes),
+            None => work,
+        })
+        .await
     }
 
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {

@@ -37,6 +37,8 @@ pub(crate) struct Queue {
     pub(crate) namespace: Option<Namespace>,
     pub(crate) task: Option<TaskName>,
     pub(crate) options: QueueOptions,
+    /// Messages were scheduled in it at some time.
+    pub(crate) scheduled: bool,
 }
 
 impl Queue {
@@ -299,6 +301,13 @@ impl<'c> Session<'c> {
         Ok(id)
     }
 
+    /// Forgets what was read of a queue: it has changed.
+    pub(crate) fn forget_queue(&mut self, queue: &Queue) {
+        self.cache.queues.remove(&queue.name);
+        self.cache.queues_by_id.remove(&queue.id);
+        self.cache.complete = false;
+    }
+
     fn remember(&mut self, queue: Queue) -> Arc<Queue> {
         let queue = Arc::new(queue);
         self.cache.queues.insert(queue.name.clone(), Arc::clone(&queue));
@@ -326,7 +335,7 @@ fn news<W: Clone + Eq + std::hash::Hash>(
     news
 }
 
-/// Columns: queue_id, name, namespace, task, options.
+/// Columns: queue_id, name, namespace, task, options, scheduled.
 fn decode_queue(row: &Row<'_>) -> Res<Queue> {
     let id: i64 = row.get(0)?;
     let bad = || corrupt("queue", id);
@@ -344,5 +353,6 @@ fn decode_queue(row: &Row<'_>) -> Res<Queue> {
             id: id.to_string(),
             source: error.into(),
         })?,
+        scheduled: row.get(5)?,
     })
 }

@@ -26,7 +26,9 @@ pub mod hook;
 mod keep;
 mod queue;
 mod room;
+mod schedule;
 mod sealing;
+mod transact;
 
 pub use access::{
     AccessStore, ApiKey, AuditEntry, AuditFilter, Consequence, Deed, NewKey, SecretDigest,
@@ -46,38 +48,38 @@ pub use keep::{Housekeeping, HousekeepingReport, Losses, QueueKeeper};
 pub use queue::{
     ClaimRequest, Delivered, Dropped, Extension, Grant, GrantedPartition, LineClaim, LineOutcome,
     PushItem, PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply,
-    TransactCommand, TransactOutcome, TransactReply,
 };
 pub use room::{QueueRoom, Room};
+pub use schedule::{
+    CancelItem, CancelOutcome, QueueSchedule, ScheduleItem, ScheduleOutcome, ScheduledFilter,
+    ScheduledMessage, ScheduledRef,
+};
 pub use sealing::{
     EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, Sealing, SealingError,
 };
+pub use transact::{Refusal, TransactCommand, TransactOutcome, TransactReply, Transacted};
 
-/// Everything that the server asks of a store.
-pub trait Store:
-    QueueStore
-    + QueueAdmin
-    + QueueGroups
-    + QueueRoom
-    + QueueDeadLetters
-    + QueueKeeper
-    + HintFeed
-    + StoreAdmin
+/// What the server asks of a store for its queues.
+pub trait Queues:
+    QueueStore + QueueSchedule + QueueAdmin + QueueGroups + QueueRoom + QueueDeadLetters + QueueKeeper
 {
 }
 
-impl<
+impl<T> Queues for T where
     T: QueueStore
+        + QueueSchedule
         + QueueAdmin
         + QueueGroups
         + QueueRoom
         + QueueDeadLetters
         + QueueKeeper
-        + HintFeed
-        + StoreAdmin,
-> Store for T
 {
 }
+
+/// Everything that the server asks of a store.
+pub trait Store: Queues + HintFeed + StoreAdmin {}
+
+impl<T: Queues + HintFeed + StoreAdmin> Store for T {}
 
 /// A store for all faces.
 pub trait WholeStore:

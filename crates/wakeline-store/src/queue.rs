@@ -11,6 +11,7 @@ use wakeline_core::{
 };
 
 use crate::error::StoreError;
+use crate::transact::{TransactCommand, TransactReply};
 
 /// One message to store.
 #[derive(Debug, Clone)]
@@ -204,43 +205,6 @@ pub struct SettleReply {
     pub changes: Vec<Change>,
 }
 
-/// Pushes and settlements that happen together or not at all.
-#[derive(Debug, Clone, Default)]
-pub struct TransactCommand {
-    /// Messages to store.
-    pub pushes: Vec<PushItem>,
-    /// Messages to settle.
-    pub settles: Vec<SettleItem>,
-}
-
-/// How a transaction ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TransactOutcome {
-    /// All of it happened. A push that repeats a known transaction id stored nothing new.
-    Committed {
-        /// One per push, in order.
-        pushes: Vec<PushOutcome>,
-        /// One per settlement, in order; all are [`SettleOutcome::Settled`].
-        settles: Vec<SettleOutcome>,
-    },
-    /// None of it happened.
-    Refused {
-        /// Index of the settlement that was refused.
-        settle: usize,
-        /// Why.
-        outcome: SettleOutcome,
-    },
-}
-
-/// Answer to a transaction.
-#[derive(Debug, Clone)]
-pub struct TransactReply {
-    /// How it ended.
-    pub outcome: TransactOutcome,
-    /// What the caller tells its own waiters.
-    pub changes: Vec<Change>,
-}
-
 /// Answer to a lease extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extension {
@@ -259,7 +223,7 @@ pub trait QueueStore: Send + Sync {
     /// Items of one partition keep their order.
     async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError>;
 
-    /// Pushes and settles, all or nothing.
+    /// Writes of all faces, all or nothing.
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError>;
 
     /// Leases messages for the waiters of some lines: one call, one commit. One outcome per line,

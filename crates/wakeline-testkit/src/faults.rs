@@ -39,8 +39,9 @@ use wakeline_store::{
     ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
     HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
     Losses, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueKeeper,
-    QueueStore, Rekeyed, SealedKind, Seek, SettleItem, SettleReply, StoreAdmin, StoreError,
-    StoreInfo, TransactCommand, TransactReply, WholeStore,
+    QueueSchedule, QueueStore, Rekeyed, ScheduledFilter, ScheduledMessage, SealedKind, Seek,
+    SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    WholeStore,
 };
 
 /// How a call fails.
@@ -181,6 +182,16 @@ impl QueueStore for FaultingStore {
 
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
         self.call("sweep", self.inner.sweep(lines)).await
+    }
+}
+
+#[async_trait]
+impl QueueSchedule for FaultingStore {
+    async fn scheduled(
+        &self,
+        filter: ScheduledFilter,
+    ) -> Result<Vec<ScheduledMessage>, StoreError> {
+        self.call("scheduled", self.inner.scheduled(filter)).await
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn delayed(delay: Option<Duration>) -> Visible {
 ///
 /// A start that nobody waits for is refused if the instance exists. One that a parent waits for is
 /// delivered all the same: the instance's next turn tells the parent that it exists.
-pub(super) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, ProviderError> {
+pub(crate) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, ProviderError> {
     let payload = encode("enqueue", item)?;
     let plain = Envelope {
         instance: item.instance().clone(),

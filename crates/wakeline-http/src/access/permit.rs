@@ -171,7 +171,16 @@ impl Permit {
         state: &AppState,
         command: &TransactCommand,
     ) -> Result<(), ApiError> {
-        self.need_queues(Verb::Push, command.pushes.iter().map(|item| &item.queue))?;
+        let pushes = command.pushes.iter().map(|item| &item.queue);
+        let schedules = command.schedules.iter().map(|item| &item.message.queue);
+        let cancels = command.cancels.iter().map(|item| &item.queue);
+        self.need_queues(Verb::Push, pushes.chain(schedules).chain(cancels))?;
+        for envelope in &command.envelopes {
+            self.need(Realm::Flow, Verb::Push, envelope.instance.as_str())?;
+        }
+        for emit in &command.emits {
+            self.check_application(state, Verb::Push, &emit.application.to_string()).await?;
+        }
         self.need_settle(state, &command.settles).await
     }
 
@@ -208,12 +217,16 @@ impl Permit {
             Name::Path(wanted) => self.need(realm, verb, part(wanted)),
             Name::Event => self.need(realm, verb, DEFAULT_APPLICATION),
             Name::All => self.need_all(realm, verb),
-            Name::Some | Name::Listed | Name::Body => {
-                let some = self.caller.scopes().allow_some(realm, verb);
-                // A transaction may also only settle.
+            Name::Some | Name::Listed | Name::Body | Name::Parts => {
+                let scopes = self.caller.scopes();
+                let some = scopes.allow_some(realm, verb);
                 let settles =
-                    name == Name::Body && self.caller.scopes().allow_some(realm, Verb::Pop);
-                if some || settles { Ok(()) } else { Err(ApiError::forbidden()) }
+                    matches!(name, Name::Body | Name::Parts) && scopes.allow_some(realm, Verb::Pop);
+                let other = name == Name::Parts
+                    && [Realm::Flow, Realm::Hook]
+                        .iter()
+                        .any(|other| scopes.allow_some(*other, verb));
+                if some || settles || other { Ok(()) } else { Err(ApiError::forbidden()) }
             }
             Name::Partition(wanted) => {
                 let partition: PartitionId =

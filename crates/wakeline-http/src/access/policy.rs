@@ -11,7 +11,7 @@ use wakeline_core::{Realm, Verb};
 
 use Method as M;
 use Name::{
-    All, Application, Body, Event, Job, Lease, Listed, Nobody, Partition, Path, Some as Any,
+    All, Application, Body, Event, Job, Lease, Listed, Nobody, Partition, Parts, Path, Some as Any,
 };
 use Realm::{Flow, Hook, Queue, Server};
 use Verb::{Admin, Configure, Pop, Push, Read};
@@ -36,6 +36,8 @@ pub(crate) enum Name {
     /// In the body or the query, or known to the store alone: the route itself checks, before
     /// anything is done.
     Body,
+    /// As in a body, but it may also be about settling alone, orchestrations or webhooks.
+    Parts,
     /// A list: the route itself leaves out what must not be seen.
     Listed,
     /// No name, but the verb on some is needed.
@@ -82,7 +84,11 @@ const QUEUES: &[Line] = &[
     (M::POST, "/api/v1/ack", Queue, Pop, Body, ""),
     (M::POST, "/api/v1/ack/batch", Queue, Pop, Body, ""),
     (M::POST, "/api/v1/lease/{leaseId}/extend", Queue, Pop, Lease, ""),
-    (M::POST, "/api/v1/transaction", Queue, Push, Body, ""),
+    (M::POST, "/api/v1/transaction", Queue, Push, Parts, ""),
+    (M::POST, "/api/v1/timers", Queue, Push, Body, ""),
+    (M::GET, "/api/v1/timers/{queue}", Queue, Read, Path("queue"), ""),
+    (M::GET, "/api/v1/timers/{queue}/{key}", Queue, Read, Path("queue"), ""),
+    (M::DELETE, "/api/v1/timers/{queue}/{key}", Queue, Push, Path("queue"), ""),
     (M::POST, "/api/v1/configure", Queue, Configure, Body, "queue.configure"),
     (M::GET, "/api/v1/resources/queues/{queue}", Queue, Read, Path("queue"), ""),
     (M::DELETE, "/api/v1/resources/queues/{queue}", Queue, Admin, Path("queue"), "queue.delete"),
@@ -292,7 +298,9 @@ pub(crate) enum Found {
 
 /// The policy of a route, by its pattern.
 pub(crate) fn find(method: &Method, route: &str) -> Found {
-    let Some(methods) = TABLE.get(route) else { return Found::Nothing };
+    // A part that may have slashes in it is a part like others here.
+    let plain = route.replace("{*", "{");
+    let Some(methods) = TABLE.get(&plain) else { return Found::Nothing };
     // A router answers HEAD as GET.
     let method = if *method == M::HEAD { &M::GET } else { method };
     match methods.iter().find(|(own, _)| own == method) {

@@ -11,6 +11,7 @@ mod hook;
 mod messages;
 mod pop;
 mod push;
+mod timers;
 mod transaction;
 
 pub(crate) use hook::plain::DEFAULT_UID as DEFAULT_APPLICATION;
@@ -65,6 +66,10 @@ pub fn app(state: AppState) -> Router {
 pub fn openapi() -> utoipa::openapi::OpenApi {
     let (_, mut document) = parts();
     document.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    // The document knows no wildcards: there it is a parameter like others.
+    let paths = std::mem::take(&mut document.paths.paths);
+    document.paths.paths =
+        paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     document.components.get_or_insert_default().add_security_scheme("apiKey", scheme);
     document
@@ -107,6 +112,9 @@ fn queue_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(ack::ack_batch))
         .routes(routes!(ack::extend))
         .routes(routes!(transaction::transaction))
+        .routes(routes!(timers::timers))
+        .routes(routes!(timers::list))
+        .routes(routes!(timers::timer, timers::cancel))
         .routes(routes!(configure::configure))
         .routes(routes!(configure::queue, configure::delete_queue))
         .routes(routes!(groups::groups))

@@ -14,4 +14,5 @@ pub(crate) mod messages;
 pub(crate) mod options;
 pub(crate) mod pop;
 pub(crate) mod push;
+pub(crate) mod timers;
 pub(crate) mod transaction;

@@ -1,14 +1,22 @@
 //! Pushing messages.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
-use wakeline_core::{MessageId, PartitionName, QueueName, TransactionId};
-use wakeline_store::{PushItem, PushOutcome};
+use wakeline_core::{MessageId, PartitionId, PartitionName, QueueName, TransactionId};
+use wakeline_store::flow::Visible;
+use wakeline_store::{PushItem, PushOutcome, ScheduleOutcome};
 
 use crate::error::ApiError;
+use crate::input::moment;
+use crate::render::time;
+
+/// Longest delay: ten years.
+const DELAY_MS_MAX: u64 = 10 * 365 * 24 * 60 * 60 * 1000;
 
 /// Messages to push.
 #[derive(Deserialize, ToSchema)]
@@ -34,9 +42,42 @@ pub(crate) struct PushItemBody<'a> {
     transaction_id: Option<String>,
     /// A correlation id.
     trace_id: Option<Uuid>,
+    /// Deliver it so many milliseconds from now, up to ten years. `delay` is the same.
+    #[serde(alias = "delay")]
+    delay_ms: Option<i64>,
+    /// Deliver it at this moment: `2026-01-31T12:00:00Z`.
+    deliver_at: Option<String>,
+}
+
+/// When a message is to be delivered; `None` at once.
+pub(crate) fn due(
+    delay_ms: Option<i64>,
+    deliver_at: Option<&str>,
+) -> Result<Option<Visible>, ApiError> {
+    match (delay_ms, deliver_at) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => {
+            let message = "delayMs and deliverAt cannot both be given";
+            Err(ApiError::invalid_field("deliverAt", message))
+        }
+        (None, Some(text)) => moment("deliverAt", text).map(|at| Some(Visible::At(at))),
+        (Some(ms), None) => match u64::try_from(ms).unwrap_or(0) {
+            0 => Ok(None),
+            ms if ms <= DELAY_MS_MAX => Ok(Some(Visible::After(Duration::from_millis(ms)))),
+            _ => {
+                let message = format!("delayMs must be at most {DELAY_MS_MAX}, not {ms}");
+                Err(ApiError::invalid_field("delayMs", message))
+            }
+        },
+    }
 }
 
 impl PushItemBody<'_> {
+    /// When it is to be delivered; `None` at once.
+    pub(crate) fn due(&self) -> Result<Option<Visible>, ApiError> {
+        due(self.delay_ms, self.deliver_at.as_deref())
+    }
+
     /// The message as a command. The payload stays where it is in the request body.
     pub(crate) fn into_item(self, body: &Bytes) -> Result<PushItem, ApiError> {
         let id = MessageId::generate();
@@ -68,7 +109,7 @@ impl PushItemBody<'_> {
 pub(crate) struct PushResult {
     /// Its place in the request.
     index: usize,
-    /// `queued`, or `duplicate` if its transaction id was known.
+    /// `queued`, `scheduled`, or `duplicate` if its transaction id was known.
     status: &'static str,
     /// The name of the push.
     transaction_id: String,
@@ -81,14 +122,39 @@ pub(crate) struct PushResult {
     /// The queue.
     #[serde(rename = "queueName")]
     queue_name: String,
+    /// When it will be delivered, if it is scheduled.
+    #[serde(rename = "deliverAt", skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<String>,
+}
+
+/// What became of one message, stored at once or for later.
+pub(crate) enum Sent {
+    /// At once.
+    Now(PushOutcome),
+    /// For later.
+    Later(ScheduleOutcome),
+}
+
+impl Sent {
+    /// Its status, id, partition and time.
+    pub(crate) fn told(&self) -> (&'static str, MessageId, PartitionId, Option<String>) {
+        match *self {
+            Self::Now(PushOutcome::Queued { id, partition }) => ("queued", id, partition, None),
+            Self::Later(ScheduleOutcome::Scheduled { id, partition, deliver_at, replaced }) => {
+                let status = if replaced { "rescheduled" } else { "scheduled" };
+                (status, id, partition, Some(time(deliver_at)))
+            }
+            Self::Now(PushOutcome::Duplicate { id, partition })
+            | Self::Later(ScheduleOutcome::Duplicate { id, partition }) => {
+                ("duplicate", id, partition, None)
+            }
+        }
+    }
 }
 
 impl PushResult {
-    pub(crate) fn new(index: usize, item: &PushEcho, outcome: &PushOutcome) -> Self {
-        let (status, id, partition) = match outcome {
-            PushOutcome::Queued { id, partition } => ("queued", id, partition),
-            PushOutcome::Duplicate { id, partition } => ("duplicate", id, partition),
-        };
+    pub(crate) fn new(index: usize, item: &PushEcho, outcome: &Sent) -> Self {
+        let (status, id, partition, deliver_at) = outcome.told();
         Self {
             index,
             status,
@@ -97,6 +163,7 @@ impl PushResult {
             partition_id: partition.to_string(),
             trace_id: item.trace_id,
             queue_name: item.queue.to_string(),
+            deliver_at,
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Pushes and acknowledgments that happen together or not at all.
+//! Writes of all faces that happen together or not at all.
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use wakeline_store::{PushOutcome, SettleOutcome};
+use wakeline_store::SettleOutcome;
 
+use crate::error::ApiError;
 use crate::wire::ack::{self, AckStatus};
-use crate::wire::push::{PushEcho, PushItemBody};
+use crate::wire::push::{PushEcho, PushItemBody, Sent};
+use crate::wire::timers::{TimerBody, TimerOp, TimerResult};
 
 /// A transaction.
 #[derive(Deserialize, ToSchema)]
@@ -16,41 +19,102 @@ pub(crate) struct TransactionBody<'a> {
     pub(crate) operations: Option<Vec<Operation<'a>>>,
     /// Leases under which acknowledgments without a lease of their own are made.
     pub(crate) required_leases: Option<Vec<String>>,
+    /// Timers to set and to take back, as in `POST /api/v1/timers`.
+    #[serde(borrow)]
+    pub(crate) timers: Option<Vec<TimerBody<'a>>>,
+    /// Not supported.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub(crate) kv: Option<Vec<serde::de::IgnoredAny>>,
 }
 
 /// What one operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OperationKind {
+    /// Push `items`, at once or for later.
     Push,
+    /// Settle a message: the fields of an acknowledgment.
     Ack,
+    /// Start an orchestration: `name`, and `instance`, `version`, `input` if they are given.
+    Start,
+    /// Raise an event: `instance`, `event`, and `data` if it is given.
+    Signal,
+    /// Send a message to the endpoints of an application: `application`, `eventType`, `payload`,
+    /// and `eventId`, `channels` if they are given.
+    Emit,
+    /// Set a timer: `queue`, `timerKey`, `delayMs` or `deliverAt`, and `partition`, `payload`,
+    /// `transactionId` if they are given.
+    Schedule,
+    /// Take a timer back: `queue`, `timerKey`.
+    Cancel,
 }
 
-/// One operation: a push with `items`, or an ack with the fields of an acknowledgment.
+/// One operation.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Operation<'a> {
-    /// `push` or `ack`.
+    /// What it does; the other fields are of one kind each.
     #[serde(rename = "type")]
     pub(crate) kind: OperationKind,
-    /// Messages to push.
+    /// push: the messages.
     #[serde(borrow)]
     pub(crate) items: Option<Vec<PushItemBody<'a>>>,
-    /// The name of the push of the message to settle.
+    /// ack: the name of the push of the message to settle; schedule: the message's.
     pub(crate) transaction_id: Option<String>,
-    /// The id of its partition.
+    /// ack: the id of its partition.
     pub(crate) partition_id: Option<String>,
-    /// What became of it.
+    /// ack: what became of it.
     pub(crate) status: Option<AckStatus>,
-    /// Why, for failed messages.
+    /// ack: why, for failed messages.
     pub(crate) error: Option<String>,
-    /// On whose behalf it was popped.
+    /// ack: on whose behalf it was popped.
     pub(crate) consumer_group: Option<String>,
-    /// The lease it was popped under.
+    /// ack: the lease it was popped under.
     pub(crate) lease_id: Option<String>,
+    /// start: the orchestration.
+    pub(crate) name: Option<String>,
+    /// start: the version of the code; the newest if absent.
+    pub(crate) version: Option<String>,
+    /// start: the input; null if absent.
+    #[serde(borrow)]
+    #[schema(value_type = Option<Object>)]
+    pub(crate) input: Option<&'a RawValue>,
+    /// start, signal: the instance. A start without one gets a new one.
+    pub(crate) instance: Option<String>,
+    /// signal: the event's name.
+    pub(crate) event: Option<String>,
+    /// signal: what the event carries; null if absent.
+    #[serde(borrow)]
+    #[schema(value_type = Option<Object>)]
+    pub(crate) data: Option<&'a RawValue>,
+    /// signal: accept it before the instance's start.
+    #[serde(default)]
+    pub(crate) early: bool,
+    /// emit: the application's id or your own.
+    pub(crate) application: Option<String>,
+    /// emit: what it tells of.
+    pub(crate) event_type: Option<String>,
+    /// emit: your own id of it. A second message with it is a `duplicate`.
+    pub(crate) event_id: Option<String>,
+    /// emit: its channels: at most 5.
+    pub(crate) channels: Option<Vec<String>>,
+    /// schedule, cancel: the timer's queue.
+    pub(crate) queue: Option<String>,
+    /// schedule: the partition that the message goes to; `Default` if omitted.
+    pub(crate) partition: Option<String>,
+    /// schedule, cancel: names the timer within its queue.
+    pub(crate) timer_key: Option<String>,
+    /// schedule: due in so many milliseconds.
+    pub(crate) delay_ms: Option<i64>,
+    /// schedule: or due at this moment.
+    pub(crate) deliver_at: Option<String>,
+    /// emit: what is sent, a JSON object; schedule: what the message carries, any JSON.
+    #[serde(borrow)]
+    #[schema(value_type = Option<Object>)]
+    pub(crate) payload: Option<&'a RawValue>,
 }
 
-impl Operation<'_> {
+impl<'a> Operation<'a> {
     /// The acknowledgment in it.
     pub(crate) fn ack(&self) -> ack::AckBody {
         ack::AckBody {
@@ -61,6 +125,23 @@ impl Operation<'_> {
             consumer_group: self.consumer_group.clone(),
             lease_id: self.lease_id.clone(),
         }
+    }
+
+    /// The timer in it.
+    pub(crate) fn timer(self, op: TimerOp) -> Result<TimerBody<'a>, ApiError> {
+        let missing = |field: &str| ApiError::invalid_field(field, format!("{field} is required"));
+        Ok(TimerBody {
+            op,
+            queue: self.queue.ok_or_else(|| missing("queue"))?,
+            timer_key: self.timer_key.ok_or_else(|| missing("timerKey"))?,
+            payload: None,
+            data: self.payload,
+            delay_ms: self.delay_ms,
+            deliver_at: self.deliver_at,
+            partition: self.partition,
+            txn: self.transaction_id,
+            payload_zstd: false,
+        })
     }
 }
 
@@ -74,21 +155,27 @@ pub(crate) struct TransactionAnswer {
     pub(crate) success: bool,
     /// Why it did not.
     pub(crate) error: Option<String>,
-    /// One per pushed message and acknowledgment.
+    /// One per pushed message and other operation; of a refused transaction, the one to blame.
     pub(crate) results: Vec<OperationResult>,
+    /// One per timer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) timers: Vec<TimerResult>,
 }
 
-/// What became of one pushed message or acknowledgment.
+/// What became of one pushed message or other operation.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct OperationResult {
     /// The operation's place in the request.
-    index: usize,
-    /// `push` or `ack`.
+    pub(crate) index: usize,
+    /// That of the operation.
     #[serde(rename = "type")]
     kind: &'static str,
     success: bool,
-    transaction_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transaction_id: Option<String>,
+    /// push: `queued`, `scheduled` or `duplicate`; start: `started` or `duplicate`; signal:
+    /// `accepted`; emit: `stored` or `duplicate`; schedule and cancel: as for timers.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,27 +184,45 @@ pub(crate) struct OperationResult {
     partition_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timer_key: Option<String>,
     error: Option<&'static str>,
     dlq: bool,
 }
 
 impl OperationResult {
-    pub(crate) fn push(index: usize, item: &PushEcho, outcome: &PushOutcome) -> Self {
-        let (status, id, partition) = match outcome {
-            PushOutcome::Queued { id, partition } => ("queued", id, partition),
-            PushOutcome::Duplicate { id, partition } => ("duplicate", id, partition),
-        };
+    fn of(index: usize, kind: &'static str) -> Self {
         Self {
             index,
-            kind: "push",
+            kind,
             success: true,
-            transaction_id: item.transaction_id.to_string(),
+            transaction_id: None,
+            status: None,
+            message_id: None,
+            partition_id: None,
+            queue_name: None,
+            deliver_at: None,
+            instance: None,
+            timer_key: None,
+            error: None,
+            dlq: false,
+        }
+    }
+
+    pub(crate) fn push(index: usize, item: &PushEcho, outcome: &Sent) -> Self {
+        let (status, id, partition, deliver_at) = outcome.told();
+        Self {
+            transaction_id: Some(item.transaction_id.to_string()),
             status: Some(status),
             message_id: Some(id.to_string()),
             partition_id: Some(partition.to_string()),
             queue_name: Some(item.queue.to_string()),
-            error: None,
-            dlq: false,
+            deliver_at,
+            ..Self::of(index, "push")
         }
     }
 
@@ -128,16 +233,45 @@ impl OperationResult {
             _ => None,
         };
         Self {
-            index,
-            kind: "ack",
             success: matches!(outcome, SettleOutcome::Settled { .. }),
-            transaction_id: transaction_id.to_owned(),
-            status: None,
-            message_id: None,
-            partition_id: None,
+            transaction_id: Some(transaction_id.to_owned()),
             queue_name,
             error: ack::refusal(outcome),
             dlq,
+            ..Self::of(index, "ack")
         }
+    }
+
+    /// A start or a signal.
+    pub(crate) fn orchestration(
+        (index, kind): (usize, &'static str),
+        instance: &str,
+        status: &'static str,
+    ) -> Self {
+        let instance = Some(instance.to_owned());
+        Self { status: Some(status), instance, ..Self::of(index, kind) }
+    }
+
+    pub(crate) fn emit(index: usize, status: &'static str, message_id: String) -> Self {
+        let message_id = Some(message_id);
+        Self { status: Some(status), message_id, ..Self::of(index, "emit") }
+    }
+
+    /// A timer that was set or taken back, or not: neither refuses a transaction.
+    pub(crate) fn timer((index, kind): (usize, &'static str), result: TimerResult) -> Self {
+        Self {
+            transaction_id: result.txn,
+            status: Some(result.status),
+            message_id: result.message_id,
+            queue_name: Some(result.queue),
+            deliver_at: result.deliver_at,
+            timer_key: Some(result.timer_key),
+            ..Self::of(index, kind)
+        }
+    }
+
+    /// The one that a transaction was refused for.
+    pub(crate) fn refused((index, kind): (usize, &'static str), error: &'static str) -> Self {
+        Self { success: false, error: Some(error), ..Self::of(index, kind) }
     }
 }

@@ -10,4 +10,5 @@ mod hostile;
 mod keys;
 mod policy;
 mod queue;
+mod schedule;
 mod support;

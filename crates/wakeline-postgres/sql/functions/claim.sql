@@ -10,10 +10,12 @@
 -- told by its last claim (group_id and created_at of the line's row); NULL if it does not know. A
 -- hint: index entries below it are passed over, because an old snapshot of somebody else's may keep
 -- any number of dead ones there. What may be alive below is looked at before a request goes without.
--- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due.
+-- p_prompt: do not look whether scheduled messages are due, they were just moved.
+-- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due,
+-- 3 scheduled messages are due, and nothing was done before they are moved (scheduled_move).
 --
--- The commonest call takes a short cut: one queue without delay, window, limits of time or
--- priorities of partitions, requests that want one
+-- The commonest call takes a short cut: one queue without delay, window, limits of time,
+-- priorities of partitions or schedule, requests that want one
 -- partition each, due cursors that have only new messages to give. The locks are the same, and
 -- their order; whatever else it meets it leaves to claim_lines, before it has written anything.
 -- Called by: QueueStore::claim. Lock order: see claim_line.
@@ -23,7 +25,7 @@ CREATE OR REPLACE FUNCTION @schema@.claim(
     p_groups text[], p_modes smallint[], p_firsts integer[], p_counts integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_patient boolean, p_floor_groups integer[] DEFAULT NULL,
-    p_floors timestamptz[] DEFAULT NULL)
+    p_floors timestamptz[] DEFAULT NULL, p_prompt boolean DEFAULT false)
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
@@ -59,6 +61,7 @@ BEGIN
         JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_groups[1]
         WHERE q.name = p_queues[1] AND q.delay_secs = 0 AND q.window_secs = 0
             AND q.ttl_secs = 0 AND q.wait_secs_max = 0 AND q.partition_priorities = '{}'
+            AND NOT q.scheduled
             AND g.backfilled_to IS NULL;
         IF FOUND THEN
             v_now := @schema@.clock();
@@ -89,7 +92,7 @@ BEGIN
         RETURN QUERY
         SELECT * FROM @schema@.claim_lines(p_kinds, p_queues, p_partitions, p_namespaces, p_tasks,
             p_groups, p_modes, p_firsts, p_counts, p_tokens, p_batches, p_partition_maxes,
-            p_auto_acks, p_agains, p_patient, p_floor_groups, p_floors);
+            p_auto_acks, p_agains, p_patient, p_floor_groups, p_floors, p_prompt);
         RETURN;
     END IF;
     IF cardinality(c_partition) = 1 THEN

@@ -5,7 +5,8 @@ CREATE OR REPLACE FUNCTION @schema@.claim_lines(
     p_kinds smallint[], p_queues text[], p_partitions text[], p_namespaces text[], p_tasks text[],
     p_groups text[], p_modes smallint[], p_firsts integer[], p_counts integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
-    p_agains boolean[], p_patient boolean, p_floor_groups integer[], p_floors timestamptz[])
+    p_agains boolean[], p_patient boolean, p_floor_groups integer[], p_floors timestamptz[],
+    p_prompt boolean)
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
@@ -21,6 +22,7 @@ DECLARE
     v_first integer;
     v_last integer;
     v_passed bigint[];
+    v_wait timestamptz;
     h_line integer[] := '{}';
     h_request integer[] := '{}';
     h_partition bigint[] := '{}';
@@ -41,7 +43,13 @@ BEGIN
         line := v_line; request := 0; state := 0; next_due_us := NULL;
         group_id := NULL; created_at := NULL;
         clock_at := @schema@.clock();
-        IF s.o_begin THEN
+        v_wait := NULL;
+        IF s.o_scheduled <> '{}' AND (p_kinds[v_line] <> 1 OR s.o_partition IS NOT NULL) THEN
+            v_wait := @schema@.scheduled_next(s.o_scheduled, s.o_partition);
+        END IF;
+        IF v_wait <= clock_at AND NOT p_prompt THEN
+            state := 3;
+        ELSIF s.o_begin THEN
             state := 1;
         ELSIF s.o_groups <> '{}' THEN
             v_first := p_firsts[v_line];
@@ -59,6 +67,12 @@ BEGIN
                 p_agains[v_first:v_last], s.o_windowed, s.o_ranked, v_passed, p_patient,
                 CASE WHEN p_floor_groups[v_line] = s.o_groups[1] THEN p_floors[v_line] END) x;
             state := l.o_state; next_due_us := l.o_next_due_us;
+            IF v_wait IS NOT NULL AND p_counts[v_line] > (
+                SELECT count(DISTINCT x) FROM unnest(l.o_requests) AS x)
+            THEN
+                next_due_us := least(next_due_us, ceil(greatest(
+                    extract(epoch FROM v_wait - clock_at), 0) * 1000000)::bigint);
+            END IF;
             IF cardinality(s.o_groups) = 1 AND NOT s.o_ranked THEN
                 group_id := s.o_groups[1]; created_at := l.o_floor;
             END IF;

@@ -1,41 +1,48 @@
 -- Which groups (one per queue) a line reads, and which partition if it names one.
 -- o_windowed: some of the queues have a window. o_ranked: some have priorities of partitions. o_begin: the group has to begin in some queue, or
 -- its subscription to be recorded, first.
--- Called by: claim, sweep. Reads only.
+-- o_scheduled: those of the queues in which messages may be scheduled.
+-- Called by: claim_lines. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_scope(
     p_kind smallint, p_queue text, p_partition text, p_namespace text, p_task text, p_group text,
     p_mode smallint, OUT o_begin boolean, OUT o_partition bigint, OUT o_groups integer[],
     OUT o_queues integer[], OUT o_priorities integer[], OUT o_windowed boolean,
-    OUT o_ranked boolean)
+    OUT o_ranked boolean, OUT o_scheduled integer[])
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_queue integer;
     v_group integer;
     v_known boolean;
     v_priority integer;
+    v_scheduled boolean;
 BEGIN
     o_begin := false; o_groups := '{}'; o_queues := '{}'; o_priorities := '{}';
+    o_scheduled := '{}';
     IF p_kind = 2 THEN
         SELECT coalesce(bool_or(g.group_id IS NULL OR g.backfilled_to IS NOT NULL), false),
             coalesce(array_agg(g.group_id) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
             coalesce(array_agg(q.queue_id) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
             coalesce(array_agg(q.priority) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
             coalesce(bool_or(q.window_secs > 0), false),
-            coalesce(bool_or(q.partition_priorities <> '{}'), false)
-        INTO o_begin, o_groups, o_queues, o_priorities, o_windowed, o_ranked
+            coalesce(bool_or(q.partition_priorities <> '{}'), false),
+            coalesce(array_agg(q.queue_id) FILTER (WHERE q.scheduled), '{}')
+        INTO o_begin, o_groups, o_queues, o_priorities, o_windowed, o_ranked, o_scheduled
         FROM @schema@.queues q
         LEFT JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_group
         WHERE (p_namespace IS NULL OR q.namespace = p_namespace)
             AND (p_task IS NULL OR q.task = p_task);
     ELSE
         SELECT q.queue_id, q.priority, q.window_secs > 0, q.partition_priorities <> '{}',
-            g.group_id, g.backfilled_to IS NULL
-        INTO v_queue, v_priority, o_windowed, o_ranked, v_group, v_known
+            g.group_id, g.backfilled_to IS NULL, q.scheduled
+        INTO v_queue, v_priority, o_windowed, o_ranked, v_group, v_known, v_scheduled
         FROM @schema@.queues q
         LEFT JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_group
         WHERE q.name = p_queue;
-        IF v_group IS NOT NULL AND p_kind = 1 THEN
+        IF v_scheduled THEN
+            o_scheduled := ARRAY[v_queue];
+        END IF;
+        IF p_kind = 1 AND (v_group IS NOT NULL OR v_scheduled) THEN
             SELECT p.partition_id INTO o_partition FROM @schema@.partitions p
             WHERE p.queue_id = v_queue AND p.name = p_partition;
         END IF;

@@ -35,7 +35,7 @@ BEGIN
             WHERE s.partition_id = p_partition AND s.first_offset <= k.message_offset
             ORDER BY s.first_offset DESC LIMIT 1
         ) s ON true
-        WHERE k.slot = p_slot;
+        WHERE k.slot = p_slot AND k.message_offset >= 0;
     END IF;
     IF p_from > 0 THEN
         SELECT s.created_at >= p_window_from INTO v_older FROM @schema@.segments s

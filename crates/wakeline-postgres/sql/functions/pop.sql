@@ -6,7 +6,8 @@
 --
 -- Until its end the transaction holds the cursors that it took: others pass over them, pushes do not
 -- wait for them. Keep it short all the same. The first pop of a group also holds the queue's row.
--- Messages of encrypted queues cannot be read here: that is an error.
+-- Where scheduled messages are due it moves them first, and holds their partitions as well: pushes to
+-- these do wait for its end. Messages of encrypted queues cannot be read here: that is an error.
 -- p_notify: the commit tells nodes when the lease ends, for consumers that wait there.
 -- Runs with the rights of its owner: GRANT EXECUTE to whom it may concern.
 -- Called by: users. Lock order: as claim.
@@ -29,6 +30,8 @@ DECLARE
     v_kind smallint := CASE WHEN p_partition IS NULL THEN 0 ELSE 1 END;
     v_token uuid := gen_random_uuid();
     v_begun boolean := false;
+    v_due boolean := false;
+    v_prompt boolean := false;
     v_told jsonb := '[]';
     c record;
     i integer;
@@ -55,12 +58,13 @@ BEGIN
         FOR c IN SELECT x.* FROM @schema@.claim(ARRAY[v_kind], ARRAY[p_queue], ARRAY[p_partition],
             ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[p_group], ARRAY[0::smallint], ARRAY[1],
             ARRAY[1], ARRAY[v_token], ARRAY[p_batch], ARRAY[p_partitions], ARRAY[false],
-            ARRAY[false], false) x
+            ARRAY[false], false, p_prompt => v_prompt) x
             ORDER BY x.hand_over NULLS FIRST, x.first_offset
         LOOP
             CONTINUE WHEN c.request < 0;
             IF c.request = 0 THEN
-                v_begun := c.state <> 1;
+                v_begun := c.state NOT IN (1, 3);
+                v_due := c.state = 3;
                 CONTINUE;
             END IF;
             v_begun := true;
@@ -91,6 +95,12 @@ BEGIN
             END LOOP;
         END LOOP;
         EXIT WHEN v_begun;
+        IF v_due THEN
+            PERFORM @schema@.scheduled_move(
+                v_kind, p_queue, p_partition, NULL, NULL, NULL, false);
+            v_prompt := true;
+            CONTINUE;
+        END IF;
         WHILE NOT @schema@.group_begin(
             v_kind, p_queue, NULL, NULL, p_group, 0::smallint, NULL) LOOP
         END LOOP;

@@ -2,7 +2,8 @@
 -- o_state: 0 yes, 1 somebody else holds the partition, 2 there is no such partition (any more),
 -- 3 the node knows too little of the partition's transaction ids (dedup_load), 4 some items turn
 -- out to be known, or known ones to have left the window: the node sorts them out and tries again,
--- 5 payloads are sealed and the queue is not encrypted, or the other way round.
+-- 5 payloads are sealed and the queue is not encrypted, or the other way round,
+-- 6 scheduled messages of the partition are due: they go first (scheduled_move).
 --
 -- Dedup without an index row per message: a node remembers the transaction ids of p_froms to p_tos.
 -- What came after p_tos (other nodes wrote it) is compared here, under the lock, and returned;
@@ -10,24 +11,27 @@
 -- window counts from the clock under the lock, against created_at, inclusive.
 -- p_checks: whether ids of a slot may be known at all. p_known_*: items that the node takes for
 -- duplicates, with the offsets of their first messages; they are verified here.
--- Called by: push, transact. Lock order: partitions by id (waits only if p_patient).
+-- p_pushing: false if the caller does not push, and compares what is scheduled by itself.
+-- Called by: push_slots, transact, flow_commit, scheduled_add. Lock order: partitions by id (waits only if p_patient).
 
 CREATE OR REPLACE FUNCTION @schema@.push_check(
     p_partitions bigint[], p_checks boolean[], p_froms bigint[], p_tos bigint[],
     p_known_slots integer[], p_known_offsets bigint[], p_known_txns text[],
-    p_chunk_slots integer[], p_chunk_txns text[], p_sealed boolean[], p_patient boolean)
+    p_chunk_slots integer[], p_chunk_txns text[], p_sealed boolean[], p_patient boolean,
+    p_pushing boolean DEFAULT true)
 RETURNS TABLE (
     o_slot integer, o_state smallint, o_end bigint, o_idle boolean, o_strict boolean,
     o_at timestamptz, o_queue_id integer, o_window bigint, o_wait bigint,
     o_namespace text, o_task text,
     o_known_txns text[], o_known_ids uuid[], o_known_offsets bigint[],
-    o_delta_firsts bigint[], o_delta_ats timestamptz[], o_delta_txns text[])
+    o_delta_firsts bigint[], o_delta_ats timestamptz[], o_delta_txns text[], o_scheduled boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz;
     v_seen integer[] := '{}';
     p record;
     v_from timestamptz;
+    k record;
 BEGIN
     IF p_patient THEN
         PERFORM FROM @schema@.partitions x WHERE x.partition_id = ANY (p_partitions)
@@ -37,6 +41,7 @@ BEGIN
         SELECT l.* FROM (
             SELECT u.slot::integer, x.partition_id, x.next_offset, x.idle, x.last_push_at,
                 q.queue_id, q.strict_order, q.dedup_window_secs, q.namespace, q.task, q.encrypted,
+                q.scheduled,
                 greatest(q.delay_secs, q.window_secs) AS wait
             FROM unnest(p_partitions) WITH ORDINALITY AS u (partition_id, slot)
             JOIN @schema@.partitions x ON x.partition_id = u.partition_id
@@ -50,7 +55,7 @@ BEGIN
         o_slot := p.slot; o_state := 0; o_end := p.next_offset; o_idle := p.idle;
         o_strict := p.strict_order; o_at := v_now; o_queue_id := p.queue_id;
         o_window := p.dedup_window_secs; o_wait := p.wait;
-        o_namespace := p.namespace; o_task := p.task;
+        o_namespace := p.namespace; o_task := p.task; o_scheduled := p.scheduled;
         o_known_txns := NULL; o_known_ids := NULL; o_known_offsets := NULL;
         o_delta_firsts := NULL; o_delta_ats := NULL; o_delta_txns := NULL;
         v_from := v_now - make_interval(secs => p.dedup_window_secs);
@@ -63,6 +68,22 @@ BEGIN
                 p_froms[p.slot], p_tos[p.slot], p_known_slots, p_known_offsets, p_known_txns,
                 p_chunk_slots, p_chunk_txns) d;
         END IF;
+        IF p.scheduled AND p_pushing THEN
+            -- What this transaction itself has scheduled comes after what it pushes.
+            IF EXISTS (SELECT FROM @schema@.scheduled s
+                WHERE s.partition_id = p.partition_id AND s.deliver_at <= v_now
+                    AND s.xmin <> pg_current_xact_id()::xid)
+            THEN
+                o_state := 6;
+            ELSIF p_checks[p.slot] AND o_state IN (0, 4) THEN
+                SELECT x.* INTO k FROM @schema@.scheduled_known(p.slot, p.partition_id,
+                    p_known_slots, p_known_offsets, p_known_txns, p_chunk_slots,
+                    array_fill(0, ARRAY[cardinality(p_chunk_slots)]), p_chunk_txns, '{}') x;
+                o_state := greatest(o_state, k.o_state);
+                o_known_txns := o_known_txns || k.o_txns; o_known_ids := o_known_ids || k.o_ids;
+                o_known_offsets := o_known_offsets || k.o_offsets;
+            END IF;
+        END IF;
         IF p.encrypted <> p_sealed[p.slot] THEN
             o_state := 5;
         END IF;
@@ -73,7 +94,7 @@ BEGIN
         SELECT u.slot::integer, CASE WHEN q.queue_id IS NULL THEN 2 ELSE 1 END::smallint,
             NULL::bigint, NULL::boolean, NULL::boolean, NULL::timestamptz, NULL::integer,
             NULL::bigint, NULL::bigint, NULL::text, NULL::text, NULL::text[], NULL::uuid[],
-            NULL::bigint[], NULL::bigint[], NULL::timestamptz[], NULL::text[]
+            NULL::bigint[], NULL::bigint[], NULL::timestamptz[], NULL::text[], NULL::boolean
         FROM unnest(p_partitions) WITH ORDINALITY AS u (partition_id, slot)
         LEFT JOIN @schema@.partitions x ON x.partition_id = u.partition_id
         LEFT JOIN @schema@.queues q ON q.queue_id = x.queue_id

@@ -41,13 +41,15 @@ BEGIN
         AND NOT p_patient
     THEN
         SELECT x.next_offset, x.idle, x.last_push_at, q.queue_id, q.strict_order,
-            q.dedup_window_secs, q.namespace, q.task, q.encrypted,
+            q.dedup_window_secs, q.namespace, q.task, q.encrypted, q.scheduled,
             greatest(q.delay_secs, q.window_secs) AS wait
         INTO r
         FROM @schema@.partitions x JOIN @schema@.queues q ON q.queue_id = x.queue_id
         WHERE x.partition_id = v_partition
         FOR NO KEY UPDATE OF x SKIP LOCKED;
-        IF FOUND AND r.encrypted = p_sealed[1] AND (NOT p_checks[1] OR (p_tos[1] >= r.next_offset AND p_froms[1] <= 0)) THEN
+        IF FOUND AND r.encrypted = p_sealed[1] AND NOT r.scheduled
+            AND (NOT p_checks[1] OR (p_tos[1] >= r.next_offset AND p_froms[1] <= 0))
+        THEN
             v_now := @schema@.clock();
             v_at := greatest(v_now, r.last_push_at);
             WITH moved AS (

@@ -22,6 +22,12 @@ BEGIN
     IF v_gone > 0 THEN
         RETURN true;
     END IF;
+    DELETE FROM @schema@.scheduled s WHERE s.scheduled_id IN (
+        SELECT x.scheduled_id FROM @schema@.scheduled x WHERE x.queue_id = v_queue LIMIT 5000);
+    GET DIAGNOSTICS v_gone = ROW_COUNT;
+    IF v_gone > 0 THEN
+        RETURN true;
+    END IF;
     SELECT array_agg(l.partition_id) INTO v_partitions FROM (
         SELECT p.partition_id FROM @schema@.partitions p WHERE p.queue_id = v_queue
         ORDER BY p.partition_id LIMIT 500 FOR UPDATE) l;

@@ -46,6 +46,10 @@ BEGIN
                 v_due := @schema@.group_due(q.group_id,
                     CASE WHEN p_kinds[v_line] = 1 THEN q.partition_id END, v_now);
             END IF;
+            IF q.scheduled THEN
+                v_due := least(v_due, @schema@.scheduled_next(ARRAY[q.queue_id],
+                    CASE WHEN p_kinds[v_line] = 1 THEN q.partition_id END));
+            END IF;
             v_least := least(v_least, v_due);
             EXIT WHEN v_least <= v_now;
         END LOOP;

@@ -73,14 +73,14 @@ pub(super) fn outcome(code: i16) -> EnqueueOutcome {
 
 /// What a call has to say besides outcomes.
 #[derive(Default)]
-struct Written {
-    codes: Vec<Option<i16>>,
+pub(super) struct Written {
+    pub(super) codes: Vec<Option<i16>>,
     turns: Vec<Leased<TurnItem>>,
-    changes: Vec<(usize, FlowChange)>,
+    pub(super) changes: Vec<(usize, FlowChange)>,
 }
 
 impl Written {
-    fn read(operation: &'static str, rows: &[Row]) -> Result<Self, StoreError> {
+    pub(super) fn read(operation: &'static str, rows: &[Row]) -> Result<Self, StoreError> {
         let mut written = Self::default();
         for row in rows {
             let mut columns = Columns::new(operation, row);

@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use tokio_postgres::Row;
-use uuid::Uuid;
 use wakeline_core::{Change, Subscription, Timestamp};
-use wakeline_store::{ClaimRequest, Dropped, LineClaim, LineOutcome, StoreError};
+use wakeline_store::{Dropped, LineClaim, LineOutcome, StoreError};
 
+use super::claim_form::{How, to_index};
 use super::floors::Floor;
 use super::grants::{Grants, Slice, Spoilt};
 use super::set_aside::SET_ASIDE;
@@ -55,6 +55,8 @@ pub(super) enum LineState {
     Begin,
     /// Rivals hold what is due.
     Contended,
+    /// Scheduled messages are due, and are to be moved first.
+    Scheduled,
 }
 
 /// What a call has to say to one line.
@@ -110,7 +112,7 @@ impl Core {
         let link = &self.shared.links.claim[lane];
         let lens: Vec<usize> = commands.iter().map(Vec::len).collect();
         let claims: Vec<LineClaim> = commands.into_iter().flatten().collect();
-        match self.claim_twice(Some(link), &claims, false).await {
+        match self.claim_twice(Some(link), &claims, How::default()).await {
             Ok(results) => {
                 let mut results = results.into_iter();
                 lens.iter().map(|len| Ok(results.by_ref().take(*len).collect())).collect()
@@ -120,7 +122,7 @@ impl Core {
                 let mut rest = claims.as_slice();
                 for len in lens {
                     let (alone, others) = rest.split_at(len);
-                    results.push(self.claim_twice(Some(link), alone, false).await);
+                    results.push(self.claim_twice(Some(link), alone, How::default()).await);
                     rest = others;
                 }
                 results
@@ -137,13 +139,16 @@ impl Core {
         let mut outcomes = Vec::with_capacity(results.len());
         let mut spoilt = Vec::new();
         for mut result in results {
+            if result.state == LineState::Scheduled {
+                result = self.claim_moved(&result.claim).await?;
+            }
             for _ in 0..BEGINS_MAX {
                 if result.state != LineState::Begin {
                     break;
                 }
                 self.begin(&result.claim).await?;
                 let claim = std::slice::from_ref(&result.claim);
-                result = self.claim_twice(None, claim, false).await?.remove(0);
+                result = self.claim_twice(None, claim, How::moved()).await?.remove(0);
             }
             if result.state == LineState::Contended {
                 self.wait_for_rivals(&mut result).await?;
@@ -156,6 +161,13 @@ impl Core {
             Some(error) if !found => Err(error),
             _ => Ok(outcomes),
         }
+    }
+
+    /// Moves scheduled messages that are due, and claims what there is then.
+    async fn claim_moved(&self, claim: &LineClaim) -> Result<LineResult, StoreError> {
+        self.move_due_of(&claim.line).await?;
+        let claim = std::slice::from_ref(claim);
+        Ok(self.claim_twice(None, claim, How::moved()).await?.remove(0))
     }
 
     /// Begins the group of a line, step by step.
@@ -197,7 +209,7 @@ impl Core {
             .collect();
         let requests = without.iter().map(|index| result.claim.requests[*index].clone()).collect();
         let claim = LineClaim { requests, ..result.claim.clone() };
-        match self.claim_once(None, &[claim], (true, false)).await {
+        match self.claim_once(None, &[claim], How { patient: true, ..How::moved() }).await {
             Ok(mut again) => {
                 let again = again.remove(0);
                 for (index, grant) in without.into_iter().zip(again.outcome.grants) {
@@ -221,19 +233,19 @@ impl Core {
         &self,
         link: Option<&Link>,
         claims: &[LineClaim],
-        patient: bool,
+        how: How,
     ) -> Result<Vec<LineResult>, StoreError> {
-        let mut result = self.claim_once(link, claims, (patient, false)).await;
+        let mut result = self.claim_once(link, claims, how).await;
         for _ in 0..super::ROLLBACKS_MAX {
             match &result {
                 Err(error) if error::was_rolled_back(error) => {
-                    result = self.claim_once(link, claims, (patient, false)).await;
+                    result = self.claim_once(link, claims, how).await;
                 }
                 _ => break,
             }
         }
         if matches!(result, Err(StoreError::Transient { .. })) {
-            result = self.claim_once(link, claims, (patient, true)).await;
+            result = self.claim_once(link, claims, How { again: true, ..how }).await;
         }
         if result.is_err() {
             self.tokens.remember(claims.iter().flat_map(|c| &c.requests).map(|r| r.token));
@@ -245,10 +257,10 @@ impl Core {
         &self,
         link: Option<&Link>,
         claims: &[LineClaim],
-        (patient, again): (bool, bool),
+        how: How,
     ) -> Result<Vec<LineResult>, StoreError> {
         let lines = LineColumns::new(claims.iter().map(|claim| &claim.line));
-        let requests = self.request_columns(claims, again);
+        let requests = self.request_columns(claims, how.again);
         let floors: Vec<Option<Floor>> =
             claims.iter().map(|claim| self.floors.of(&claim.line)).collect();
         let floor_groups: Vec<Option<i32>> = floors.iter().map(|f| f.map(|f| f.group)).collect();
@@ -269,9 +281,10 @@ impl Core {
             &requests.partition_maxes,
             &requests.auto_acks,
             &requests.agains,
-            &patient,
+            &how.patient,
             &floor_groups,
             &floor_times,
+            &how.prompt,
         ];
         let sql = match self.shared.notifier.peers() {
             Some(_) => &self.sql.claim,
@@ -287,29 +300,6 @@ impl Core {
             self.floors.note(&claim.line, under, result.seen.filter(|_| served));
         }
         Ok(results)
-    }
-
-    fn request_columns(&self, claims: &[LineClaim], again: bool) -> RequestColumns {
-        let mut columns = RequestColumns::default();
-        for claim in claims {
-            let recorded = match claim.subscription {
-                _ if claim.line.group.is_queue_mode() => 0,
-                Subscription::All => 0,
-                Subscription::New => 1,
-                Subscription::From(_) => 2,
-            };
-            columns.modes.push(recorded);
-            columns.firsts.push(to_i32(columns.tokens.len()) + 1);
-            columns.counts.push(to_i32(claim.requests.len()));
-            for request in &claim.requests {
-                columns.tokens.push(request.token.0);
-                columns.batches.push(i32::try_from(request.batch_len_max).unwrap_or(i32::MAX / 2));
-                columns.partition_maxes.push(partitions_max(request));
-                columns.auto_acks.push(request.auto_ack);
-                columns.agains.push(again || self.tokens.contains(request.token));
-            }
-        }
-        columns
     }
 
     fn read_claim(
@@ -348,6 +338,7 @@ impl Core {
             results[line].state = match columns.take::<i16>()? {
                 0 => LineState::Done,
                 1 => LineState::Begin,
+                3 => LineState::Scheduled,
                 _ => LineState::Contended,
             };
             let next_due: Option<i64> = columns.take()?;
@@ -383,30 +374,4 @@ fn dropped(row: &Row) -> Result<Dropped, StoreError> {
         partition: names.name("partition")?,
         offset: Columns::from(OPERATION, row, OFFSET_COLUMN).take()?,
     })
-}
-
-/// Requests as columns.
-#[derive(Default)]
-struct RequestColumns {
-    modes: Vec<i16>,
-    firsts: Vec<i32>,
-    counts: Vec<i32>,
-    tokens: Vec<Uuid>,
-    batches: Vec<i32>,
-    partition_maxes: Vec<i32>,
-    auto_acks: Vec<bool>,
-    agains: Vec<bool>,
-}
-
-fn partitions_max(request: &ClaimRequest) -> i32 {
-    let most = to_i32(wakeline_core::LeaseId::CURSORS_MAX);
-    i32::try_from(request.partitions_len_max).unwrap_or(most).min(most)
-}
-
-fn to_i32(n: usize) -> i32 {
-    i32::try_from(n).expect("a call has few requests")
-}
-
-fn to_index(number: i32) -> usize {
-    usize::try_from(number - 1).expect("numbers begin at 1")
 }

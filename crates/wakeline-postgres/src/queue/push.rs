@@ -231,6 +231,8 @@ impl Core {
                 slot.sealed = !slot.sealed;
                 self.directory.set_encrypted(&slot.key.0, slot.sealed);
             }
+            7 => self.mark_scheduled(&[call.slots[planned.slot].key.0.clone()]).await?,
+            6 => self.move_due_in(&[partition]).await?,
             _ => {
                 let mut dedup = self.dedup.lock();
                 dedup.learn(partition, planned.named, &answer.delta);
@@ -306,7 +308,7 @@ impl Core {
 }
 
 /// What the database said of one slot.
-pub(super) struct SlotAnswer {
+pub(crate) struct SlotAnswer {
     /// Index of the planned slot.
     pub(super) slot: usize,
     pub(super) state: i16,
@@ -314,10 +316,10 @@ pub(super) struct SlotAnswer {
     at: Timestamp,
     window: Duration,
     wait: Duration,
-    namespace: Option<wakeline_core::Namespace>,
-    task: Option<wakeline_core::TaskName>,
+    pub(super) namespace: Option<wakeline_core::Namespace>,
+    pub(super) task: Option<wakeline_core::TaskName>,
     /// Ids that are taken, and by which message.
-    ids: HashMap<String, Uuid>,
+    pub(super) ids: HashMap<String, Uuid>,
     /// Where ids are taken, or that they are free.
     offsets: Vec<(String, Option<i64>)>,
     delta: Vec<SegmentIds>,

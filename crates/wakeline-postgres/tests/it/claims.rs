@@ -244,9 +244,9 @@ async fn a_transaction_wakes_a_cursor_that_it_puts_to_sleep_itself() {
         error: None,
     };
     let pushes = vec![item(&queue(), "p", "b")];
-    let command = TransactCommand { pushes, settles: vec![settle] };
+    let command = TransactCommand { pushes, settles: vec![settle], ..TransactCommand::default() };
     let reply = store.transact(command).await.expect("answered");
-    assert!(matches!(reply.outcome, TransactOutcome::Committed { .. }), "{reply:?}");
+    assert!(matches!(reply.outcome, TransactOutcome::Committed(_)), "{reply:?}");
     assert_eq!(ids(&take(&store, &ask).await), ["b"]);
     store.close().await;
 }

@@ -14,6 +14,7 @@ mod measured;
 mod migrate;
 mod plans;
 mod repeats;
+mod scheduled;
 mod sql_emit;
 mod sql_pop;
 mod sql_push;

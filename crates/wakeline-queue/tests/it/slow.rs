@@ -12,8 +12,9 @@ use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
     GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, LineClaim,
     LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply, QueueAdmin, QueueChores,
-    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueStore, Redrive, RedriveJob, Seek,
-    SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueSchedule, QueueStore, Redrive,
+    RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply, StoreAdmin,
+    StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -50,6 +51,16 @@ impl QueueStore for SlowStore {
     }
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
         self.0.sweep(lines).await
+    }
+}
+
+#[async_trait]
+impl QueueSchedule for SlowStore {
+    async fn scheduled(
+        &self,
+        filter: ScheduledFilter,
+    ) -> Result<Vec<ScheduledMessage>, StoreError> {
+        self.0.scheduled(filter).await
     }
 }
 

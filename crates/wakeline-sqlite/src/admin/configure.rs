@@ -72,6 +72,7 @@ pub(super) fn delete_queue(s: &mut Session<'_>, name: &QueueName) -> Res<bool> {
     let Some(queue) = s.queue(name)? else { return Ok(false) };
     for sql in [
         include_str!("../../sql/queries/queue_delete_messages.sql"),
+        include_str!("../../sql/queries/queue_delete_scheduled.sql"),
         include_str!("../../sql/queries/queue_delete_retries.sql"),
         include_str!("../../sql/queries/queue_delete_cursors.sql"),
         include_str!("../../sql/queries/queue_delete_dead_letters.sql"),

@@ -21,6 +21,7 @@ use super::group;
 use super::line::{Offer, Offered};
 use super::message;
 use super::pass::pass_over;
+use super::schedule;
 use super::sweep;
 use super::take::{Taken, end_expired_lease, take};
 use crate::error::{Fault, Res};
@@ -66,6 +67,7 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
     let mut books = Books::default();
     let mut outcomes = Vec::with_capacity(lines.len());
     for LineClaim { line, subscription, requests } in lines {
+        schedule::move_due_of(s, &line.selector)?;
         let groups = group::begin(s, line, *subscription)?;
         let mut offered = Offered::new(s, &line.selector, &groups)?;
         let mut grants = Vec::with_capacity(requests.len());

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rusqlite::OptionalExtension as _;
 use uuid::Uuid;
-use wakeline_core::{Change, MessageId, MessageOrder, PartitionId, Timestamp};
+use wakeline_core::{Change, MessageId, MessageOrder, PartitionId, PartitionName, Timestamp};
 use wakeline_store::{PushItem, PushOutcome, PushReply, SealingError};
 
 use super::group::{ensure_partition, ensure_queue};
+use super::schedule;
 use crate::error::{Fault, Res, corrupt};
 use crate::session::{Queue, Session, micros};
 
@@ -17,29 +18,79 @@ use crate::session::{Queue, Session, micros};
 const MESSAGE_BYTES: usize = 200;
 
 /// The end of a partition's log while messages are added to it.
-struct Tail {
+pub(super) struct Tail {
     queue: Arc<Queue>,
     /// As it was before this push.
     first: i64,
-    next: i64,
-    last_push_at: i64,
-    change: Change,
+    pub(super) next: i64,
+    pub(super) last_push_at: i64,
+}
+
+impl Tail {
+    pub(super) fn open(s: &Session<'_>, queue: &Arc<Queue>, partition: i64) -> Res<Self> {
+        let sql = include_str!("../../sql/queries/partition_tail.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let (next, last_push_at): (i64, i64) =
+            statement.query_row([partition], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let last_push_at = Timestamp(last_push_at).max(s.now).0;
+        Ok(Self { queue: Arc::clone(queue), first: next, next, last_push_at })
+    }
+
+    /// What the push makes available.
+    fn change(&self, partition: &PartitionName) -> Change {
+        let options = &self.queue.options;
+        let wait = Duration::from_secs(options.delay_secs.max(options.window_secs).into());
+        Change { partition: Some(partition.clone()), ..self.queue.change(wait) }
+    }
 }
 
 /// What a push takes of the disk, roughly.
 pub(crate) fn bytes(items: &[PushItem]) -> usize {
-    items.iter().map(|item| MESSAGE_BYTES + item.payload.len()).sum()
+    items.iter().map(item_bytes).sum()
+}
+
+/// What a message takes of the disk, roughly.
+pub(super) fn item_bytes(item: &PushItem) -> usize {
+    MESSAGE_BYTES + item.payload.len()
 }
 
 /// Stores messages in order; missing queues and partitions are made.
 pub(crate) fn push(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
+    store(s, items, true)
+}
+
+/// Makes the partitions of messages and moves what is due there, before other parts of a
+/// transaction.
+pub(super) fn make_way(s: &mut Session<'_>, items: &[PushItem]) -> Res<()> {
+    let mut last = None;
+    for item in items {
+        let queue = ensure_queue(s, &item.queue)?;
+        let partition = ensure_partition(s, &queue, &item.partition)?;
+        if queue.scheduled && last != Some(partition) {
+            schedule::move_due_in(s, &queue, partition)?;
+        }
+        last = Some(partition);
+    }
+    Ok(())
+}
+
+/// Stores messages in order; if it is said so, what is due in their partitions is moved first.
+pub(super) fn store(s: &mut Session<'_>, items: &[PushItem], moving: bool) -> Res<PushReply> {
     let mut tails: HashMap<i64, Tail> = HashMap::new();
     let mut order = Vec::new();
     let mut outcomes = Vec::with_capacity(items.len());
     for item in items {
         let queue = ensure_queue(s, &item.queue)?;
         let partition = ensure_partition(s, &queue, &item.partition)?;
-        if let Some(id) = repeated(s, &queue, partition, item)? {
+        if moving && queue.scheduled && !tails.contains_key(&partition) {
+            schedule::move_due_in(s, &queue, partition)?;
+        }
+        let waits = (partition, &item.transaction_id);
+        let known = match repeated(s, &queue, partition, item)? {
+            Some(id) => Some(id),
+            None => schedule::waits(s, &queue, waits, None)?,
+        };
+        if let Some(id) = known {
             let partition = PartitionId(partition);
             outcomes.push(PushOutcome::Duplicate { id, partition });
             continue;
@@ -47,25 +98,25 @@ pub(crate) fn push(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
         let tail = match tails.entry(partition) {
             std::collections::hash_map::Entry::Occupied(tail) => tail.into_mut(),
             std::collections::hash_map::Entry::Vacant(place) => {
-                order.push(partition);
-                place.insert(tail(s, queue, partition, item)?)
+                order.push((partition, item.partition.clone()));
+                place.insert(Tail::open(s, &queue, partition)?)
             }
         };
         append(s, partition, tail, item)?;
         outcomes.push(PushOutcome::Queued { id: item.id, partition: PartitionId(partition) });
     }
     let mut changes = Vec::with_capacity(order.len());
-    for partition in order {
+    for (partition, name) in order {
         let tail = tails.remove(&partition).expect("each was put there once");
         finish(s, partition, &tail)?;
-        changes.push(tail.change);
+        changes.push(tail.change(&name));
     }
     s.hint(&changes);
     Ok(PushReply { outcomes, changes })
 }
 
 /// The first message of the same transaction id within the queue's dedup window.
-fn repeated(
+pub(super) fn repeated(
     s: &Session<'_>,
     queue: &Queue,
     partition: i64,
@@ -83,26 +134,20 @@ fn repeated(
     id.map(|id| Uuid::from_slice(&id).map(MessageId).map_err(corrupt("message", place))).transpose()
 }
 
-fn tail(s: &Session<'_>, queue: Arc<Queue>, partition: i64, item: &PushItem) -> Res<Tail> {
-    let sql = include_str!("../../sql/queries/partition_tail.sql");
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let (next, last_push_at): (i64, i64) =
-        statement.query_row([partition], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let options = &queue.options;
-    let wait = Duration::from_secs(options.delay_secs.max(options.window_secs).into());
-    let change = Change { partition: Some(item.partition.clone()), ..queue.change(wait) };
-    let last_push_at = Timestamp(last_push_at).max(s.now).0;
-    Ok(Tail { queue, first: next, next, last_push_at, change })
+/// The payload as an encrypted queue keeps it; `None` if the queue is not.
+pub(super) fn sealed(s: &Session<'_>, queue: &Queue, item: &PushItem) -> Res<Option<Vec<u8>>> {
+    if !queue.options.encrypted {
+        return Ok(None);
+    }
+    let sealed = s.sealing.seal(item.id, &item.payload).map_err(|error| match error {
+        SealingError::NoKeys => Fault::NoKeys,
+        SealingError::Seal(error) => corrupt("message", item.id)(error),
+    })?;
+    Ok(Some(sealed))
 }
 
 fn append(s: &Session<'_>, partition: i64, tail: &mut Tail, item: &PushItem) -> Res<()> {
-    let sealed = match tail.queue.options.encrypted {
-        true => Some(s.sealing.seal(item.id, &item.payload).map_err(|error| match error {
-            SealingError::NoKeys => Fault::NoKeys,
-            SealingError::Seal(error) => corrupt("message", item.id)(error),
-        })?),
-        false => None,
-    };
+    let sealed = sealed(s, &tail.queue, item)?;
     let sql = include_str!("../../sql/queries/message_add.sql");
     s.conn.prepare_cached(sql)?.execute((
         partition,
@@ -119,7 +164,7 @@ fn append(s: &Session<'_>, partition: i64, tail: &mut Tail, item: &PushItem) -> 
 }
 
 /// Moves the partition's end, and makes those cursors due that had read up to the old one.
-fn finish(s: &Session<'_>, partition: i64, tail: &Tail) -> Res<()> {
+pub(super) fn finish(s: &Session<'_>, partition: i64, tail: &Tail) -> Res<()> {
     let sql = include_str!("../../sql/queries/partition_advance.sql");
     s.conn.prepare_cached(sql)?.execute((partition, tail.next, tail.last_push_at))?;
     let queue = &tail.queue;

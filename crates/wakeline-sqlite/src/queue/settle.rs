@@ -1,4 +1,4 @@
-//! What consumers say of what they hold: settle, transact, release, extend.
+//! What consumers say of what they hold: settle, release, extend.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,14 +8,10 @@ use std::time::Duration;
 use wakeline_core::{
     Change, CursorId, Fencing, GroupName, LeaseId, PartitionId, RetryDecision, Timestamp, Verdict,
 };
-use wakeline_store::{
-    Extension, SettleItem, SettleOutcome, SettleReply, TransactCommand, TransactOutcome,
-    TransactReply,
-};
+use wakeline_store::{Extension, SettleItem, SettleOutcome, SettleReply};
 
 use super::cursor::{Cursor, Held, Parked};
 use super::offsets::Offsets;
-use super::push::push;
 use crate::error::{Res, corrupt};
 use crate::session::{Queue, Session};
 
@@ -43,27 +39,6 @@ pub(crate) fn settle(s: &mut Session<'_>, items: &[SettleItem]) -> Res<SettleRep
     let changes = open.write(s)?;
     s.hint(&changes);
     Ok(SettleReply { outcomes, changes })
-}
-
-/// Pushes and settles, all or nothing.
-pub(crate) fn transact(s: &mut Session<'_>, command: &TransactCommand) -> Res<TransactReply> {
-    let pushed = push(s, &command.pushes)?;
-    let mut open = Open::default();
-    let mut settles = Vec::with_capacity(command.settles.len());
-    for (settle, item) in command.settles.iter().enumerate() {
-        let outcome = settle_one(s, &mut open, item)?;
-        if !matches!(outcome, SettleOutcome::Settled { .. }) {
-            s.undo = true;
-            let outcome = TransactOutcome::Refused { settle, outcome };
-            return Ok(TransactReply { outcome, changes: Vec::new() });
-        }
-        settles.push(outcome);
-    }
-    let settled = open.write(s)?;
-    s.hint(&settled);
-    let changes = [pushed.changes, settled].concat();
-    let outcome = TransactOutcome::Committed { pushes: pushed.outcomes, settles };
-    Ok(TransactReply { outcome, changes })
 }
 
 fn settle_one(s: &mut Session<'_>, open: &mut Open, item: &SettleItem) -> Res<SettleOutcome> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wakeline_core::{QueueLine, Selector, Timestamp};
 
 use super::cursor::Cursor;
+use super::schedule;
 use crate::admin::redrive;
 use crate::error::Res;
 use crate::session::{Queue, Session};
@@ -28,7 +29,10 @@ pub(crate) fn sweep(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<Vec<Option<
         for queue in s.matching(&line.selector)? {
             match s.group(&queue, &line.group)? {
                 Some(group) => groups.push((queue, group)),
-                None => due = earlier(due, unread(s, line, &queue)?),
+                None => {
+                    due = earlier(due, unread(s, line, &queue)?);
+                    due = earlier(due, scheduled(s, line, &queue)?);
+                }
             }
         }
         due = earlier(due, next_due(s, line, &groups)?);
@@ -52,7 +56,7 @@ pub(crate) fn next_due(
             },
             Selector::Queue(_) | Selector::Filter { .. } => group_due(s, queue, *group)?,
         };
-        next = earlier(next, due);
+        next = earlier(next, earlier(due, scheduled(s, line, queue)?));
     }
     Ok(next)
 }
@@ -90,6 +94,17 @@ fn group_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<Option<i64>> {
         }
     }
     Ok(next)
+}
+
+/// When the first scheduled message of the line is due.
+fn scheduled(s: &mut Session<'_>, line: &QueueLine, queue: &Queue) -> Res<Option<i64>> {
+    match &line.selector {
+        Selector::Partition(_, name) => match s.partition(queue, name)? {
+            Some(partition) => schedule::next_due(s, queue, Some(partition)),
+            None => Ok(None),
+        },
+        Selector::Queue(_) | Selector::Filter { .. } => schedule::next_due(s, queue, None),
+    }
 }
 
 fn unread(s: &mut Session<'_>, line: &QueueLine, queue: &Queue) -> Res<Option<i64>> {

@@ -111,9 +111,10 @@ pub async fn a_transaction_recognises_repetitions(bench: &Bench) {
     let first = bench.push(&queue, "p", &["a"]).await.outcomes.remove(0);
     let PushOutcome::Queued { id, partition } = first else { panic!("{first:?}") };
     let pushes = ["a", "b", "b"].iter().map(|id| item(&queue, "p", id)).collect();
-    let command = TransactCommand { pushes, settles: Vec::new() };
+    let command = TransactCommand { pushes, ..TransactCommand::default() };
     let reply = bench.store.transact(command).await.expect("a transaction is answered");
-    let TransactOutcome::Committed { pushes, .. } = reply.outcome else { panic!("{reply:?}") };
+    let TransactOutcome::Committed(transacted) = reply.outcome else { panic!("{reply:?}") };
+    let pushes = transacted.pushes;
     assert_eq!(pushes[0], PushOutcome::Duplicate { id, partition });
     let PushOutcome::Queued { id, partition } = pushes[1] else { panic!("{pushes:?}") };
     assert_eq!(pushes[2], PushOutcome::Duplicate { id, partition });

@@ -111,7 +111,8 @@ pub async fn a_transaction_tells_of_both_sides(bench: &Bench) {
     let taken = bench.take(&Ask::queue(&from)).await;
     let transact = |id| {
         let settles = vec![taken.item(id, Verdict::Completed)];
-        let command = TransactCommand { pushes: vec![item(&to, "p", "c")], settles };
+        let pushes = vec![item(&to, "p", "c")];
+        let command = TransactCommand { pushes, settles, ..TransactCommand::default() };
         async { bench.store.transact(command).await.expect("it is answered").changes }
     };
     let refused = transact("unknown").await;

@@ -28,9 +28,11 @@ pub mod push;
 pub mod redrive;
 pub mod retry;
 pub mod room;
+pub mod schedule;
 pub mod seek;
 pub mod settle;
 pub mod subscribe;
+pub mod timers;
 pub mod transact;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -205,6 +207,39 @@ macro_rules! conformance_suite {
             a_duplicate_push_does_not_refuse_a_transaction,
             a_transaction_spans_leases_and_groups,
             an_empty_transaction_commits,
+        );
+        $crate::conformance_module!($fixture; schedule;
+            a_scheduled_message_comes_when_it_is_due,
+            a_message_is_scheduled_for_a_moment,
+            messages_are_ordered_by_when_they_are_due,
+            nothing_waits_for_a_scheduled_message,
+            a_scheduled_id_is_known,
+            a_known_id_is_not_scheduled,
+            a_transaction_recognises_what_it_schedules,
+            a_transaction_pushes_before_what_it_schedules,
+            a_refused_transaction_schedules_nothing,
+            scheduling_tells_when_it_is_due,
+            every_group_gets_a_scheduled_message,
+            a_filter_sees_what_is_scheduled,
+            a_scheduled_message_is_delayed_from_its_time,
+            a_scheduled_message_waits_behind_a_retry,
+            a_message_becomes_due_under_a_lease,
+            a_scheduled_message_keeps_what_it_carries,
+            many_messages_become_due_at_once,
+            a_deleted_queue_forgets_its_schedule,
+            racing_claims_move_a_message_once,
+        );
+        $crate::conformance_module!($fixture; timers;
+            a_cancelled_timer_never_comes,
+            a_timer_that_is_due_can_not_be_cancelled,
+            a_timer_is_replaced_by_its_key,
+            a_known_id_does_not_replace_a_timer,
+            a_key_is_free_once_its_timer_is_due,
+            keys_count_per_queue,
+            a_transaction_names_a_timer_once,
+            what_is_scheduled_is_listed,
+            a_timer_is_delivered_or_cancelled,
+            racing_timers_of_a_key_leave_one,
         );
         $crate::conformance_module!($fixture; configure;
             a_queue_is_made_by_configuring_it,

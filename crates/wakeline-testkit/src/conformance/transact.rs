@@ -2,7 +2,8 @@
 
 use wakeline_core::{LeaseToken, QueueOptions, Verdict};
 use wakeline_store::{
-    PushItem, PushOutcome, SettleItem, SettleOutcome, TransactCommand, TransactOutcome,
+    PushItem, PushOutcome, Refusal, SettleItem, SettleOutcome, TransactCommand, TransactOutcome,
+    Transacted,
 };
 
 use super::{Ask, Bench, ended_lease, item};
@@ -12,8 +13,19 @@ async fn transact(
     pushes: Vec<PushItem>,
     settles: Vec<SettleItem>,
 ) -> TransactOutcome {
-    let command = TransactCommand { pushes, settles };
+    let command = TransactCommand { pushes, settles, ..TransactCommand::default() };
     bench.store.transact(command).await.expect("a transaction is answered").outcome
+}
+
+fn committed(outcome: TransactOutcome) -> Transacted {
+    match outcome {
+        TransactOutcome::Committed(transacted) => transacted,
+        TransactOutcome::Refused(refusal) => panic!("{refusal:?}"),
+    }
+}
+
+fn refused(index: usize, outcome: SettleOutcome) -> TransactOutcome {
+    TransactOutcome::Refused(Refusal::Settle { index, outcome })
 }
 
 /// All of it happens.
@@ -24,9 +36,7 @@ pub async fn a_transaction_pushes_and_settles(bench: &Bench) {
     let pushes = vec![item(&to, "x", "c"), item(&to, "y", "d"), item(&from, "p", "e")];
     let settles = vec![taken.item("b", Verdict::Completed), taken.item("a", Verdict::Failed)];
     let outcome = transact(bench, pushes.clone(), settles).await;
-    let TransactOutcome::Committed { pushes: pushed, settles } = outcome else {
-        panic!("{outcome:?}")
-    };
+    let Transacted { pushes: pushed, settles, .. } = committed(outcome);
     for (sent, outcome) in pushes.iter().zip(&pushed) {
         assert!(matches!(outcome, PushOutcome::Queued { id, .. } if *id == sent.id), "{outcome:?}");
     }
@@ -57,7 +67,7 @@ pub async fn a_refused_settlement_undoes_everything(bench: &Bench) {
         let pushes = vec![item(&to, "p", "never"), item(&from, "p", "never")];
         let settles = vec![taken.item("a", Verdict::Failed), bad, taken.item("b", Verdict::Retry)];
         let outcome = transact(bench, pushes, settles).await;
-        assert_eq!(outcome, TransactOutcome::Refused { settle: 1, outcome: expected });
+        assert_eq!(outcome, refused(1, expected));
     }
     assert!(bench.dead_letters(&from).await.is_empty());
     assert_eq!(bench.drain(&Ask::queue(&to)).await, ["first"]);
@@ -75,7 +85,10 @@ pub async fn a_transaction_can_not_settle_a_message_twice(bench: &Bench) {
     let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
     let settles = vec![taken.item("a", Verdict::Completed), taken.item("a", Verdict::Completed)];
     let outcome = transact(bench, Vec::new(), settles).await;
-    assert!(matches!(outcome, TransactOutcome::Refused { settle: 1, .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, TransactOutcome::Refused(Refusal::Settle { index: 1, .. })),
+        "{outcome:?}"
+    );
     bench.complete(&taken).await;
 }
 
@@ -86,7 +99,7 @@ pub async fn a_duplicate_push_does_not_refuse_a_transaction(bench: &Bench) {
     let taken = bench.take(&Ask::queue(&queue)).await;
     let pushes = vec![item(&queue, "p", "a"), item(&queue, "p", "b")];
     let outcome = transact(bench, pushes, vec![taken.item("a", Verdict::Completed)]).await;
-    let TransactOutcome::Committed { pushes, settles } = outcome else { panic!("{outcome:?}") };
+    let Transacted { pushes, settles, .. } = committed(outcome);
     assert!(matches!(pushes[0], PushOutcome::Duplicate { .. }), "{pushes:?}");
     assert!(matches!(pushes[1], PushOutcome::Queued { .. }), "{pushes:?}");
     assert!(ended_lease(&settles[0]), "{settles:?}");
@@ -109,15 +122,15 @@ pub async fn a_transaction_spans_leases_and_groups(bench: &Bench) {
     };
     let outcome = transact(bench, Vec::new(), vec![completed(&c), completed(&a)]).await;
     let stale = SettleOutcome::StaleLease;
-    assert_eq!(outcome, TransactOutcome::Refused { settle: 1, outcome: stale });
+    assert_eq!(outcome, refused(1, stale));
     let b2 = bench.take(&Ask::queue(&two).group(&b.group)).await;
     let outcome = transact(bench, Vec::new(), vec![completed(&c), completed(&b2)]).await;
-    assert!(matches!(outcome, TransactOutcome::Committed { .. }), "{outcome:?}");
+    committed(outcome);
 }
 
 /// A transaction of nothing commits.
 pub async fn an_empty_transaction_commits(bench: &Bench) {
     let outcome = transact(bench, Vec::new(), Vec::new()).await;
-    let nothing = TransactOutcome::Committed { pushes: Vec::new(), settles: Vec::new() };
+    let nothing = TransactOutcome::Committed(Transacted::default());
     assert_eq!(outcome, nothing);
 }

@@ -14,6 +14,7 @@ mod compare;
 mod dead;
 mod inspect;
 mod op;
+mod schedules;
 mod settles;
 mod side;
 mod world;

@@ -66,6 +66,15 @@ pub(super) struct Settling {
     pub(super) fence: Fence,
 }
 
+/// One message for later, of a recurring transaction id, perhaps with the key of a timer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scheduling {
+    pub(super) place: Place,
+    pub(super) id: u8,
+    pub(super) key: Option<u8>,
+    pub(super) ms: u64,
+}
+
 /// One step of a sequence.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
@@ -87,6 +96,8 @@ pub(super) enum Op {
     Extend { hold: usize, secs: u64 },
     /// Pushes to partitions that exist, and settles.
     Transact { pushes: Vec<(Place, u8)>, settles: Vec<Settling> },
+    /// Schedules messages and takes timers back, by queue and key.
+    Schedule { picks: Vec<Scheduling>, cancels: Vec<(usize, u8)> },
     /// Replaces a queue's options.
     Configure { queue: usize, options: QueueOptions },
     /// Deletes a queue.
@@ -153,6 +164,16 @@ fn recurring(len: std::ops::Range<usize>) -> impl Strategy<Value = Vec<(Place, u
     prop::collection::vec((place(), 0u8..6), len)
 }
 
+fn scheduling() -> impl Strategy<Value = Scheduling> {
+    let ms = select(vec![0u64, 1, 1_000, 1_000, 3_000, 4_001, 30_000]);
+    (place(), 0u8..12, prop::option::of(0u8..3), ms).prop_map(|(place, id, key, ms)| Scheduling {
+        place,
+        id,
+        key,
+        ms,
+    })
+}
+
 pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
     let jitter = select(vec![0u32, 0, 40, 100]);
     let tries = (select(vec![4u32, 30]), 0u32..4, select(vec![0u64, 1_000, 3_500]), jitter);
@@ -215,6 +236,11 @@ fn work() -> impl Strategy<Value = Op> {
             .prop_map(|(pushes, settles)| Op::Transact { pushes, settles }),
         2 => (0..QUEUES, prop::option::weighted(0.3, 0..GROUPS))
             .prop_map(|(queue, group)| Op::Redrive { queue, group }),
+        2 => (
+            prop::collection::vec(scheduling(), 0..5),
+            prop::collection::vec((0..QUEUES, 0u8..3), 0..2),
+        )
+            .prop_map(|(picks, cancels)| Op::Schedule { picks, cancels }),
     ]
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use wakeline_core::{Change, LeaseToken, TransactionId, Verdict};
-use wakeline_store::{QueueStore as _, SettleItem, TransactCommand, TransactOutcome};
+use wakeline_store::{
+    QueueStore as _, Refusal, SettleItem, TransactCommand, TransactOutcome, Transacted,
+};
 
 use super::compare::{Same, same, same_pushes, same_settlements};
 use super::op::{Fence, Place, Settling};
@@ -67,32 +69,41 @@ impl World<'_> {
         pushes: &[(Place, u8)],
         settles: &[Settling],
     ) -> Result<Vec<Change>, String> {
-        // A refused transaction may leave an empty partition behind, so it makes none.
+        // A refused transaction may leave an empty partition behind, so it makes none; and it may
+        // have moved what was due, so there is nothing.
         let mut existing = Vec::new();
         for pick in pushes {
             if self.oracle.has_partition(
                 &self.names.queues[pick.0.queue],
                 &self.names.partitions[pick.0.partition],
-            ) {
+            ) && !self.has_due(pick.0).await?
+            {
                 existing.push(*pick);
             }
         }
         let pushes = self.recurring_items(&existing);
         let (oracle_items, store_items) = self.items(settles);
-        let command = |settles| TransactCommand { pushes: pushes.clone(), settles };
+        let command = |settles| TransactCommand {
+            pushes: pushes.clone(),
+            settles,
+            ..TransactCommand::default()
+        };
         let oracle = self.oracle.transact(command(oracle_items.clone())).await.map_err(failed)?;
         let store = self.store.transact(command(store_items)).await.map_err(failed)?;
         match (oracle.outcome, store.outcome) {
             (
-                TransactOutcome::Committed { pushes, settles },
-                TransactOutcome::Committed { pushes: store_pushes, settles: store_settles },
+                TransactOutcome::Committed(Transacted { pushes, settles, .. }),
+                TransactOutcome::Committed(store),
             ) => {
-                same_pushes(&pushes, &store_pushes)?;
-                same_settlements(&oracle_items, &settles, &store_settles)?;
+                same_pushes(&pushes, &store.pushes)?;
+                same_settlements(&oracle_items, &settles, &store.settles)?;
             }
             (
-                TransactOutcome::Refused { settle, outcome },
-                TransactOutcome::Refused { settle: store_settle, outcome: store_outcome },
+                TransactOutcome::Refused(Refusal::Settle { index: settle, outcome }),
+                TransactOutcome::Refused(Refusal::Settle {
+                    index: store_settle,
+                    outcome: store_outcome,
+                }),
             ) => {
                 same("refused settlement", settle, store_settle)?;
                 let repeats = |(a, b): (&SettleItem, &SettleItem)| {

@@ -139,6 +139,9 @@ impl<'a> World<'a> {
             Op::Transact { pushes, settles } => {
                 return self.transact(pushes, settles).await.map(Some);
             }
+            Op::Schedule { picks, cancels } => {
+                return self.schedule(picks, cancels).await.map(Some);
+            }
             Op::Configure { queue, options } => {
                 return self.configure(*queue, options.clone()).await.map(Some);
             }

@@ -29,6 +29,7 @@ mod suite;
 pub mod suspend;
 pub mod tags;
 pub mod terminate;
+pub mod transact;
 mod words;
 pub mod work;
 

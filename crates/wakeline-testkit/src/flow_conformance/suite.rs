@@ -134,6 +134,11 @@ macro_rules! flow_conformance_suite {
             an_emit_that_does_not_fit_its_event_type_is_told_and_dropped,
             what_turns_emit_keeps_its_order,
         );
+        $crate::flow_conformance_module!($fixture; transact;
+            a_transaction_spans_all_faces,
+            a_refused_transaction_does_nothing_on_any_face,
+            what_is_known_does_not_refuse_a_transaction,
+        );
         $crate::flow_conformance_module!($fixture; work;
             work_is_claimed_in_order_of_insertion,
             work_of_a_later_time_is_passed_over,

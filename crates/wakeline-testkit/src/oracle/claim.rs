@@ -27,6 +27,7 @@ impl State {
         let mut served = BTreeSet::new();
         let mut outcomes = Vec::new();
         for LineClaim { line, subscription, requests } in lines {
+            self.move_due(&line.selector, now);
             self.begin(&line, subscription, now);
             let grants: Vec<_> = (requests.iter())
                 .map(|request| self.serve(&line, request, &mut served, now))
@@ -97,14 +98,17 @@ impl State {
         if line.is_chores() {
             return self.chores_due(now);
         }
-        let due = self.offered(line, now).into_iter().filter_map(|(_, due_at)| due_at).min();
-        due.map(|due_at| now.until(due_at))
+        let read = self.offered(line, now).into_iter().filter_map(|(_, due_at)| due_at);
+        let queues = self.queues.iter().filter(|(name, queue)| queue.matches(name, &line.selector));
+        let waits = queues.filter_map(|(_, queue)| queue.scheduled_due(&line.selector));
+        read.chain(waits).min().map(|due_at| now.until(due_at))
     }
 
     /// When each cursor has something, or had.
     pub(super) fn queue_moments(&self, now: Timestamp) -> Vec<Timestamp> {
         let mut moments = Vec::new();
         for queue in self.queues.values() {
+            moments.extend(queue.scheduled.iter().map(|one| one.deliver_at));
             for group in queue.groups.values() {
                 for (name, cursor) in &group.cursors {
                     let partition = &queue.partitions[name];

@@ -19,6 +19,7 @@ mod groups;
 mod hook;
 mod keep;
 mod room;
+mod schedule;
 mod settle;
 mod state;
 mod take;
@@ -39,8 +40,9 @@ use wakeline_store::{
     ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
     HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
     LinkState, Losses, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
-    QueueKeeper, QueueStore, Rekeyed, SealedKind, Sealing, Seek, SeekTo, SettleItem, SettleReply,
-    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    QueueKeeper, QueueSchedule, QueueStore, Rekeyed, ScheduledFilter, ScheduledMessage, SealedKind,
+    Sealing, Seek, SeekTo, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo,
+    TransactCommand, TransactReply,
 };
 
 pub use clock::TEST_EPOCH;
@@ -130,6 +132,7 @@ impl QueueStore for MemoryStore {
     }
 
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
+        command.check()?;
         let mut state = self.state.lock();
         Ok(state.transact(command, self.now()))
     }
@@ -162,6 +165,16 @@ impl QueueStore for MemoryStore {
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
         let state = self.state.lock();
         Ok(lines.iter().map(|line| state.next_due(line, self.now())).collect())
+    }
+}
+
+#[async_trait]
+impl QueueSchedule for MemoryStore {
+    async fn scheduled(
+        &self,
+        filter: ScheduledFilter,
+    ) -> Result<Vec<ScheduledMessage>, StoreError> {
+        Ok(self.state.lock().scheduled(&filter))
     }
 }
 

@@ -6,10 +6,7 @@ use wakeline_core::{
     Change, CursorId, Fencing, GroupName, LeaseId, LeaseToken, PartitionId, RetryDecision,
     Timestamp, Verdict,
 };
-use wakeline_store::{
-    Extension, SettleItem, SettleOutcome, SettleReply, TransactCommand, TransactOutcome,
-    TransactReply,
-};
+use wakeline_store::{Extension, SettleItem, SettleOutcome, SettleReply};
 
 use super::claim::CursorKey;
 use super::state::{Cursor, Group, Held, Queue, State};
@@ -30,27 +27,6 @@ impl State {
             reply.changes.extend(change);
         }
         reply
-    }
-
-    pub(super) fn transact(&mut self, command: TransactCommand, now: Timestamp) -> TransactReply {
-        let mut copy = self.clone();
-        let pushed = copy.push(command.pushes, now);
-        let settled = copy.settle(&command.settles, now);
-        let refused = (settled.outcomes.iter())
-            .position(|outcome| !matches!(outcome, SettleOutcome::Settled { .. }));
-        if let Some(settle) = refused {
-            let outcome = settled.outcomes[settle].clone();
-            let outcome = TransactOutcome::Refused { settle, outcome };
-            return TransactReply { outcome, changes: Vec::new() };
-        }
-        *self = copy;
-        TransactReply {
-            outcome: TransactOutcome::Committed {
-                pushes: pushed.outcomes,
-                settles: settled.outcomes,
-            },
-            changes: [pushed.changes, settled.changes].concat(),
-        }
     }
 
     fn settle_one(&mut self, item: &SettleItem, now: Timestamp) -> (SettleOutcome, Option<Change>) {

@@ -19,6 +19,7 @@ use super::access::Access;
 use super::dead::{Buried, Redriving};
 use super::flow::Flow;
 use super::hook::Hook;
+use super::schedule::Scheduled;
 
 /// Everything that the oracle remembers. Cloned to try a transaction.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +66,8 @@ pub(super) struct Queue {
     pub(super) losses: Losses,
     /// Of these, what housekeeping has told of.
     pub(super) told: Losses,
+    /// Messages that wait for their time.
+    pub(super) scheduled: Vec<Scheduled>,
 }
 
 #[derive(Debug, Clone)]
@@ -155,6 +158,12 @@ impl Partition {
         self.first + i64::try_from(self.log.len()).expect("a log in memory is short")
     }
 
+    /// Gives a message the next offset; its time is no earlier than that of the last.
+    pub(super) fn append(&mut self, message: Message) {
+        self.last_push_at = self.last_push_at.max(message.created_at);
+        self.log.push(Message { created_at: self.last_push_at, ..message });
+    }
+
     pub(super) fn message(&self, offset: i64) -> &Message {
         let index = usize::try_from(offset - self.first).expect("it is stored");
         &self.log[index]
@@ -186,6 +195,24 @@ impl Queue {
             group: None,
             due_in,
         }
+    }
+
+    /// The message that a transaction id names in a partition: one of the log within the dedup
+    /// window, or one that waits for its time.
+    pub(super) fn known(
+        &self,
+        partition: &PartitionName,
+        transaction_id: &TransactionId,
+        now: Timestamp,
+    ) -> Option<MessageId> {
+        let window = Duration::from_secs(self.options.dedup_window_secs.into());
+        let stored = self.partitions[partition].log.iter().find(|message| {
+            message.transaction_id == *transaction_id && message.created_at.plus(window) >= now
+        });
+        let waits = self.scheduled.iter().find(|scheduled| {
+            scheduled.partition == *partition && scheduled.message.transaction_id == *transaction_id
+        });
+        stored.map(|message| message.id).or(waits.map(|scheduled| scheduled.message.id))
     }
 
     pub(super) fn matches(&self, name: &QueueName, selector: &Selector) -> bool {
@@ -229,6 +256,7 @@ impl State {
             groups: BTreeMap::new(),
             losses: Losses::default(),
             told: Losses::default(),
+            scheduled: Vec::new(),
         };
         let remembered: Vec<_> = (self.remembered.iter())
             .filter(|remembered| queue.matches(name, &remembered.selector))
@@ -290,10 +318,22 @@ impl State {
     }
 
     pub(super) fn push(&mut self, items: Vec<PushItem>, now: Timestamp) -> PushReply {
-        let mut reply = PushReply::default();
+        self.make_way(&items, now);
+        self.store(items, now)
+    }
+
+    /// Makes the partitions of messages, and moves what is due there.
+    pub(super) fn make_way(&mut self, items: &[PushItem], now: Timestamp) {
         for item in items {
             self.ensure_queue(&item.queue, now);
             self.ensure_partition(&item.queue, &item.partition, now);
+            self.move_due(&Selector::Partition(item.queue.clone(), item.partition.clone()), now);
+        }
+    }
+
+    pub(super) fn store(&mut self, items: Vec<PushItem>, now: Timestamp) -> PushReply {
+        let mut reply = PushReply::default();
+        for item in items {
             let (outcome, change) = self.push_one(item, now);
             reply.outcomes.push(outcome);
             reply.changes.extend(change.filter(|change| !reply.changes.contains(change)));
@@ -302,25 +342,22 @@ impl State {
     }
 
     fn push_one(&mut self, item: PushItem, now: Timestamp) -> (PushOutcome, Option<Change>) {
+        let partition_name = &item.partition;
         let queue = self.queues.get_mut(&item.queue).expect("made before the push");
-        let options = &queue.options;
-        let window = Duration::from_secs(options.dedup_window_secs.into());
-        let wait = Duration::from_secs(options.delay_secs.max(options.window_secs).into());
-        let partition = queue.partitions.get_mut(&item.partition).expect("made before the push");
-        let first = partition.log.iter().find(|message| {
-            message.transaction_id == item.transaction_id && message.created_at.plus(window) >= now
-        });
-        if let Some(first) = first {
-            return (PushOutcome::Duplicate { id: first.id, partition: partition.id }, None);
+        if let Some(id) = queue.known(partition_name, &item.transaction_id, now) {
+            let partition = queue.partitions[partition_name].id;
+            return (PushOutcome::Duplicate { id, partition }, None);
         }
-        partition.last_push_at = partition.last_push_at.max(now);
-        partition.log.push(Message {
+        let options = &queue.options;
+        let wait = Duration::from_secs(options.delay_secs.max(options.window_secs).into());
+        let partition = queue.partitions.get_mut(partition_name).expect("made before the push");
+        partition.append(Message {
             id: item.id,
             transaction_id: item.transaction_id,
             trace_id: item.trace_id,
             payload: item.payload,
             producer: item.producer,
-            created_at: partition.last_push_at,
+            created_at: now,
         });
         let outcome = PushOutcome::Queued { id: item.id, partition: partition.id };
         let change =

@@ -1,6 +1,7 @@
 //! Stores that break one rule each: the differential run must catch every one.
 
 mod room;
+mod timers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
     GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, LineClaim,
     LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply, QueueAdmin, QueueChores,
-    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueStore, Redrive, RedriveJob, Seek,
-    SettleItem, SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply,
+    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueSchedule, QueueStore, Redrive,
+    RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply, Store,
+    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
@@ -58,9 +59,13 @@ enum Sin {
     CountsNoLosses,
     /// A queue seems to have more room than it has.
     SeesTooMuchRoom,
+    /// A cancelled timer comes all the same.
+    DeliversCancelled,
+    /// What is scheduled comes a second later than it says.
+    SchedulesLate,
 }
 
-const SINS: [Sin; 17] = [
+const SINS: [Sin; 19] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -78,6 +83,8 @@ const SINS: [Sin; 17] = [
     Sin::RemovesNothing,
     Sin::CountsNoLosses,
     Sin::SeesTooMuchRoom,
+    Sin::DeliversCancelled,
+    Sin::SchedulesLate,
 ];
 
 struct Sinner {
@@ -108,7 +115,11 @@ impl QueueStore for Sinner {
         if self.sin == Sin::TransactsByHalves {
             self.inner.push(command.pushes.clone()).await?;
         }
-        self.inner.transact(command).await
+        match self.sin {
+            Sin::DeliversCancelled => self.keep_cancelled(command).await,
+            Sin::SchedulesLate => self.schedule_late(command).await,
+            _ => self.inner.transact(command).await,
+        }
     }
 
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
@@ -164,6 +175,16 @@ impl QueueStore for Sinner {
             return Ok(vec![None; lines.len()]);
         }
         self.inner.sweep(lines).await
+    }
+}
+
+#[async_trait]
+impl QueueSchedule for Sinner {
+    async fn scheduled(
+        &self,
+        filter: ScheduledFilter,
+    ) -> Result<Vec<ScheduledMessage>, StoreError> {
+        self.inner.scheduled(filter).await
     }
 }
 

@@ -232,7 +232,7 @@ impl ExampleIn<'_> {
 }
 
 /// The bytes of an object within a request's body.
-fn object(payload: &RawValue, body: &Bytes) -> Result<Bytes, ApiError> {
+pub(crate) fn object(payload: &RawValue, body: &Bytes) -> Result<Bytes, ApiError> {
     let text = payload.get();
     if !text.starts_with('{') {
         return Err(ApiError::invalid_field("payload", "payload must be a JSON object"));

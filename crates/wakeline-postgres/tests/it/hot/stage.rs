@@ -209,18 +209,22 @@ impl Stage {
             .collect();
         let settles = held.items(Verdict::Completed);
         let from = self.now();
-        let command = TransactCommand { pushes: pushes.clone(), settles: settles.clone() };
+        let command = TransactCommand {
+            pushes: pushes.clone(),
+            settles: settles.clone(),
+            ..TransactCommand::default()
+        };
         let reply = self.node(actor).transact(command).await.expect("answered");
         let span = Span { from, to: self.now() };
         let mut history = self.history.lock();
         match reply.outcome {
-            TransactOutcome::Committed { settles: outcomes, .. } => {
+            TransactOutcome::Committed(transacted) => {
                 history.pushes.extend(pushes.iter().map(|item| pushed(item, span)));
-                let settles = settles.iter().zip(&outcomes);
+                let settles = settles.iter().zip(&transacted.settles);
                 let settles = settles.map(|(item, outcome)| held.settled(item, outcome, span));
                 history.settles.extend(settles);
             }
-            TransactOutcome::Refused { .. } => {
+            TransactOutcome::Refused(_) => {
                 history.pushes.extend(
                     pushes
                         .iter()

@@ -108,7 +108,7 @@ impl Lane {
 }
 
 impl Flow {
-    pub(super) fn enqueue(
+    pub(in crate::oracle) fn enqueue(
         &mut self,
         envelopes: Vec<Envelope>,
         requests: &[TurnRequest],

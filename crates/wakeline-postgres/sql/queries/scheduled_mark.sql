@@ -1,0 +1,2 @@
+-- Marks queues in which messages are going to be scheduled. Called by: QueueStore::transact.
+SELECT @schema@.scheduled_mark($1)

@@ -1,0 +1,79 @@
+//! What a claim sends: its requests as columns, and how it goes about them.
+
+use uuid::Uuid;
+use wakeline_core::Subscription;
+use wakeline_store::{ClaimRequest, LineClaim};
+
+use super::Core;
+
+/// How a claim is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct How {
+    /// Waits for the first due cursor.
+    pub(super) patient: bool,
+    /// The tokens may have been granted by a try of unknown outcome.
+    pub(super) again: bool,
+    /// Takes what there is, whatever is scheduled.
+    pub(super) prompt: bool,
+}
+
+impl How {
+    /// After scheduled messages were moved: what became due meanwhile waits for the next claim,
+    /// or there might be no end of it.
+    pub(super) fn moved() -> Self {
+        Self { prompt: true, ..Self::default() }
+    }
+}
+
+impl Core {
+    /// Requests as the columns of a call.
+    pub(super) fn request_columns(&self, claims: &[LineClaim], again: bool) -> RequestColumns {
+        let mut columns = RequestColumns::default();
+        for claim in claims {
+            let recorded = match claim.subscription {
+                _ if claim.line.group.is_queue_mode() => 0,
+                Subscription::All => 0,
+                Subscription::New => 1,
+                Subscription::From(_) => 2,
+            };
+            columns.modes.push(recorded);
+            columns.firsts.push(to_i32(columns.tokens.len()) + 1);
+            columns.counts.push(to_i32(claim.requests.len()));
+            for request in &claim.requests {
+                columns.tokens.push(request.token.0);
+                columns.batches.push(i32::try_from(request.batch_len_max).unwrap_or(i32::MAX / 2));
+                columns.partition_maxes.push(partitions_max(request));
+                columns.auto_acks.push(request.auto_ack);
+                columns.agains.push(again || self.tokens.contains(request.token));
+            }
+        }
+        columns
+    }
+}
+
+/// Requests as columns.
+#[derive(Default)]
+pub(super) struct RequestColumns {
+    pub(super) modes: Vec<i16>,
+    pub(super) firsts: Vec<i32>,
+    pub(super) counts: Vec<i32>,
+    pub(super) tokens: Vec<Uuid>,
+    pub(super) batches: Vec<i32>,
+    pub(super) partition_maxes: Vec<i32>,
+    pub(super) auto_acks: Vec<bool>,
+    pub(super) agains: Vec<bool>,
+}
+
+fn partitions_max(request: &ClaimRequest) -> i32 {
+    let most = to_i32(wakeline_core::LeaseId::CURSORS_MAX);
+    i32::try_from(request.partitions_len_max).unwrap_or(most).min(most)
+}
+
+fn to_i32(n: usize) -> i32 {
+    i32::try_from(n).expect("a call has few requests")
+}
+
+/// The index of something that the database counts from 1.
+pub(super) fn to_index(number: i32) -> usize {
+    usize::try_from(number - 1).expect("numbers begin at 1")
+}

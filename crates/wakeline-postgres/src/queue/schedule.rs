@@ -1,0 +1,375 @@
+//! Messages that wait for their time: scheduling, taking back, moving to their partitions, listing.
+//!
+//! # Where it sits
+//! Scheduling and taking back are statements of a transaction that [`crate::transact`] makes.
+//! Whoever meets messages that are due, a push, a claim or a turn's commit, has them moved and
+//! goes on.
+//!
+//! # Invariants
+//! * A message is scheduled under its partition's lock, with its id compared like that of a push.
+//! * What is due is moved before a push to its partition or a claim of it is answered: the order
+//!   within a partition is that of becoming due.
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use wakeline_core::{Change, MessageId, PartitionId, QueueLine, QueueName, Timestamp};
+use wakeline_store::flow::Visible;
+use wakeline_store::{
+    CancelItem, CancelOutcome, PushOutcome, QueueSchedule, ScheduleItem, ScheduleOutcome,
+    ScheduledFilter, ScheduledMessage, ScheduledRef, StoreError,
+};
+
+use super::Core;
+use super::push::SlotAnswer;
+use super::push_plan::{PushCall, PushPlan};
+use super::sweep::LineColumns;
+use crate::PostgresStore;
+use crate::error;
+use crate::rows::{self, Columns};
+
+const OPERATION: &str = "schedule";
+
+/// Most calls that move messages before somebody goes on; the rest waits for the next one.
+const MOVES_MAX: usize = 20;
+
+/// Longest delay: 100 years.
+const DELAY_MAX_MICROS: i64 = 3_155_760_000_000_000;
+
+/// Messages to schedule, on their way.
+pub(crate) struct Schedule {
+    call: PushCall,
+    plan: PushPlan,
+    /// By item.
+    items: Vec<When>,
+    delays: Vec<Option<i64>>,
+    ats: Vec<Option<SystemTime>>,
+    keys: Vec<Option<String>>,
+}
+
+/// What is particular about one of them.
+struct When {
+    due: Visible,
+    key: Option<String>,
+}
+
+/// What became of one that was stored.
+struct Stored {
+    deliver_at: Timestamp,
+    due_in: std::time::Duration,
+    replaced: bool,
+}
+
+/// How a try ended.
+pub(crate) enum ScheduleTried {
+    /// Nothing happened: some slots cannot be stored yet.
+    Again(Vec<SlotAnswer>),
+    /// It stands, if the transaction does.
+    Done(Done),
+}
+
+/// What a try did.
+#[derive(Default)]
+pub(crate) struct Done {
+    answers: Vec<SlotAnswer>,
+    /// By the item's place in the plan.
+    stored: Vec<Option<Stored>>,
+}
+
+impl Schedule {
+    pub(crate) fn new(items: Vec<ScheduleItem>) -> Self {
+        let when = |item: &ScheduleItem| When {
+            due: item.due,
+            key: item.key.as_ref().map(|key| key.as_str().to_owned()),
+        };
+        Self {
+            items: items.iter().map(when).collect(),
+            call: PushCall::new(items.into_iter().map(|item| item.message).collect()),
+            plan: PushPlan::default(),
+            delays: Vec::new(),
+            ats: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    /// Whether there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The partitions that it writes to.
+    pub(crate) fn partitions(&self) -> impl Iterator<Item = i64> {
+        self.call.slots.iter().map(|slot| slot.partition)
+    }
+
+    /// The timers that it replaces: queues and keys.
+    pub(crate) fn replaced(&self) -> (Vec<&str>, Vec<&str>) {
+        let keyed = self.items.iter().zip(&self.call.items);
+        keyed.filter_map(|(when, item)| Some((item.queue.as_str(), when.key.as_deref()?))).unzip()
+    }
+
+    /// The parameters of this try.
+    pub(crate) fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut params = self.plan.params();
+        params.push(&self.delays);
+        params.push(&self.ats);
+        params.push(&self.keys);
+        params
+    }
+
+    /// The items that this try stores, in the order of the plan.
+    fn stored_items(&self) -> impl Iterator<Item = usize> {
+        self.plan.slots.iter().flat_map(|planned| planned.stored.iter().copied())
+    }
+
+    /// Reads how a try ended.
+    pub(crate) fn read(&self, rows: &[Row]) -> Result<ScheduleTried, StoreError> {
+        let mut done = Done::default();
+        done.stored.resize_with(self.keys.len(), || None);
+        for row in rows {
+            let mut columns = Columns::new(OPERATION, row);
+            if columns.take::<i16>()? == 0 {
+                done.answers.push(SlotAnswer::read(&mut columns)?);
+                continue;
+            }
+            let item: i32 = columns.take()?;
+            let replaced = columns.take::<i16>()? != 0;
+            columns.skip(1);
+            let deliver_at = columns.moment()?;
+            columns.skip(1);
+            let due_in = rows::span(columns.take()?);
+            let item = usize::try_from(item - 1).expect("items count from 1");
+            done.stored[item] = Some(Stored { deliver_at, due_in, replaced });
+        }
+        Ok(match done.answers.iter().all(|answer| answer.state == 0) {
+            true => ScheduleTried::Done(done),
+            false => ScheduleTried::Again(done.answers),
+        })
+    }
+}
+
+/// Timers to take back.
+pub(crate) struct Cancels {
+    items: Vec<CancelItem>,
+}
+
+impl Cancels {
+    pub(crate) fn new(items: Vec<CancelItem>) -> Self {
+        Self { items }
+    }
+
+    /// Whether there is nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Queues and keys.
+    pub(crate) fn names(&self) -> (Vec<&str>, Vec<&str>) {
+        self.items.iter().map(|item| (item.queue.as_str(), item.key.as_str())).unzip()
+    }
+
+    /// Reads what became of them.
+    pub(crate) fn read(&self, rows: &[Row]) -> Result<Vec<CancelOutcome>, StoreError> {
+        let mut outcomes = vec![CancelOutcome::Absent; self.items.len()];
+        for row in rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let ord: i32 = columns.take()?;
+            let taken: bool = columns.take()?;
+            let named = ScheduledRef {
+                id: MessageId(columns.take()?),
+                transaction_id: transaction_id(columns.take()?)?,
+                deliver_at: columns.moment()?,
+            };
+            outcomes[usize::try_from(ord - 1).expect("they count from 1")] = match taken {
+                true => CancelOutcome::Cancelled(named),
+                false => CancelOutcome::TooLate(named),
+            };
+        }
+        Ok(outcomes)
+    }
+}
+
+fn transaction_id(text: String) -> Result<wakeline_core::TransactionId, StoreError> {
+    let id = wakeline_core::TransactionId::new(&text);
+    id.map_err(|error| rows::corrupt("scheduled message", text, error))
+}
+
+impl Core {
+    /// Prepares the next try.
+    pub(crate) async fn plan_schedule(&self, schedule: &mut Schedule) -> Result<(), StoreError> {
+        let all: Vec<usize> = (0..schedule.call.slots.len()).collect();
+        self.resolve_slots(&mut schedule.call, &all).await?;
+        schedule.plan = PushPlan::new(&schedule.call, &all, &mut self.dedup.lock());
+        let stored: Vec<usize> = schedule.stored_items().collect();
+        let (mut delays, mut ats, mut keys) = (Vec::new(), Vec::new(), Vec::new());
+        for item in stored {
+            let When { due, key } = &schedule.items[item];
+            let (delay, at) = match due {
+                Visible::Now => (Some(0), None),
+                Visible::After(span) => {
+                    let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+                    (Some(micros.min(DELAY_MAX_MICROS)), None)
+                }
+                Visible::At(at) => (None, Some(rows::system_time(*at))),
+            };
+            delays.push(delay);
+            ats.push(at);
+            keys.push(key.clone());
+        }
+        (schedule.delays, schedule.ats, schedule.keys) = (delays, ats, keys);
+        Ok(())
+    }
+
+    /// Acts on what keeps slots from being stored.
+    pub(crate) async fn prepare_schedule(
+        &self,
+        schedule: &mut Schedule,
+        answers: Vec<SlotAnswer>,
+    ) -> Result<(), StoreError> {
+        for answer in answers.into_iter().filter(|answer| answer.state != 0) {
+            let planned = &schedule.plan.slots[answer.slot];
+            self.apply_slot(&mut schedule.call, planned, answer).await?;
+        }
+        Ok(())
+    }
+
+    /// Acts on what was committed.
+    pub(crate) fn finish_schedule(
+        &self,
+        mut schedule: Schedule,
+        done: Done,
+    ) -> Result<(Vec<ScheduleOutcome>, Vec<Change>), StoreError> {
+        let stored: Vec<usize> = schedule.stored_items().collect();
+        let mut by_item: Vec<Option<Stored>> = schedule.items.iter().map(|_| None).collect();
+        for (item, stored) in stored.into_iter().zip(done.stored) {
+            by_item[item] = stored;
+        }
+        let mut changes = Vec::new();
+        for answer in done.answers {
+            let planned = &schedule.plan.slots[answer.slot];
+            let slot = &schedule.call.slots[planned.slot];
+            let first = planned.stored.iter().filter_map(|item| by_item[*item].as_ref());
+            if let Some(due_in) = first.map(|stored| stored.due_in).min() {
+                changes.push(Change {
+                    queue: slot.key.0.clone(),
+                    partition: Some(slot.key.1.clone()),
+                    namespace: answer.namespace.clone(),
+                    task: answer.task.clone(),
+                    group: None,
+                    due_in,
+                });
+            }
+            schedule.call.finish(planned, &answer.ids);
+        }
+        let outcomes = schedule.call.outcomes.into_iter().zip(by_item);
+        let outcomes = outcomes.map(|(outcome, stored)| outcome_of(outcome?, stored));
+        let outcomes: Option<Vec<ScheduleOutcome>> = outcomes.collect();
+        let outcomes = outcomes.ok_or_else(|| StoreError::Fatal {
+            operation: OPERATION,
+            source: "an item was not answered".into(),
+        })?;
+        Ok((outcomes, changes))
+    }
+
+    /// Marks queues in which messages are going to be scheduled.
+    pub(super) async fn mark_scheduled(&self, queues: &[QueueName]) -> Result<(), StoreError> {
+        let names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
+        self.general("mark queue", &self.sql.scheduled_mark, &[&names]).await.map(drop)
+    }
+
+    /// Moves what is due in a line, as far as nobody else is at it.
+    pub(super) async fn move_due_of(&self, line: &QueueLine) -> Result<(), StoreError> {
+        let LineColumns { kinds, queues, partitions, namespaces, tasks, .. } =
+            LineColumns::new(std::iter::once(line));
+        let none: Option<Vec<i64>> = None;
+        let scope: [&(dyn ToSql + Sync); 6] =
+            [&kinds[0], &queues[0], &partitions[0], &namespaces[0], &tasks[0], &none];
+        self.move_due(scope).await
+    }
+
+    /// Moves what is due in some partitions, for a push that waits for it.
+    pub(super) async fn move_due_in(&self, partitions: &[i64]) -> Result<(), StoreError> {
+        let none: Option<String> = None;
+        let kind = 3i16;
+        self.move_due([&kind, &none, &none, &none, &none, &partitions]).await
+    }
+
+    async fn move_due(&self, scope: [&(dyn ToSql + Sync); 6]) -> Result<(), StoreError> {
+        let mut patient = false;
+        for _ in 0..MOVES_MAX {
+            let mut params = scope.to_vec();
+            params.push(&patient);
+            let rows = self.general("move scheduled", &self.sql.scheduled_move, &params).await;
+            let rows = match rows {
+                // Somebody would not let go of a partition. Whoever that is can move them, too.
+                Err(error) if patient && error::was_rolled_back(&error) => return Ok(()),
+                rows => rows?,
+            };
+            let Some(row) = rows.first() else { return Ok(()) };
+            let mut columns = Columns::new("move scheduled", row);
+            let (moved, busy): (i32, bool) = (columns.take()?, columns.take()?);
+            metrics::counter!("wakeline_scheduled_moved_total")
+                .increment(u64::try_from(moved).unwrap_or(0));
+            match (moved, busy) {
+                (0, true) if !patient => patient = true,
+                (0, _) => return Ok(()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn outcome_of(outcome: PushOutcome, stored: Option<Stored>) -> Option<ScheduleOutcome> {
+    Some(match outcome {
+        PushOutcome::Duplicate { id, partition } => ScheduleOutcome::Duplicate { id, partition },
+        PushOutcome::Queued { id, partition } => {
+            let Stored { deliver_at, replaced, .. } = stored?;
+            ScheduleOutcome::Scheduled { id, partition, deliver_at, replaced }
+        }
+    })
+}
+
+#[async_trait]
+impl QueueSchedule for PostgresStore {
+    async fn scheduled(
+        &self,
+        filter: ScheduledFilter,
+    ) -> Result<Vec<ScheduledMessage>, StoreError> {
+        const OPERATION: &str = "list scheduled";
+        let core = &self.queue.core;
+        let key = filter.key.as_ref().map(|key| key.as_str());
+        let (at, seq) = filter.after.map(|(at, seq)| (rows::system_time(at), seq)).unzip();
+        let limit = i64::from(filter.limit);
+        let params: &[&(dyn ToSql + Sync)] = &[&filter.queue.as_str(), &key, &at, &seq, &limit];
+        let rows = core.general(OPERATION, &core.sql.scheduled_list, params).await?;
+        let mut found = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let mut one = scheduled(&mut Columns::new(OPERATION, row))?;
+            let opened = self.shared.sealing.open(one.id, one.payload);
+            let id = one.id.to_string();
+            one.payload = opened.map_err(|error| rows::corrupt("scheduled message", id, error))?;
+            found.push(one);
+        }
+        Ok(found)
+    }
+}
+
+fn scheduled(columns: &mut Columns<'_>) -> Result<ScheduledMessage, StoreError> {
+    Ok(ScheduledMessage {
+        seq: columns.take()?,
+        key: columns.name_if("timer key")?,
+        id: MessageId(columns.take()?),
+        transaction_id: transaction_id(columns.take()?)?,
+        trace_id: columns.take()?,
+        producer: columns.take()?,
+        partition: columns.name("partition")?,
+        partition_id: PartitionId(columns.take()?),
+        scheduled_at: columns.moment()?,
+        deliver_at: columns.moment()?,
+        payload: Bytes::from(columns.take::<Vec<u8>>()?),
+    })
+}

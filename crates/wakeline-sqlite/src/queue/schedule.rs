@@ -1,0 +1,286 @@
+//! Messages that wait for their time.
+//!
+//! # Where it sits
+//! Scheduling and taking back are parts of a transaction. Claims and pushes move what is due to
+//! the logs before they look there.
+//!
+//! # Invariants
+//! * A queue in which nothing was ever scheduled costs nothing: its mark tells.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use rusqlite::{OptionalExtension as _, Row};
+use uuid::Uuid;
+use wakeline_core::{
+    Change, MessageId, PartitionId, PartitionName, QueueName, Selector, TimerKey, Timestamp,
+    TransactionId,
+};
+use wakeline_store::flow::Visible;
+use wakeline_store::{
+    CancelItem, CancelOutcome, QueueSchedule, ScheduleItem, ScheduleOutcome, ScheduledFilter,
+    ScheduledMessage, ScheduledRef, StoreError,
+};
+
+use super::group::{ensure_partition, ensure_queue};
+use super::push::{self, Tail};
+use crate::SqliteStore;
+use crate::error::{Res, corrupt};
+use crate::session::{Queue, Session};
+
+/// Most messages that one claim moves; the next one goes on.
+const MOVED_LEN_MAX: i64 = 10_000;
+
+#[async_trait]
+impl QueueSchedule for SqliteStore {
+    async fn scheduled(
+        &self,
+        filter: ScheduledFilter,
+    ) -> Result<Vec<ScheduledMessage>, StoreError> {
+        self.read("scheduled", move |s| list(s, &filter)).await
+    }
+}
+
+/// Moves what is due in the queues or the partition of a selector.
+pub(super) fn move_due_of(s: &mut Session<'_>, selector: &Selector) -> Res<()> {
+    for queue in s.matching(selector)? {
+        if !queue.scheduled {
+            continue;
+        }
+        match selector {
+            Selector::Partition(_, name) => {
+                if let Some(partition) = s.partition(&queue, name)? {
+                    move_due(s, &queue, (Some(partition), MOVED_LEN_MAX))?;
+                }
+            }
+            Selector::Queue(_) | Selector::Filter { .. } => {
+                move_due(s, &queue, (None, MOVED_LEN_MAX))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves all that is due in a partition, before a push to it.
+pub(super) fn move_due_in(s: &Session<'_>, queue: &Arc<Queue>, partition: i64) -> Res<()> {
+    move_due(s, queue, (Some(partition), i64::MAX))
+}
+
+fn move_due(
+    s: &Session<'_>,
+    queue: &Arc<Queue>,
+    (partition, limit): (Option<i64>, i64),
+) -> Res<()> {
+    let (sql, of) = match partition {
+        Some(partition) => {
+            (include_str!("../../sql/queries/scheduled_due_of_partition.sql"), partition)
+        }
+        None => (include_str!("../../sql/queries/scheduled_due.sql"), queue.id),
+    };
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let due: Vec<(i64, i64)> = statement
+        .query_map((of, s.now.0, limit), |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    let mut tails: BTreeMap<i64, Tail> = BTreeMap::new();
+    let mut add = s.conn.prepare_cached(include_str!("../../sql/queries/scheduled_move.sql"))?;
+    for (id, partition) in &due {
+        let tail = match tails.entry(*partition) {
+            std::collections::btree_map::Entry::Occupied(tail) => tail.into_mut(),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                place.insert(Tail::open(s, queue, *partition)?)
+            }
+        };
+        add.execute((id, tail.next, tail.last_push_at))?;
+        tail.next += 1;
+        remove(s, *id)?;
+    }
+    for (partition, tail) in &tails {
+        push::finish(s, *partition, tail)?;
+    }
+    metrics::counter!("wakeline_scheduled_moved_total").increment(due.len() as u64);
+    Ok(())
+}
+
+/// When the first message of a queue is due, or of one of its partitions.
+pub(super) fn next_due(s: &Session<'_>, queue: &Queue, partition: Option<i64>) -> Res<Option<i64>> {
+    if !queue.scheduled {
+        return Ok(None);
+    }
+    let (sql, of) = match partition {
+        Some(partition) => {
+            (include_str!("../../sql/queries/scheduled_next_of_partition.sql"), partition)
+        }
+        None => (include_str!("../../sql/queries/scheduled_next.sql"), queue.id),
+    };
+    Ok(s.conn.prepare_cached(sql)?.query_row([of], |row| row.get(0)).optional()?)
+}
+
+/// The message of a transaction id that waits in a partition, except one.
+pub(super) fn waits(
+    s: &Session<'_>,
+    queue: &Queue,
+    (partition, transaction_id): (i64, &TransactionId),
+    except: Option<i64>,
+) -> Res<Option<MessageId>> {
+    if !queue.scheduled {
+        return Ok(None);
+    }
+    let sql = include_str!("../../sql/queries/scheduled_repeated.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((partition, transaction_id.as_str(), except))?;
+    rows.next()?.map(|row| uuid(row, 0, "message").map(MessageId)).transpose()
+}
+
+/// A timer as the database keeps it.
+struct Timer {
+    place: i64,
+    named: ScheduledRef,
+}
+
+fn timer(s: &Session<'_>, queue: &Queue, key: &TimerKey) -> Res<Option<Timer>> {
+    let sql = include_str!("../../sql/queries/scheduled_keyed.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((queue.id, key.as_str()))?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let place: i64 = row.get(0)?;
+    let named = ScheduledRef {
+        id: MessageId(uuid(row, 1, "scheduled message")?),
+        transaction_id: transaction_id(row, 2)?,
+        deliver_at: Timestamp(row.get(3)?),
+    };
+    Ok(Some(Timer { place, named }))
+}
+
+/// Takes a timer back, unless it is due.
+pub(super) fn cancel(s: &mut Session<'_>, item: &CancelItem) -> Res<CancelOutcome> {
+    let Some(queue) = s.queue(&item.queue)? else { return Ok(CancelOutcome::Absent) };
+    Ok(match timer(s, &queue, &item.key)? {
+        None => CancelOutcome::Absent,
+        Some(timer) if timer.named.deliver_at <= s.now => CancelOutcome::TooLate(timer.named),
+        Some(timer) => {
+            remove(s, timer.place)?;
+            CancelOutcome::Cancelled(timer.named)
+        }
+    })
+}
+
+/// Stores a message that is to be delivered later.
+pub(super) fn schedule(
+    s: &mut Session<'_>,
+    item: &ScheduleItem,
+) -> Res<(ScheduleOutcome, Option<Change>)> {
+    let ScheduleItem { message, due, key } = item;
+    let queue = mark(s, &message.queue)?;
+    let place = ensure_partition(s, &queue, &message.partition)?;
+    let partition = PartitionId(place);
+    let mut before = match key {
+        Some(key) => timer(s, &queue, key)?,
+        None => None,
+    };
+    if let Some(due) = before.take_if(|timer| timer.named.deliver_at <= s.now) {
+        let sql = include_str!("../../sql/queries/scheduled_unkey.sql");
+        s.conn.prepare_cached(sql)?.execute([due.place])?;
+    }
+    let except = before.as_ref().map(|timer| timer.place);
+    let known = match push::repeated(s, &queue, place, message)? {
+        Some(id) => Some(id),
+        None => waits(s, &queue, (place, &message.transaction_id), except)?,
+    };
+    if let Some(id) = known {
+        return Ok((ScheduleOutcome::Duplicate { id, partition }, None));
+    }
+    if let Some(before) = &before {
+        remove(s, before.place)?;
+    }
+    let deliver_at = match due {
+        Visible::Now => s.now,
+        Visible::After(span) => s.now.plus(*span),
+        Visible::At(at) => *at,
+    };
+    let sealed = push::sealed(s, &queue, message)?;
+    let sql = include_str!("../../sql/queries/scheduled_add.sql");
+    s.conn.prepare_cached(sql)?.execute((
+        queue.id,
+        place,
+        deliver_at.0,
+        key.as_ref().map(TimerKey::as_str),
+        message.id.0.as_bytes(),
+        message.transaction_id.as_str(),
+        message.trace_id.map(Uuid::into_bytes),
+        &message.producer,
+        s.now.0,
+        sealed.as_deref().unwrap_or(&message.payload),
+    ))?;
+    let change = Change {
+        partition: Some(message.partition.clone()),
+        ..queue.change(s.now.until(deliver_at))
+    };
+    let (id, replaced) = (message.id, before.is_some());
+    Ok((ScheduleOutcome::Scheduled { id, partition, deliver_at, replaced }, Some(change)))
+}
+
+/// The queue, marked: pushes and claims look for scheduled messages in it from now on.
+fn mark(s: &mut Session<'_>, name: &QueueName) -> Res<Arc<Queue>> {
+    let queue = ensure_queue(s, name)?;
+    if queue.scheduled {
+        return Ok(queue);
+    }
+    let sql = include_str!("../../sql/queries/queue_mark_scheduled.sql");
+    s.conn.prepare_cached(sql)?.execute([queue.id])?;
+    s.forget_queue(&queue);
+    ensure_queue(s, name)
+}
+
+fn remove(s: &Session<'_>, place: i64) -> Res<()> {
+    let sql = include_str!("../../sql/queries/scheduled_remove.sql");
+    s.conn.prepare_cached(sql)?.execute([place])?;
+    Ok(())
+}
+
+fn list(s: &mut Session<'_>, filter: &ScheduledFilter) -> Res<Vec<ScheduledMessage>> {
+    let Some(queue) = s.queue(&filter.queue)? else { return Ok(Vec::new()) };
+    let (at, seq) = filter.after.map_or((i64::MIN, i64::MIN), |(at, seq)| (at.0, seq));
+    let key = filter.key.as_ref().map(TimerKey::as_str);
+    let sql = include_str!("../../sql/queries/scheduled_list.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((queue.id, key, at, seq, filter.limit))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(decode(s, row)?);
+    }
+    Ok(found)
+}
+
+fn decode(s: &Session<'_>, row: &Row<'_>) -> Res<ScheduledMessage> {
+    let seq: i64 = row.get(0)?;
+    let bad = || corrupt("scheduled message", seq);
+    let (key, partition): (Option<String>, String) = (row.get(1)?, row.get(6)?);
+    let trace = row.get::<_, Option<Vec<u8>>>(4)?.map(|trace| Uuid::from_slice(&trace));
+    let id = MessageId(uuid(row, 2, "scheduled message")?);
+    let payload = s.sealing.open(id, Bytes::from(row.get::<_, Vec<u8>>(10)?));
+    Ok(ScheduledMessage {
+        seq,
+        key: key.map(TimerKey::new).transpose().map_err(bad())?,
+        id,
+        transaction_id: transaction_id(row, 3)?,
+        trace_id: trace.transpose().map_err(corrupt("scheduled message", seq))?,
+        producer: row.get(5)?,
+        partition: PartitionName::new(partition).map_err(bad())?,
+        partition_id: PartitionId(row.get(7)?),
+        scheduled_at: Timestamp(row.get(8)?),
+        deliver_at: Timestamp(row.get(9)?),
+        payload: payload.map_err(corrupt("scheduled message", seq))?,
+    })
+}
+
+fn uuid(row: &Row<'_>, column: usize, what: &'static str) -> Res<Uuid> {
+    let bytes: Vec<u8> = row.get(column)?;
+    Uuid::from_slice(&bytes).map_err(corrupt(what, format!("{bytes:02x?}")))
+}
+
+fn transaction_id(row: &Row<'_>, column: usize) -> Res<TransactionId> {
+    let text: String = row.get(column)?;
+    TransactionId::new(&text).map_err(corrupt("scheduled message", text))
+}

@@ -1,0 +1,112 @@
+//! Scheduled messages and timers on both sides.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use wakeline_core::{Change, TimerKey};
+use wakeline_store::flow::Visible;
+use wakeline_store::{
+    CancelItem, CancelOutcome, QueueSchedule as _, QueueStore as _, ScheduleItem, ScheduleOutcome,
+    ScheduledFilter, ScheduledMessage, TransactCommand, TransactOutcome, Transacted,
+};
+
+use super::compare::{Same, same};
+use super::op::{Place, Scheduling};
+use super::world::{World, failed};
+
+impl World<'_> {
+    /// Schedules and cancels in one transaction.
+    pub(super) async fn schedule(
+        &mut self,
+        picks: &[Scheduling],
+        cancels: &[(usize, u8)],
+    ) -> Result<Vec<Change>, String> {
+        let messages = picks.iter().map(|pick| (pick.place, pick.id)).collect::<Vec<_>>();
+        let messages = self.recurring_items(&messages);
+        let mut named = HashSet::new();
+        let mut schedules = Vec::new();
+        for (pick, message) in picks.iter().zip(messages) {
+            let key = pick.key.filter(|key| named.insert((pick.place.queue, *key)));
+            let due = Visible::After(Duration::from_millis(pick.ms));
+            schedules.push(ScheduleItem { message, due, key: key.map(timer_key) });
+        }
+        let cancels = cancels.iter().filter(|timer| named.insert(**timer));
+        let cancels = cancels.map(|(queue, key)| CancelItem {
+            queue: self.names.queues[*queue].clone(),
+            key: timer_key(*key),
+        });
+        let cancels = cancels.collect();
+        let command = TransactCommand { schedules, cancels, ..TransactCommand::default() };
+        let oracle = self.oracle.transact(command.clone()).await.map_err(failed)?;
+        let store = self.store.transact(command).await.map_err(failed)?;
+        let (TransactOutcome::Committed(oracle), TransactOutcome::Committed(done)) =
+            (oracle.outcome, store.outcome)
+        else {
+            return Err("scheduling was refused".to_owned());
+        };
+        self.same_schedules(&oracle, &done)?;
+        Ok(store.changes)
+    }
+
+    fn same_schedules(&self, oracle: &Transacted, store: &Transacted) -> Same {
+        same("number of schedules", oracle.schedules.len(), store.schedules.len())?;
+        for (oracle, store) in oracle.schedules.iter().zip(&store.schedules) {
+            let told = |outcome: &ScheduleOutcome| match *outcome {
+                ScheduleOutcome::Duplicate { id, .. } => (id, None),
+                ScheduleOutcome::Scheduled { id, deliver_at, replaced, .. } => {
+                    (id, Some((deliver_at, replaced)))
+                }
+            };
+            let (id, when) = told(store);
+            let when = when.map(|(at, replaced)| (self.skew.to_oracle(at), replaced));
+            same("what was scheduled", told(oracle), (id, when))?;
+        }
+        same("number of cancellations", oracle.cancels.len(), store.cancels.len())?;
+        for (oracle, store) in oracle.cancels.iter().zip(&store.cancels) {
+            let told = |outcome: &CancelOutcome| match outcome {
+                CancelOutcome::Cancelled(named) => (0, Some(named.id)),
+                CancelOutcome::TooLate(named) => (1, Some(named.id)),
+                CancelOutcome::Absent => (2, None),
+            };
+            same("what was cancelled", told(oracle), told(store))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a message that is due waits in a partition to be moved.
+    pub(super) async fn has_due(&self, place: Place) -> Result<bool, String> {
+        let queue = &self.names.queues[place.queue];
+        let partition = &self.names.partitions[place.partition];
+        let now = self.oracle.now();
+        let found = self.oracle.scheduled(all_of(queue)).await.map_err(failed)?;
+        Ok(found.iter().any(|one| one.partition == *partition && one.deliver_at <= now))
+    }
+
+    /// The same messages wait, in the same order.
+    pub(super) async fn inspect_scheduled(&self) -> Same {
+        for queue in &self.names.queues {
+            let told = |one: &ScheduledMessage| {
+                (one.key.clone(), one.id, one.transaction_id.clone(), one.partition.clone())
+            };
+            let times = |one: &ScheduledMessage| (one.scheduled_at, one.deliver_at);
+            let oracle = self.oracle.scheduled(all_of(queue)).await.map_err(failed)?;
+            let store = self.store.scheduled(all_of(queue)).await.map_err(failed)?;
+            let by_oracle: Vec<_> = oracle.iter().map(|one| (told(one), times(one))).collect();
+            let by_store = store.iter().map(|one| {
+                let (scheduled_at, deliver_at) = times(one);
+                let at = (self.skew.to_oracle(scheduled_at), self.skew.to_oracle(deliver_at));
+                (told(one), at)
+            });
+            same("what is scheduled", by_oracle, by_store.collect())?;
+        }
+        Ok(())
+    }
+}
+
+fn all_of(queue: &wakeline_core::QueueName) -> ScheduledFilter {
+    ScheduledFilter { queue: queue.clone(), key: None, after: None, limit: 10_000 }
+}
+
+fn timer_key(n: u8) -> TimerKey {
+    TimerKey::new(format!("key-{n}")).expect("a short name")
+}

@@ -19,6 +19,7 @@ use wakeline_store::{
 
 use crate::PostgresStore;
 use crate::access::Act;
+use crate::messages::state_of;
 use crate::queue_options;
 use crate::rows::{self, Columns};
 
@@ -167,12 +168,7 @@ fn queue_detail(
 
 fn message_group(columns: &mut Columns<'_>) -> Result<(GroupName, MessageState, u32), StoreError> {
     let group = columns.name("group")?;
-    let state = match columns.take::<i16>()? {
-        0 => MessageState::Pending,
-        1 => MessageState::Processing,
-        2 => MessageState::DeadLetter,
-        _ => MessageState::Completed,
-    };
+    let state = state_of(columns.take()?);
     Ok((group, state, u32::try_from(columns.take::<i32>()?).unwrap_or(0)))
 }
 

@@ -30,6 +30,7 @@ mod keep;
 mod keyed;
 mod lease_hints;
 mod listener;
+mod messages;
 mod migrate;
 mod notifier;
 mod options;

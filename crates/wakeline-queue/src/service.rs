@@ -12,8 +12,9 @@ use wakeline_core::{
 };
 use wakeline_store::{
     Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, Housekeeping,
-    LinkState, PushItem, PushOutcome, QueueDetail, Redrive, RedriveJob, Seek, SettleItem,
-    SettleOutcome, Store, StoreError, TransactCommand, TransactOutcome,
+    Intervened, Intervention, LinkState, MessageKey, PushItem, PushOutcome, QueueDetail, Redrive,
+    RedriveJob, Seek, SettleItem, SettleOutcome, Store, StoreError, TransactCommand,
+    TransactOutcome,
 };
 use wakeline_wake::{
     HintSource, Hub, HubOptions, Link, LongPollConfig, Patience, Snapshot, TakeError, Taken,
@@ -267,6 +268,17 @@ impl QueueService {
     pub async fn seek(&self, seek: Seek) -> Result<u64, QueueError> {
         let store = Arc::clone(&self.store);
         self.to_the_end(async move { store.seek(seek).await }).await
+    }
+
+    /// Retries a message of a group, or gives it up.
+    pub async fn intervene(
+        &self,
+        message: MessageKey,
+        group: GroupName,
+        intervention: Intervention,
+    ) -> Result<Intervened, QueueError> {
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move { store.intervene(message, &group, intervention).await }).await
     }
 
     /// Starts a job that redrives dead letters.

@@ -1,20 +1,26 @@
 //! Configuration and inspection of queues, and of the store itself.
 
+mod browse;
 mod configure;
 mod dead;
 mod groups;
 mod inspect;
+mod messages;
 pub(crate) mod redrive;
 mod room;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{Change, GroupName, PartitionId, QueueName, RedriveId, TransactionId};
+use wakeline_core::{
+    Change, GroupName, PartitionId, PartitionName, QueueName, RedriveId, TransactionId,
+};
 use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, GroupDetail, GroupPartition,
-    GroupPartitionFilter, MessageDetail, Page, QueueAdmin, QueueChores, QueueDeadLetters,
-    QueueDetail, QueueGroups, Redrive, RedriveJob, Seek, StoreAdmin, StoreError, StoreInfo,
+    GroupPartitionFilter, Intervened, Intervention, ListedMessages, MessageDetail, MessageFilter,
+    MessageKey, MessagePlace, Page, PartitionDetail, QueueAdmin, QueueChores, QueueDeadLetters,
+    QueueDetail, QueueGroups, QueueMessages, Redrive, RedriveJob, Seek, StoreAdmin, StoreError,
+    StoreInfo,
 };
 
 use crate::SqliteStore;
@@ -135,6 +141,62 @@ impl QueueDeadLetters for SqliteStore {
     async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
         let work = Work::new("do_queue_chores", move |s| redrive::chores(s, rows));
         self.write(work.growing(0)).await
+    }
+}
+
+#[async_trait]
+impl QueueMessages for SqliteStore {
+    async fn browse(
+        &self,
+        filter: MessageFilter,
+        place: Option<MessagePlace>,
+        limit: u32,
+    ) -> Result<ListedMessages, StoreError> {
+        self.read("browse", move |s| browse::browse(s, &filter, (place, limit))).await
+    }
+
+    async fn intervene(
+        &self,
+        message: MessageKey,
+        group: &GroupName,
+        intervention: Intervention,
+    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+        let group = group.clone();
+        let work = Work::new("intervene", move |s| {
+            messages::intervene(s, (&message, &group), &intervention)
+        });
+        self.write(work.recorded()).await
+    }
+
+    async fn clear_queue(
+        &self,
+        queue: &QueueName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        let queue = queue.clone();
+        let work = Work::new("clear_queue", move |s| messages::clear(s, &queue, dead_letters));
+        self.write(work.recorded()).await
+    }
+
+    async fn delete_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+    ) -> Result<bool, StoreError> {
+        let (queue, partition) = (queue.clone(), partition.clone());
+        let work = Work::new("delete_partition", move |s| {
+            messages::delete_partition(s, &queue, &partition)
+        });
+        self.write(work.recorded()).await
+    }
+
+    async fn partitions(
+        &self,
+        queue: Option<&QueueName>,
+        page: Page,
+    ) -> Result<Vec<PartitionDetail>, StoreError> {
+        let queue = queue.cloned();
+        self.read("partitions", move |s| messages::partitions(s, queue.as_ref(), page)).await
     }
 }
 

@@ -21,6 +21,7 @@ use crate::dead::RedriveJob;
 use crate::error::StoreError;
 use crate::flow::{DeleteReport, PruneReport};
 use crate::hook::{Created, EventType, Job, ResendOutcome, RotateOutcome, UpdateOutcome};
+use crate::messages::Intervened;
 
 /// The SHA-256 of a key's secret.
 pub type SecretDigest = [u8; 32];
@@ -158,6 +159,12 @@ impl Consequence for u64 {
 impl Consequence for QueueDetail {
     fn changed(&self) -> bool {
         true
+    }
+}
+
+impl Consequence for Intervened {
+    fn changed(&self) -> bool {
+        *self == Self::Done
     }
 }
 

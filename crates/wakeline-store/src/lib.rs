@@ -24,6 +24,7 @@ mod groups;
 mod hints;
 pub mod hook;
 mod keep;
+mod messages;
 mod queue;
 mod room;
 mod schedule;
@@ -45,6 +46,10 @@ pub use error::{BoxError, StoreError};
 pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups, Seek, SeekTo};
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
 pub use keep::{Housekeeping, HousekeepingReport, Losses, QueueKeeper};
+pub use messages::{
+    BROWSE_LOOK, BROWSE_PARTITIONS, BURY_DISTANCE_MAX, Intervened, Intervention, ListedMessage,
+    ListedMessages, MessageFilter, MessageKey, MessagePlace, PartitionDetail, QueueMessages,
+};
 pub use queue::{
     ClaimRequest, Delivered, Dropped, Extension, Grant, GrantedPartition, LineClaim, LineOutcome,
     PushItem, PushOutcome, PushReply, QueueStore, SettleItem, SettleOutcome, SettleReply,
@@ -61,7 +66,14 @@ pub use transact::{Refusal, TransactCommand, TransactOutcome, TransactReply, Tra
 
 /// What the server asks of a store for its queues.
 pub trait Queues:
-    QueueStore + QueueSchedule + QueueAdmin + QueueGroups + QueueRoom + QueueDeadLetters + QueueKeeper
+    QueueStore
+    + QueueSchedule
+    + QueueAdmin
+    + QueueGroups
+    + QueueRoom
+    + QueueDeadLetters
+    + QueueMessages
+    + QueueKeeper
 {
 }
 
@@ -72,6 +84,7 @@ impl<T> Queues for T where
         + QueueGroups
         + QueueRoom
         + QueueDeadLetters
+        + QueueMessages
         + QueueKeeper
 {
 }

@@ -23,6 +23,7 @@ mod access;
 mod dead;
 mod flow;
 mod hook;
+mod messages;
 mod room;
 
 use std::collections::HashMap;

@@ -128,7 +128,13 @@ fn queue_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(dead::redrive))
         .routes(routes!(dead::redrive_job, dead::cancel_redrive))
         .routes(routes!(dead::dead_letter, dead::purge_one))
+        .routes(routes!(messages::messages))
         .routes(routes!(messages::message))
+        .routes(routes!(messages::retry))
+        .routes(routes!(messages::give_up))
+        .routes(routes!(messages::clear))
+        .routes(routes!(messages::delete_partition))
+        .routes(routes!(messages::partitions))
 }
 
 fn flow_routes() -> OpenApiRouter<AppState> {

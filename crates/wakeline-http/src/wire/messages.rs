@@ -1,11 +1,13 @@
 //! Single messages.
 
-use serde::Serialize;
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 use wakeline_core::PartitionId;
-use wakeline_store::{MessageDetail, MessageState};
+use wakeline_store::{ListedMessage, MessageDetail, MessagePlace, MessageState, PartitionDetail};
 
 use crate::error::ApiError;
 use crate::render;
@@ -78,4 +80,199 @@ fn state_word(state: MessageState) -> &'static str {
         MessageState::Completed => "completed",
         MessageState::DeadLetter => "dead_letter",
     }
+}
+
+/// A message in a list.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListedAnswer {
+    id: String,
+    transaction_id: String,
+    partition_id: String,
+    /// Queue and partition, joined by a slash, for display.
+    queue_path: String,
+    queue: String,
+    partition: String,
+    namespace: Option<String>,
+    task: Option<String>,
+    /// How it stands with consumers that name no group, or with the first group.
+    status: &'static str,
+    /// How it stands with consumers that name no group, if there are any.
+    queue_status: Option<&'static str>,
+    bus_status: BusStatus,
+    /// Its place in the partition.
+    offset: i64,
+    trace_id: Option<Uuid>,
+    producer_sub: Option<String>,
+    queue_priority: i32,
+    created_at: String,
+}
+
+/// How groups stand with a message.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BusStatus {
+    /// Named groups that are done with it.
+    consumed_by: usize,
+    /// Named groups of the queue.
+    total_groups: usize,
+}
+
+/// How the queues of a list are consumed.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ConsumingMode {
+    has_queue_mode: bool,
+    bus_groups_count: usize,
+    /// `queue`, `bus`, `hybrid` or `none`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+/// Messages, partition by partition, in each the newest first.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct MessagesAnswer {
+    pub(crate) messages: Vec<ListedAnswer>,
+    pub(crate) mode: ConsumingMode,
+    /// Where the list goes on; null at its end. There may be more although fewer came than asked for.
+    pub(crate) cursor: Option<String>,
+}
+
+impl ListedAnswer {
+    pub(crate) fn new(message: &ListedMessage) -> Self {
+        let named = || message.groups.iter().filter(|(group, _)| !group.is_queue_mode());
+        let done = |state: &MessageState| {
+            matches!(state, MessageState::Completed | MessageState::DeadLetter)
+        };
+        let main = message.groups.iter().find(|(group, _)| group.is_queue_mode());
+        Self {
+            id: message.id.to_string(),
+            transaction_id: message.transaction_id.to_string(),
+            partition_id: message.partition_id.to_string(),
+            queue_path: format!("{}/{}", message.queue, message.partition),
+            queue: message.queue.to_string(),
+            partition: message.partition.to_string(),
+            namespace: message.namespace.as_ref().map(ToString::to_string),
+            task: message.task.as_ref().map(ToString::to_string),
+            status: state_word(message.state()),
+            queue_status: main.map(|(_, state)| state_word(*state)),
+            bus_status: BusStatus {
+                consumed_by: named().filter(|(_, state)| done(state)).count(),
+                total_groups: named().count(),
+            },
+            offset: message.offset,
+            trace_id: message.trace_id,
+            producer_sub: message.producer.clone(),
+            queue_priority: message.priority,
+            created_at: render::time(message.created_at),
+        }
+    }
+}
+
+/// How the queues of some messages are consumed.
+pub(crate) fn mode_of(messages: &[ListedMessage]) -> ConsumingMode {
+    let groups = || messages.iter().flat_map(|message| &message.groups).map(|(group, _)| group);
+    let has_queue_mode = groups().any(|group| group.is_queue_mode());
+    let named: BTreeSet<_> = groups().filter(|group| !group.is_queue_mode()).collect();
+    let kind = match (has_queue_mode, named.is_empty()) {
+        (true, true) => "queue",
+        (false, false) => "bus",
+        (true, false) => "hybrid",
+        (false, true) => "none",
+    };
+    ConsumingMode { has_queue_mode, bus_groups_count: named.len(), kind }
+}
+
+/// A state by its word.
+pub(crate) fn state_of(word: &str) -> Option<MessageState> {
+    match word {
+        "pending" => Some(MessageState::Pending),
+        "processing" => Some(MessageState::Processing),
+        "completed" => Some(MessageState::Completed),
+        "dead_letter" => Some(MessageState::DeadLetter),
+        _ => None,
+    }
+}
+
+/// A place as clients keep it.
+pub(crate) fn place_text(place: MessagePlace) -> String {
+    format!("{}.{}", place.partition.0, place.before)
+}
+
+/// A place that a client kept.
+pub(crate) fn place_of(text: &str) -> Option<MessagePlace> {
+    let (partition, before) = text.split_once('.')?;
+    let partition = PartitionId(partition.parse().ok()?);
+    Some(MessagePlace { partition, before: before.parse().ok()? })
+}
+
+/// On whose behalf, and why.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct InterveneBody {
+    /// The group; consumers who name none if it is omitted.
+    pub(crate) consumer_group: Option<String>,
+    /// Why it is given up.
+    pub(crate) error: Option<String>,
+}
+
+/// What was done.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct IntervenedAnswer {
+    pub(crate) success: bool,
+    pub(crate) partition_id: String,
+    pub(crate) transaction_id: String,
+    pub(crate) consumer_group: String,
+}
+
+/// How many messages went.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ClearedAnswer {
+    pub(crate) success: bool,
+    pub(crate) queue: String,
+    pub(crate) cleared: u64,
+}
+
+/// Whether a partition went.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PartitionDeletedAnswer {
+    pub(crate) queue: String,
+    pub(crate) partition: String,
+    pub(crate) deleted: bool,
+    pub(crate) existed: bool,
+}
+
+/// A partition.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PartitionAnswer {
+    id: String,
+    name: String,
+    queue: String,
+    namespace: Option<String>,
+    task: Option<String>,
+    /// Messages that were ever pushed to it.
+    total_messages: u64,
+    last_activity: Option<String>,
+}
+
+impl From<PartitionDetail> for PartitionAnswer {
+    fn from(partition: PartitionDetail) -> Self {
+        Self {
+            id: partition.partition_id.to_string(),
+            name: partition.partition.into(),
+            queue: partition.queue.into(),
+            namespace: partition.namespace.map(Into::into),
+            task: partition.task.map(Into::into),
+            total_messages: partition.end,
+            last_activity: partition.last_push_at.map(render::time),
+        }
+    }
+}
+
+/// Partitions.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PartitionsAnswer {
+    pub(crate) partitions: Vec<PartitionAnswer>,
 }

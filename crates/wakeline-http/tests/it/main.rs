@@ -8,6 +8,7 @@ mod flow;
 mod hook;
 mod hostile;
 mod keys;
+mod messages;
 mod policy;
 mod queue;
 mod schedule;

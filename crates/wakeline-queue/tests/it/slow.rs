@@ -6,15 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
-    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, RedriveId, TransactionId,
+    Change, GroupName, LeaseId, PartitionId, PartitionName, QueueLine, QueueName, RedriveId,
+    TransactionId,
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, LineClaim,
-    LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply, QueueAdmin, QueueChores,
-    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueSchedule, QueueStore, Redrive,
-    RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply, StoreAdmin,
-    StoreError, StoreInfo, TransactCommand, TransactReply,
+    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, Intervened, Intervention, LineClaim, LineOutcome, ListedMessages, Losses, MessageDetail, MessageFilter, MessageKey, MessagePlace, Page, PartitionDetail, PushItem, PushReply, QueueAdmin, QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueMessages, QueueSchedule, QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -153,6 +150,51 @@ impl QueueKeeper for SlowStore {
     }
     async fn losses(&self, queue: &QueueName) -> Result<Losses, StoreError> {
         self.0.losses(queue).await
+    }
+}
+
+#[async_trait]
+impl QueueMessages for SlowStore {
+    async fn browse(
+        &self,
+        filter: MessageFilter,
+        place: Option<MessagePlace>,
+        limit: u32,
+    ) -> Result<ListedMessages, StoreError> {
+        self.0.browse(filter, place, limit).await
+    }
+
+    async fn intervene(
+        &self,
+        message: MessageKey,
+        group: &GroupName,
+        intervention: Intervention,
+    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+        slowly(self.0.intervene(message, group, intervention)).await
+    }
+
+    async fn clear_queue(
+        &self,
+        queue: &QueueName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        self.0.clear_queue(queue, dead_letters).await
+    }
+
+    async fn delete_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+    ) -> Result<bool, StoreError> {
+        self.0.delete_partition(queue, partition).await
+    }
+
+    async fn partitions(
+        &self,
+        queue: Option<&QueueName>,
+        page: Page,
+    ) -> Result<Vec<PartitionDetail>, StoreError> {
+        self.0.partitions(queue, page).await
     }
 }
 

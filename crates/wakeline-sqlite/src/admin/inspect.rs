@@ -57,7 +57,7 @@ pub(super) fn message(
     }))
 }
 
-fn groups_of(s: &Session<'_>, queue: &Queue) -> Res<Vec<(i64, GroupName)>> {
+pub(super) fn groups_of(s: &Session<'_>, queue: &Queue) -> Res<Vec<(i64, GroupName)>> {
     let sql = include_str!("../../sql/queries/group_of_queue.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([queue.id])?;
@@ -77,7 +77,7 @@ fn failures(s: &Session<'_>, cursor: &Cursor, offset: i64) -> Res<u32> {
     Ok(statement.query_row(params, |row| row.get(0)).optional()?.unwrap_or(0))
 }
 
-fn state(
+pub(super) fn state(
     s: &Session<'_>,
     cursor: &Cursor,
     (offset, group): (i64, &GroupName),

@@ -21,6 +21,7 @@ pub mod hints;
 pub mod inspect;
 pub mod lease;
 pub mod limits;
+pub mod messages;
 pub mod order;
 pub mod payload;
 pub mod pop;
@@ -173,6 +174,7 @@ macro_rules! conformance_suite {
             dead_letters_are_moved_to_another_queue,
             what_is_moved_is_not_taken_for_a_repetition,
             a_redrive_keeps_to_its_filter,
+            dead_letters_of_messages_that_are_gone_stay,
         );
         $crate::conformance_module!($fixture; expiry;
             a_lease_ends_at_its_end,
@@ -316,6 +318,19 @@ macro_rules! conformance_suite {
             what_is_not_settled_counts,
             the_group_that_is_furthest_behind_counts,
             limits_and_lanes_are_told,
+        );
+        $crate::conformance_module!($fixture; messages;
+            a_cleared_queue_is_empty,
+            a_deleted_partition_is_gone,
+            partitions_are_listed,
+            a_waiting_message_is_retried_at_once,
+            a_settled_message_is_delivered_again,
+            a_message_is_given_up_by_hand,
+            a_leased_message_is_left_alone,
+            interventions_name_what_is_missing,
+            messages_are_looked_through,
+            messages_are_found_by_their_state,
+            a_look_is_bounded,
         );
         $crate::conformance_module!($fixture; inspect;
             a_message_tells_where_it_stands,

@@ -263,3 +263,17 @@ pub async fn a_redrive_keeps_to_its_filter(bench: &Bench) {
     let nothing = redriven(bench, &Redrive { filter: unknown, ..all_of(&queue) }).await;
     assert_eq!((nothing.state, nothing.total), (RedriveState::Finished, 0));
 }
+
+/// Of a message that is no longer stored only the dead letter is left: it stays, or is moved.
+pub async fn dead_letters_of_messages_that_are_gone_stay(bench: &Bench) {
+    let queue = bench.queue("q");
+    let group = bench.group("g");
+    bury(bench, &queue, &group, &["a"]).await;
+    bench.store.clear_queue(&queue, false).await.expect("a queue is cleared");
+    let done = redriven(bench, &all_of(&queue)).await;
+    assert_eq!((done.done, done.failed), (0, 1));
+    assert_eq!(bench.dead_ids(&queue).await, ["a"]);
+    let moved = Redrive { to_queue: Some(queue.clone()), ..all_of(&queue) };
+    assert_eq!(redriven(bench, &moved).await.done, 1);
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&group)).await.len(), 1);
+}

@@ -13,6 +13,7 @@ mod claims;
 mod compare;
 mod dead;
 mod inspect;
+mod messages;
 mod op;
 mod schedules;
 mod settles;

@@ -108,6 +108,10 @@ pub(super) enum Op {
     Seek { group: usize, queue: Option<usize>, partition: Option<usize>, to: Begin },
     /// Redrives the dead letters of a queue, or those of one group there.
     Redrive { queue: usize, group: Option<usize> },
+    /// Retries a message of a lease, or gives it up.
+    Intervene { hold: usize, message: usize, bury: bool },
+    /// Removes all messages of a queue, and perhaps its dead letters.
+    Clear { queue: usize, dead_letters: bool },
     /// Purges the dead letters of a group in a queue.
     Purge { queue: usize, group: usize },
     /// Moves the clock on.
@@ -241,6 +245,8 @@ fn work() -> impl Strategy<Value = Op> {
             prop::collection::vec((0..QUEUES, 0u8..3), 0..2),
         )
             .prop_map(|(picks, cancels)| Op::Schedule { picks, cancels }),
+        2 => (hold(), 0usize..6, any::<bool>())
+            .prop_map(|(hold, message, bury)| Op::Intervene { hold, message, bury }),
     ]
 }
 
@@ -254,6 +260,8 @@ fn rarity() -> impl Strategy<Value = Op> {
         2 => (0..GROUPS, prop::option::of(0..QUEUES), prop::option::of(0..PARTITIONS), begin())
             .prop_map(|(group, queue, partition, to)| Op::Seek { group, queue, partition, to }),
         1 => (0..QUEUES, 0..GROUPS).prop_map(|(queue, group)| Op::Purge { queue, group }),
+        1 => (0..QUEUES, any::<bool>())
+            .prop_map(|(queue, dead_letters)| Op::Clear { queue, dead_letters }),
         4 => Just(Op::Inspect),
         4 => Just(Op::Housekeep),
     ]

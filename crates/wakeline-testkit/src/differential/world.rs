@@ -154,6 +154,10 @@ impl<'a> World<'a> {
                 return self.seek(*group, to_where).await.map(Some);
             }
             Op::Redrive { queue, group } => return self.redrive(*queue, *group).await.map(Some),
+            Op::Intervene { hold, message, bury } => {
+                return self.intervene(*hold, *message, *bury).await.map(Some);
+            }
+            Op::Clear { queue, dead_letters } => self.clear(*queue, *dead_letters).await?,
             Op::Purge { queue, group } => self.purge(*queue, *group).await?,
             Op::Advance { ms } => self.advance(*ms).await,
             Op::AdvanceToDue { place, group, beside_ms } => {

@@ -9,7 +9,7 @@ use wakeline_store::{ConfigureQueue, MessageDetail, MessageState, QueueDetail};
 
 use super::claim::delivered;
 use super::dead::Buried;
-use super::state::{Cursor, Message, State};
+use super::state::{Cursor, Message, Partition, State};
 
 impl State {
     pub(super) fn configure(
@@ -58,9 +58,7 @@ impl State {
         let (queue_name, queue) = (self.queues.iter())
             .find(|(_, queue)| queue.partitions.values().any(|partition| partition.id == id))?;
         let (name, partition) = queue.partitions.iter().find(|(_, p)| p.id == id)?;
-        let named = |message: &Message| message.transaction_id == *transaction_id;
-        let index = i64::try_from(partition.log.iter().rposition(named)?).ok()?;
-        let offset = partition.first + index;
+        let offset = named(partition, transaction_id)?;
         let failures = (queue.groups.get(&GroupName::queue_mode()))
             .map_or(0, |group| failures(&group.cursors[name], offset));
         let groups = (queue.groups.iter())
@@ -80,7 +78,7 @@ impl State {
         })
     }
 
-    fn settled_state(&self, group: &GroupName, message: &Message) -> MessageState {
+    pub(super) fn settled_state(&self, group: &GroupName, message: &Message) -> MessageState {
         let dead =
             |Buried { letter, .. }: &Buried| letter.id == message.id && letter.group == *group;
         match self.dead_letters.iter().any(dead) {
@@ -90,6 +88,13 @@ impl State {
     }
 }
 
+/// The offset of the newest message of a transaction id.
+pub(super) fn named(partition: &Partition, transaction_id: &TransactionId) -> Option<i64> {
+    let named = |message: &Message| message.transaction_id == *transaction_id;
+    let index = partition.log.iter().rposition(named)?;
+    Some(partition.first + i64::try_from(index).ok()?)
+}
+
 fn failures(cursor: &Cursor, offset: i64) -> u32 {
     let held = cursor.lease.as_ref().and_then(|lease| lease.unsettled.get(&offset));
     let parked = cursor.parked.get(&offset);
@@ -97,7 +102,7 @@ fn failures(cursor: &Cursor, offset: i64) -> u32 {
 }
 
 /// Where a message stands that is not done with; `None` if it is.
-fn message_state(cursor: &Cursor, offset: i64, now: Timestamp) -> Option<MessageState> {
+pub(super) fn message_state(cursor: &Cursor, offset: i64, now: Timestamp) -> Option<MessageState> {
     let lease = cursor.lease.as_ref().filter(|lease| lease.unsettled.contains_key(&offset));
     match lease {
         Some(lease) if lease.until > now => Some(MessageState::Processing),

@@ -102,7 +102,7 @@ impl Reading<'_> {
     /// Rule 3: when the log opens; `None` if nothing is left in it.
     fn window_end(&self, cursor: &Cursor) -> Option<Timestamp> {
         let window = Duration::from_secs(self.options.window_secs.into());
-        let last = self.partition.log.last()?.created_at;
+        let last = self.partition.last_push_at;
         let oldest = self.message_at(cursor.next)?;
         Some(last.plus(window).min(oldest.plus(window * QueueOptions::WINDOW_AGE_MAX)))
     }

@@ -1,0 +1,83 @@
+//! Messages over HTTP: looked through, retried, given up; queues cleared, partitions deleted.
+
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::Node;
+
+#[tokio::test]
+async fn messages_are_listed_by_state_and_time() {
+    let node = Node::start().await;
+    node.push("n.t", &["a", "b", "c"]).await;
+    let popped = node.get("/api/v1/pop/queue/n.t").await.json();
+    let all = node.expect(200, "GET", "/api/v1/messages?queue=n.t", Value::Null).await;
+    let statuses: Vec<_> = (all["messages"].as_array().expect("a list").iter())
+        .map(|one| (one["transactionId"].as_str(), one["status"].as_str()))
+        .collect();
+    assert_eq!(statuses[2], (Some("a"), Some("processing")));
+    assert_eq!(statuses[0], (Some("c"), Some("pending")));
+    assert_eq!(all["mode"], json!({"hasQueueMode": true, "busGroupsCount": 0, "type": "queue"}));
+    assert_eq!(all["messages"][0]["partitionId"], popped["partitionId"]);
+    assert_eq!(all["messages"][0]["busStatus"], json!({"consumedBy": 0, "totalGroups": 0}));
+    let pending = "/api/v1/messages?ns=n&task=t&status=pending&limit=1&offset=1";
+    let page = node.expect(200, "GET", pending, Value::Null).await;
+    assert_eq!(page["messages"][0]["transactionId"], "b");
+    let cursor = page["cursor"].as_str().expect("there is more");
+    let rest = format!("/api/v1/messages?queue=n.t&cursor={cursor}");
+    let rest = node.expect(200, "GET", &rest, Value::Null).await;
+    assert_eq!(
+        (rest["messages"].as_array().map(Vec::len), &rest["cursor"]),
+        (Some(1), &Value::Null)
+    );
+    for wrong in ["status=odd", "cursor=x", "from=never", "limit=0"] {
+        let answer = node.get(&format!("/api/v1/messages?{wrong}")).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn messages_are_retried_and_given_up_by_hand() {
+    let node = Node::start().await;
+    node.push("q", &["a", "b"]).await;
+    let popped = node.get("/api/v1/pop/queue/q").await.json();
+    let partition = popped["partitionId"].as_str().expect("an id").to_owned();
+    let act = |id: &str, what: &str| format!("/api/v1/messages/{partition}/{id}/{what}");
+    for what in ["retry", "dlq"] {
+        let answer = node.expect(409, "POST", &act("a", what), Value::Null).await;
+        assert_eq!(answer["code"], "conflict");
+    }
+    let why = json!({"error": "not wanted"});
+    let done = node.expect(200, "POST", &act("b", "dlq"), why).await;
+    assert_eq!(
+        (&done["success"], &done["consumerGroup"]),
+        (&json!(true), &json!("__QUEUE_MODE__"))
+    );
+    let letters = node.get("/api/v1/dlq?queue=q").await.json();
+    assert_eq!(letters["messages"][0]["errorMessage"], "not wanted");
+    node.expect(200, "POST", &act("b", "retry"), Value::Null).await;
+    assert_eq!(node.get("/api/v1/dlq?queue=q").await.json()["pagination"]["total"], 0);
+    node.expect(404, "POST", &act("x", "retry"), Value::Null).await;
+    node.expect(404, "POST", &act("b", "retry"), json!({"consumerGroup": "nobody"})).await;
+    node.expect(404, "POST", "/api/v1/messages/x/b/dlq", Value::Null).await;
+}
+
+#[tokio::test]
+async fn queues_are_cleared_and_partitions_deleted() {
+    let node = Node::start().await;
+    let item = |id, partition| json!({"queue": "q", "partition": partition, "payload": id});
+    let items = json!({"items": [item(1, "Default"), item(2, "p")]});
+    node.expect(201, "POST", "/api/v1/push", items).await;
+    let listed = node.get("/api/v1/resources/partitions?queue=q").await.json();
+    assert_eq!(listed["partitions"][1]["name"], "p");
+    assert_eq!(listed["partitions"][1]["totalMessages"], 1);
+    let path = "/api/v1/resources/queues/q/partitions/p";
+    let gone = node.expect(200, "DELETE", path, Value::Null).await;
+    assert_eq!(gone, json!({"queue": "q", "partition": "p", "deleted": true, "existed": true}));
+    assert_eq!(node.expect(200, "DELETE", path, Value::Null).await["existed"], false);
+    let default = "/api/v1/resources/queues/q/partitions/Default";
+    node.expect(400, "DELETE", default, Value::Null).await;
+    let cleared = node.expect(200, "DELETE", "/api/v1/queues/q/clear", Value::Null).await;
+    assert_eq!(cleared, json!({"success": true, "queue": "q", "cleared": 1}));
+    assert_eq!(node.get("/api/v1/pop/queue/q").await.status, StatusCode::NO_CONTENT);
+    node.expect(404, "DELETE", "/api/v1/queues/unknown/clear", Value::Null).await;
+}

@@ -1,0 +1,58 @@
+-- Removes the messages of some partitions of a queue, those after p_after: cursors go to the end, leases
+-- and parked messages with them. One step per call: returns the partition behind which the next one
+-- begins (NULL after the last), and how many messages went; no row if there is no such queue.
+-- Called by: QueueMessages::clear_queue. Lock order: the queue FOR SHARE, partitions by id (waits
+-- for pushes), cursors by (partition, group).
+
+CREATE OR REPLACE FUNCTION @schema@.queue_clear(p_queue text, p_after bigint, p_dead boolean)
+RETURNS TABLE (next_after bigint, gone bigint)
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_queue integer;
+    v_partitions bigint[];
+    v_segments integer;
+BEGIN
+    SELECT q.queue_id INTO v_queue FROM @schema@.queues q WHERE q.name = p_queue FOR SHARE;
+    IF v_queue IS NULL THEN
+        RETURN;
+    END IF;
+    IF p_dead THEN
+        DELETE FROM @schema@.dead_letters d WHERE d.queue_id = v_queue;
+    END IF;
+    SELECT array_agg(l.partition_id) INTO v_partitions FROM (
+        SELECT p.partition_id FROM @schema@.partitions p
+        WHERE p.queue_id = v_queue AND p.partition_id > p_after
+        ORDER BY p.partition_id LIMIT 100 FOR UPDATE) l;
+    gone := 0;
+    IF v_partitions IS NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    PERFORM FROM @schema@.cursors c WHERE c.partition_id = ANY (v_partitions)
+    ORDER BY c.partition_id, c.group_id FOR NO KEY UPDATE;
+    DELETE FROM @schema@.retries r WHERE r.partition_id = ANY (v_partitions);
+    -- Asleep: the partitions are held here, and say so to the next push.
+    UPDATE @schema@.partitions p SET idle = true WHERE p.partition_id = ANY (v_partitions);
+    UPDATE @schema@.cursors c SET next_offset = p.next_offset, parked = 0, due_at = NULL,
+        lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
+    FROM @schema@.partitions p
+    WHERE p.partition_id = ANY (v_partitions) AND c.partition_id = p.partition_id;
+    WITH some AS (
+        SELECT s.partition_id, s.first_offset FROM @schema@.segments s
+        WHERE s.partition_id = ANY (v_partitions) LIMIT 5000
+    ), went AS (
+        DELETE FROM @schema@.segments s USING some x
+        WHERE s.partition_id = x.partition_id AND s.first_offset = x.first_offset
+        RETURNING s.len
+    )
+    SELECT coalesce(sum(w.len), 0), count(*) INTO gone, v_segments FROM went w;
+    -- The same ones again, if some of theirs are left.
+    next_after := CASE WHEN v_segments < 5000 THEN v_partitions[cardinality(v_partitions)]
+        ELSE p_after END;
+    RETURN NEXT;
+END
+$$;

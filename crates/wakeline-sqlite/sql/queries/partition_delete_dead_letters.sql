@@ -1,0 +1,2 @@
+-- Removes the dead letters of a partition. Called by: messages::delete_partition.
+DELETE FROM dead_letters WHERE partition_id = ?1

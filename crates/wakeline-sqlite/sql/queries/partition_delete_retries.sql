@@ -1,0 +1,2 @@
+-- Removes the retries of a partition. Called by: messages::delete_partition.
+DELETE FROM retries WHERE partition_id = ?1

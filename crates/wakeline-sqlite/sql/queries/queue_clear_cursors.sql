@@ -1,0 +1,7 @@
+-- Puts all cursors of a queue at the end of their partitions; what they held is let go.
+-- Called by: messages::clear.
+UPDATE cursors
+SET next_offset = (SELECT p.next_offset FROM partitions p WHERE p.partition_id = cursors.partition_id),
+    due_at = NULL, freed_at = ?2, parked = 0,
+    lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
+WHERE partition_id IN (SELECT partition_id FROM partitions WHERE queue_id = ?1)

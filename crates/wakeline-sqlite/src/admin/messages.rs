@@ -1,0 +1,227 @@
+//! Messages: intervening, and doing away with them.
+
+use wakeline_core::{
+    Change, GroupName, Namespace, PartitionId, PartitionName, QueueName, TaskName, Timestamp,
+};
+use wakeline_store::{
+    BURY_DISTANCE_MAX, Intervened, Intervention, MessageFilter, MessageKey, Page, PartitionDetail,
+};
+
+use crate::error::{Res, corrupt};
+use crate::queue::cursor::{Cursor, Held, Parked};
+use crate::session::Session;
+use rusqlite::OptionalExtension as _;
+
+/// Retries a message of a group, or gives it up.
+pub(super) fn intervene(
+    s: &mut Session<'_>,
+    (message, group): (&MessageKey, &GroupName),
+    intervention: &Intervention,
+) -> Res<(Intervened, Vec<Change>)> {
+    let partition = message.partition.0;
+    let sql = include_str!("../../sql/queries/message_newest.sql");
+    let params = (partition, message.transaction_id.as_str());
+    let offset: Option<i64> =
+        s.conn.prepare_cached(sql)?.query_row(params, |row| row.get(0)).optional()?;
+    let Some(offset) = offset else { return Ok((Intervened::Missing, Vec::new())) };
+    let Some(mut cursor) = Cursor::named(s, partition, group)? else {
+        return Ok((Intervened::NoGroup, Vec::new()));
+    };
+    if cursor.live(s.now.0).is_some_and(|lease| lease.unsettled.contains(offset)) {
+        return Ok((Intervened::Leased, Vec::new()));
+    }
+    let free = cursor.lease.is_none();
+    let outcome = match intervention {
+        Intervention::Retry => retry(s, &mut cursor, (offset, group))?,
+        Intervention::Bury { error } => give_up(s, &mut cursor, (offset, error.as_ref()))?,
+    };
+    if outcome != Intervened::Done {
+        return Ok((outcome, Vec::new()));
+    }
+    let missing = || corrupt("cursor", cursor.name())("its queue is missing");
+    let queue = s.queue_by_id(cursor.queue)?.ok_or_else(missing)?;
+    cursor.due_at = cursor.due(s, &queue)?;
+    cursor.write(s)?;
+    let change = cursor.due_at.filter(|_| free).map(|due_at| Change {
+        partition: Some(cursor.partition_name.clone()),
+        group: Some(group.clone()),
+        ..queue.change(s.now.until(Timestamp(due_at)))
+    });
+    let changes: Vec<_> = change.into_iter().collect();
+    s.hint(&changes);
+    Ok((outcome, changes))
+}
+
+fn retry(
+    s: &Session<'_>,
+    cursor: &mut Cursor,
+    (offset, group): (i64, &GroupName),
+) -> Res<Intervened> {
+    if cursor.has_ahead(s, offset)? {
+        let sql = include_str!("../../sql/queries/retry_hasten.sql");
+        let leased = cursor.lease.as_ref().is_some_and(|lease| lease.unsettled.contains(offset));
+        if !leased {
+            let params = (cursor.partition, cursor.group, offset, s.now.0);
+            s.conn.prepare_cached(sql)?.execute(params)?;
+        }
+        return Ok(Intervened::Done);
+    }
+    cursor.park_again(s, offset, &Parked { held: Held::default(), due_at: s.now.0 })?;
+    let sql = include_str!("../../sql/queries/dead_letter_forget.sql");
+    s.conn.prepare_cached(sql)?.execute((cursor.partition, offset, group.as_str()))?;
+    Ok(Intervened::Done)
+}
+
+fn give_up(
+    s: &Session<'_>,
+    cursor: &mut Cursor,
+    (offset, error): (i64, Option<&String>),
+) -> Res<Intervened> {
+    let ahead = cursor.has_ahead(s, offset)?;
+    if !ahead {
+        return Ok(Intervened::Settled);
+    }
+    let mut held = remembered(s, cursor, offset)?;
+    if offset >= cursor.next {
+        if offset - cursor.next > BURY_DISTANCE_MAX {
+            return Ok(Intervened::TooFar);
+        }
+        for before in cursor.next..offset {
+            let parked = Parked { held: Held::default(), due_at: s.now.0 };
+            cursor.park_again(s, before, &parked)?;
+        }
+        cursor.next = offset + 1;
+    }
+    held.error = error.cloned().or(held.error);
+    cursor.bury(s, offset, &held)?;
+    if let Some(lease) = &mut cursor.lease {
+        lease.unsettled.remove(offset);
+        if lease.unsettled.is_empty() {
+            cursor.lease = None;
+            cursor.freed_at = s.now.0;
+        }
+    }
+    Ok(Intervened::Done)
+}
+
+/// What is remembered of a message that failed before.
+fn remembered(s: &Session<'_>, cursor: &Cursor, offset: i64) -> Res<Held> {
+    let sql = include_str!("../../sql/queries/retry_read.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((cursor.partition, cursor.group, offset))?;
+    match rows.next()? {
+        Some(row) => Ok(Held { failures: row.get(0)?, alone: row.get(1)?, error: row.get(2)? }),
+        None => Ok(Held::default()),
+    }
+}
+
+/// Removes all messages of a queue.
+pub(super) fn clear(s: &mut Session<'_>, name: &QueueName, dead_letters: bool) -> Res<Option<u64>> {
+    let Some(queue) = s.queue(name)? else { return Ok(None) };
+    let sql = include_str!("../../sql/queries/queue_delete_messages.sql");
+    let gone = s.conn.prepare_cached(sql)?.execute([queue.id])? as u64;
+    let sql = include_str!("../../sql/queries/queue_delete_retries.sql");
+    s.conn.prepare_cached(sql)?.execute([queue.id])?;
+    let sql = include_str!("../../sql/queries/queue_clear_cursors.sql");
+    s.conn.prepare_cached(sql)?.execute((queue.id, s.now.0))?;
+    if dead_letters {
+        let sql = include_str!("../../sql/queries/queue_delete_dead_letters.sql");
+        s.conn.prepare_cached(sql)?.execute([queue.id])?;
+    }
+    Ok(Some(gone))
+}
+
+/// Removes a partition with all that is in it. True if it existed.
+pub(super) fn delete_partition(
+    s: &mut Session<'_>,
+    queue: &QueueName,
+    name: &PartitionName,
+) -> Res<bool> {
+    let Some(queue) = s.queue(queue)? else { return Ok(false) };
+    let Some(partition) = s.partition(&queue, name)? else { return Ok(false) };
+    if *name == PartitionName::default_partition() {
+        return Ok(false);
+    }
+    for sql in [
+        include_str!("../../sql/queries/partition_delete_messages.sql"),
+        include_str!("../../sql/queries/partition_delete_retries.sql"),
+        include_str!("../../sql/queries/partition_delete_cursors.sql"),
+        include_str!("../../sql/queries/partition_delete_dead_letters.sql"),
+        include_str!("../../sql/queries/partition_delete.sql"),
+    ] {
+        s.conn.prepare_cached(sql)?.execute([partition])?;
+    }
+    s.cache.clear();
+    Ok(true)
+}
+
+/// A partition as a list needs it.
+pub(super) struct Listed {
+    pub(super) partition: i64,
+    pub(super) queue: i64,
+    pub(super) name: PartitionName,
+    pub(super) tail: i64,
+    pub(super) last_push_at: i64,
+}
+
+/// Partitions that fit, in order of their ids, from one on.
+pub(super) fn list_partitions(
+    s: &mut Session<'_>,
+    filter: &MessageFilter,
+    (from, page): (i64, Page),
+) -> Res<Vec<Listed>> {
+    let queue = match &filter.queue {
+        None => None,
+        Some(name) => match s.queue(name)? {
+            Some(queue) => Some(queue.id),
+            None => return Ok(Vec::new()),
+        },
+    };
+    let sql = include_str!("../../sql/queries/partition_list.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((
+        from,
+        queue,
+        filter.partition.as_ref().map(PartitionName::as_str),
+        filter.namespace.as_ref().map(Namespace::as_str),
+        filter.task.as_ref().map(TaskName::as_str),
+        page.limit,
+        page.offset,
+    ))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (partition, name): (i64, String) = (row.get(0)?, row.get(2)?);
+        found.push(Listed {
+            partition,
+            queue: row.get(1)?,
+            name: PartitionName::new(name).map_err(corrupt("partition", partition))?,
+            tail: row.get(3)?,
+            last_push_at: row.get(4)?,
+        });
+    }
+    Ok(found)
+}
+
+/// Partitions of a queue or of all.
+pub(super) fn partitions(
+    s: &mut Session<'_>,
+    queue: Option<&QueueName>,
+    page: Page,
+) -> Res<Vec<PartitionDetail>> {
+    let filter = MessageFilter { queue: queue.cloned(), ..MessageFilter::default() };
+    let mut details = Vec::new();
+    for listed in list_partitions(s, &filter, (0, page))? {
+        let missing = || corrupt("partition", listed.partition)("its queue is missing");
+        let queue = s.queue_by_id(listed.queue)?.ok_or_else(missing)?;
+        details.push(PartitionDetail {
+            queue: queue.name.clone(),
+            namespace: queue.namespace.clone(),
+            task: queue.task.clone(),
+            partition: listed.name,
+            partition_id: PartitionId(listed.partition),
+            end: listed.tail.unsigned_abs(),
+            last_push_at: (listed.tail > 0).then_some(Timestamp(listed.last_push_at)),
+        });
+    }
+    Ok(details)
+}

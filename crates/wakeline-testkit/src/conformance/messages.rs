@@ -1,0 +1,307 @@
+//! Messages: looked through, retried, given up, done away with.
+
+use wakeline_core::{GroupName, PartitionId, PartitionName, QueueName, QueueOptions};
+use wakeline_core::{Subscription, TransactionId, Verdict};
+use wakeline_store::{
+    Intervened, Intervention, ListedMessages, MessageFilter, MessageKey, MessagePlace,
+    MessageState, Page, PartitionDetail, PushOutcome, SettleOutcome,
+};
+
+use super::{Ask, Bench, is_settled, partition_name, secs, told};
+
+fn bury() -> Intervention {
+    Intervention::Bury { error: Some("no use".to_owned()) }
+}
+
+async fn intervene(
+    bench: &Bench,
+    (partition, id): (PartitionId, &str),
+    group: &GroupName,
+    intervention: Intervention,
+) -> (Intervened, Vec<wakeline_core::Change>) {
+    let transaction_id = TransactionId::new(id).expect("a short id");
+    let message = MessageKey { partition, transaction_id };
+    bench.store.intervene(message, group, intervention).await.expect("it is answered")
+}
+
+async fn pushed(bench: &Bench, queue: &QueueName, ids: &[&str]) -> PartitionId {
+    match bench.push(queue, "p", ids).await.outcomes[0] {
+        PushOutcome::Queued { partition, .. } | PushOutcome::Duplicate { partition, .. } => {
+            partition
+        }
+    }
+}
+
+async fn partitions(bench: &Bench, queue: &QueueName) -> Vec<PartitionDetail> {
+    let page = Page { limit: 100, offset: 0 };
+    bench.store.partitions(Some(queue), page).await.expect("partitions are listed")
+}
+
+/// Its groups stand at the end, what they held is stale; what comes later is delivered.
+pub async fn a_cleared_queue_is_empty(bench: &Bench) {
+    let queue = bench.queue("q");
+    let (g, h) = (bench.group("g"), bench.group("h"));
+    bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
+    bench.push(&queue, "r", &["e"]).await;
+    let ask = Ask::partition(&queue, "p").group(&g);
+    let taken = bench.take(&ask.clone().batch(2)).await;
+    bench.settled(&taken, "a", Verdict::DeadLetter).await;
+    bench.settled(&taken, "b", Verdict::Failed).await;
+    let held = bench.take(&ask.clone().batch(2)).await;
+    let cleared = bench.store.clear_queue(&queue, false).await.expect("a queue is cleared");
+    assert_eq!(cleared, Some(5));
+    assert_eq!(bench.settle(&held, "b", Verdict::Completed).await, SettleOutcome::StaleLease);
+    for group in [&g, &h] {
+        assert_eq!(bench.nothing(&Ask::queue(&queue).group(group)).await, None);
+    }
+    assert_eq!(bench.sweep(&Ask::queue(&queue).group(&bench.group("i"))).await, None);
+    assert_eq!(bench.store.groups(Some(&g)).await.expect("listed")[0].lag, 0);
+    bench.push(&queue, "p", &["a", "f"]).await;
+    let taken = bench.take(&Ask::queue(&queue).group(&g).batch(5)).await;
+    assert_eq!((taken.ids(), taken.offsets()), (vec!["a".into(), "f".into()], vec![4, 5]));
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&bench.group("i"))).await, ["a", "f"]);
+    assert_eq!(bench.dead_ids(&queue).await, ["a"]);
+    bench.store.clear_queue(&queue, true).await.expect("a queue is cleared");
+    assert!(bench.dead_ids(&queue).await.is_empty());
+    let unknown = bench.store.clear_queue(&bench.queue("unknown"), true).await;
+    assert_eq!(unknown.expect("it is answered"), None);
+}
+
+/// With its messages, leases and dead letters; a new one of its name is another one.
+pub async fn a_deleted_partition_is_gone(bench: &Bench) {
+    let queue = bench.queue("q");
+    let group = bench.group("g");
+    let old = pushed(bench, &queue, &["a", "b"]).await;
+    bench.push(&queue, "r", &["c"]).await;
+    let ask = Ask::partition(&queue, "p").group(&group);
+    let taken = bench.take(&ask).await;
+    bench.settled(&taken, "a", Verdict::DeadLetter).await;
+    let held = bench.take(&ask).await;
+    let delete = async |name: PartitionName| {
+        bench.store.delete_partition(&queue, &name).await.expect("it is answered")
+    };
+    assert!(delete(partition_name("p")).await);
+    assert!(!delete(partition_name("p")).await);
+    assert!(!delete(PartitionName::default_partition()).await, "it stays");
+    assert_eq!(bench.settle(&held, "b", Verdict::Completed).await, SettleOutcome::StaleLease);
+    assert!(bench.dead_ids(&queue).await.is_empty());
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&group)).await, ["c"]);
+    assert_ne!(pushed(bench, &queue, &["a"]).await, old);
+    assert_eq!(bench.drain(&ask).await, ["a"]);
+}
+
+/// In order of their making, with how much was pushed.
+pub async fn partitions_are_listed(bench: &Bench) {
+    let queue = bench.queue("n.t");
+    let id = pushed(bench, &queue, &["a", "b"]).await;
+    let now = bench.now().await;
+    let listed = partitions(bench, &queue).await;
+    let names: Vec<_> = listed.iter().map(|one| (one.partition.as_str(), one.end)).collect();
+    assert_eq!(names, [("Default", 0), ("p", 2)]);
+    assert_eq!((listed[1].partition_id, listed[1].last_push_at), (id, Some(now)));
+    assert_eq!((listed[0].last_push_at, listed[1].queue.clone()), (None, queue.clone()));
+    assert_eq!(listed[1].namespace, Some(bench.namespace("n")));
+    let page = Page { limit: 1, offset: 1 };
+    let second = bench.store.partitions(Some(&queue), page).await.expect("listed");
+    assert_eq!(second, listed[1..]);
+}
+
+/// It does not wait for its delay any more, and keeps its failures.
+pub async fn a_waiting_message_is_retried_at_once(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.configure(&queue, QueueOptions { retry_delay_ms: 60_000, ..Default::default() }).await;
+    let group = bench.group("g");
+    let partition = pushed(bench, &queue, &["a", "b"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let taken = bench.take(&ask).await;
+    bench.settled(&taken, "a", Verdict::Failed).await;
+    assert_eq!(bench.nothing(&ask).await, secs(60));
+    let (outcome, changes) = intervene(bench, (partition, "a"), &group, Intervention::Retry).await;
+    assert_eq!((outcome, told(&changes, &ask)), (Intervened::Done, secs(0)));
+    let taken = bench.take(&ask.clone().batch(5)).await;
+    assert_eq!((taken.ids(), taken.attempts()), (vec!["a".into(), "b".into()], vec![2, 1]));
+}
+
+/// What is done with comes again, counted anew; its dead letter goes.
+pub async fn a_settled_message_is_delivered_again(bench: &Bench) {
+    let queue = bench.queue("q");
+    let (g, h) = (bench.group("g"), bench.group("h"));
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    let ask = Ask::queue(&queue).group(&g);
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&h)).await, ["a", "b", "c"]);
+    let taken = bench.take(&ask.clone().batch(2)).await;
+    bench.settled(&taken, "a", Verdict::DeadLetter).await;
+    bench.settled(&taken, "b", Verdict::Completed).await;
+    for id in ["b", "a"] {
+        let (outcome, changes) = intervene(bench, (partition, id), &g, Intervention::Retry).await;
+        assert_eq!((outcome, told(&changes, &ask)), (Intervened::Done, secs(0)));
+    }
+    assert!(bench.dead_ids(&queue).await.is_empty());
+    let again = intervene(bench, (partition, "c"), &g, Intervention::Retry).await;
+    assert_eq!(again.0, Intervened::Done, "it is to come anyway");
+    assert_eq!(bench.drain(&ask).await, ["a", "b", "c"]);
+    bench.nothing(&Ask::queue(&queue).group(&h)).await;
+}
+
+/// Whether it waits for a retry or was never read; the others come in their order.
+pub async fn a_message_is_given_up_by_hand(bench: &Bench) {
+    let queue = bench.queue("q");
+    let (g, h) = (bench.group("g"), bench.group("h"));
+    let partition = pushed(bench, &queue, &["a", "b", "c", "d"]).await;
+    let ask = Ask::queue(&queue).group(&g);
+    let taken = bench.take(&ask).await;
+    bench.settled(&taken, "a", Verdict::Failed).await;
+    for id in ["a", "c"] {
+        assert_eq!(intervene(bench, (partition, id), &g, bury()).await.0, Intervened::Done);
+    }
+    let letters = bench.dead_letters(&queue).await;
+    let letters: Vec<_> = (letters.iter())
+        .map(|letter| (letter.transaction_id.as_str(), letter.failures, letter.error.as_deref()))
+        .collect();
+    assert_eq!(letters, [("c", 0, Some("no use")), ("a", 1, Some("no use"))]);
+    let taken = bench.take(&ask.clone().batch(5)).await;
+    assert_eq!((taken.ids(), taken.attempts()), (vec!["b".into(), "d".into()], vec![1, 1]));
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&h)).await, ["a", "b", "c", "d"]);
+    assert_eq!(intervene(bench, (partition, "a"), &h, bury()).await.0, Intervened::Settled);
+}
+
+/// Nobody interferes with a consumer; what its lease lost can be dealt with.
+pub async fn a_leased_message_is_left_alone(bench: &Bench) {
+    let queue = bench.queue("q");
+    let group = bench.group("g");
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let held = bench.take(&ask.clone().batch(2)).await;
+    for intervention in [Intervention::Retry, bury()] {
+        let outcome = intervene(bench, (partition, "a"), &group, intervention).await.0;
+        assert_eq!(outcome, Intervened::Leased);
+    }
+    assert_eq!(intervene(bench, (partition, "c"), &group, bury()).await.0, Intervened::Done);
+    assert!(is_settled(&bench.settle(&held, "a", Verdict::Completed).await));
+    bench.advance(300).await;
+    assert_eq!(intervene(bench, (partition, "b"), &group, bury()).await.0, Intervened::Done);
+    assert_eq!(bench.dead_ids(&queue).await, ["b", "c"]);
+    assert_eq!(bench.nothing(&ask).await, None);
+}
+
+/// Nothing changes where there is nothing to change.
+pub async fn interventions_name_what_is_missing(bench: &Bench) {
+    let queue = bench.queue("q");
+    let group = bench.group("g");
+    let partition = pushed(bench, &queue, &["a"]).await;
+    let retry = || Intervention::Retry;
+    assert_eq!(intervene(bench, (partition, "a"), &group, retry()).await.0, Intervened::NoGroup);
+    bench.take(&Ask::queue(&queue).group(&group)).await;
+    let unknown = intervene(bench, (partition, "x"), &group, retry()).await;
+    assert_eq!((unknown.0, unknown.1.len()), (Intervened::Missing, 0));
+    let many: Vec<String> = (0..1_002).map(|n| format!("m{n}")).collect();
+    bench.push(&queue, "p", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let late = Ask::queue(&queue).group(&bench.group("h")).auto_ack();
+    bench.take(&late).await;
+    let far = intervene(bench, (partition, "m1001"), &late.line.group, bury()).await.0;
+    assert_eq!(far, Intervened::TooFar);
+    let near = intervene(bench, (partition, "m1000"), &late.line.group, bury()).await.0;
+    assert_eq!(near, Intervened::Done);
+}
+
+async fn look(
+    bench: &Bench,
+    filter: &MessageFilter,
+    place: Option<MessagePlace>,
+    limit: u32,
+) -> ListedMessages {
+    bench.store.browse(filter.clone(), place, limit).await.expect("messages are listed")
+}
+
+fn ids(list: &ListedMessages) -> String {
+    let ids: Vec<_> = list.messages.iter().map(|one| one.transaction_id.as_str()).collect();
+    ids.join(" ")
+}
+
+/// By partition, the newest first, with how each group stands.
+pub async fn messages_are_looked_through(bench: &Bench) {
+    let queue = bench.queue("n.t");
+    bench.push(&queue, "p", &["a", "b"]).await;
+    bench.advance(10).await;
+    bench.push(&queue, "p", &["c"]).await;
+    bench.push(&queue, "r", &["d"]).await;
+    let later = bench.now().await;
+    let all = MessageFilter { queue: Some(queue.clone()), ..Default::default() };
+    assert_eq!(ids(&look(bench, &all, None, 10).await), "c b a d");
+    let cases = [
+        (MessageFilter { from: Some(later), ..all.clone() }, "c d"),
+        (MessageFilter { to: Some(later), ..all.clone() }, "b a"),
+        (MessageFilter { partition: Some(partition_name("r")), ..all.clone() }, "d"),
+        (MessageFilter { namespace: Some(bench.namespace("n")), ..Default::default() }, "c b a d"),
+        (MessageFilter { queue: Some(bench.queue("unknown")), ..Default::default() }, ""),
+    ];
+    for (filter, expected) in cases {
+        let found = look(bench, &filter, None, 10).await;
+        assert_eq!((ids(&found).as_str(), found.next), (expected, None), "{filter:?}");
+    }
+    let (mut place, mut seen) = (None, Vec::new());
+    loop {
+        let page = look(bench, &all, place, 1).await;
+        seen.push(ids(&page));
+        place = page.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen.join(" ").trim(), "c b a d");
+}
+
+/// By its main group: that of consumers who name none, or the first.
+pub async fn messages_are_found_by_their_state(bench: &Bench) {
+    let queue = bench.queue("q");
+    let group = bench.group("g");
+    bench.push(&queue, "p", &["a", "b", "c", "d", "e"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let taken = bench.take(&ask.clone().batch(4)).await;
+    bench.settled(&taken, "a", Verdict::Completed).await;
+    bench.settled(&taken, "b", Verdict::DeadLetter).await;
+    bench.settled(&taken, "c", Verdict::Retry).await;
+    let of = |state| MessageFilter {
+        queue: Some(queue.clone()),
+        state: Some(state),
+        ..Default::default()
+    };
+    let states = [
+        (MessageState::Completed, "a"),
+        (MessageState::DeadLetter, "b"),
+        (MessageState::Pending, "e c"),
+        (MessageState::Processing, "d"),
+    ];
+    for (state, expected) in states {
+        let found = look(bench, &of(state), None, 10).await;
+        assert_eq!(ids(&found), expected, "{state:?}");
+        assert!(found.messages.iter().all(|one| one.groups == [(group.clone(), state)]));
+    }
+    bench.take(&Ask::queue(&queue).subscribe(Subscription::All)).await;
+    let found = look(bench, &of(MessageState::Processing), None, 10).await;
+    assert_eq!(ids(&found), "a", "consumers who name no group come first");
+}
+
+/// A call looks at so many and no more; the next one goes on.
+pub async fn a_look_is_bounded(bench: &Bench) {
+    let queue = bench.queue("q");
+    let many: Vec<String> = (0..30).map(|n| format!("m{n}")).collect();
+    bench.push(&queue, "p", &many.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    bench.take(&Ask::queue(&queue).auto_ack()).await;
+    let filter = MessageFilter {
+        queue: Some(queue.clone()),
+        state: Some(MessageState::Completed),
+        ..Default::default()
+    };
+    let (mut place, mut calls, mut seen) = (None, 0, String::new());
+    loop {
+        let page = look(bench, &filter, place, 1).await;
+        seen.push_str(&ids(&page));
+        calls += 1;
+        place = page.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!((seen.as_str(), calls), ("m0", 3));
+}

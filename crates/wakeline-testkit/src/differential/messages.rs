@@ -1,0 +1,91 @@
+//! Messages on both sides: interventions, cleared queues, looks.
+
+use wakeline_core::{Change, QueueName};
+use wakeline_store::{
+    Intervention, ListedMessage, MessageFilter, MessageKey, MessageState, QueueMessages, Store,
+};
+
+use super::compare::{Same, same};
+use super::side::{Handle, Skew};
+use super::world::{World, failed};
+
+impl World<'_> {
+    pub(super) async fn intervene(
+        &mut self,
+        hold: usize,
+        message: usize,
+        bury: bool,
+    ) -> Result<Vec<Change>, String> {
+        let Some(hold) = self.hold(hold).cloned() else { return Ok(Vec::new()) };
+        let Some(id) = hold.messages.get(message).cloned() else { return Ok(Vec::new()) };
+        let group = &self.names.groups[hold.group];
+        let key = |handle: &Handle| MessageKey {
+            partition: handle.partition,
+            transaction_id: id.clone(),
+        };
+        let what = || match bury {
+            true => Intervention::Bury { error: Some("by hand".to_owned()) },
+            false => Intervention::Retry,
+        };
+        let oracle = self.oracle.intervene(key(&hold.oracle), group, what()).await;
+        let store = self.store.intervene(key(&hold.store), group, what()).await;
+        let (oracle, (store, changes)) = (oracle.map_err(failed)?.0, store.map_err(failed)?);
+        same("outcome of the intervention", oracle, store)?;
+        Ok(changes)
+    }
+
+    pub(super) async fn clear(&mut self, queue: usize, dead_letters: bool) -> Same {
+        let queue = &self.names.queues[queue];
+        let oracle = self.oracle.clear_queue(queue, dead_letters).await.map_err(failed)?;
+        let store = self.store.clear_queue(queue, dead_letters).await.map_err(failed)?;
+        same("messages that went", oracle, store)
+    }
+
+    /// All messages of a queue that can be listed.
+    pub(super) async fn inspect_list(&self, queue: &QueueName) -> Same {
+        let oracle = list(&self.oracle, queue, Skew(0)).await?;
+        let store: &dyn Store = self.store.as_ref();
+        let store = list(store, queue, self.skew).await?;
+        // Queue mode may have begun with its queue.
+        let known: Vec<_> = oracle.iter().flat_map(|one| &one.groups).map(|one| &one.0).collect();
+        let mut plain = store.clone();
+        for message in &mut plain {
+            message.groups.retain(|(group, _)| known.contains(&group));
+        }
+        same("listed messages", oracle, plain)
+    }
+}
+
+async fn list<S: QueueMessages + ?Sized>(
+    store: &S,
+    queue: &QueueName,
+    skew: Skew,
+) -> Result<Vec<ListedMessage>, String> {
+    let filter = MessageFilter { queue: Some(queue.clone()), ..MessageFilter::default() };
+    let pending = MessageFilter { state: Some(MessageState::Pending), ..filter.clone() };
+    let mut listed = browse_all(store, &filter).await?;
+    let some = browse_all(store, &pending).await?;
+    let fits = listed.iter().filter(|one| one.state() == MessageState::Pending).count();
+    same("number of pending messages", fits, some.len())?;
+    for message in &mut listed {
+        message.partition_id = wakeline_core::PartitionId(0);
+        message.created_at = skew.to_oracle(message.created_at);
+    }
+    listed.sort_by(|a, b| (&a.partition, a.offset).cmp(&(&b.partition, b.offset)));
+    Ok(listed)
+}
+
+async fn browse_all<S: QueueMessages + ?Sized>(
+    store: &S,
+    filter: &MessageFilter,
+) -> Result<Vec<ListedMessage>, String> {
+    let (mut listed, mut place) = (Vec::new(), None);
+    loop {
+        let page = store.browse(filter.clone(), place, 100).await.map_err(failed)?;
+        listed.extend(page.messages);
+        place = page.next;
+        if place.is_none() {
+            return Ok(listed);
+        }
+    }
+}

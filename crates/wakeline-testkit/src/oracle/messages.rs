@@ -1,0 +1,296 @@
+//! Messages: looking through them, intervening, and doing away with them.
+
+use async_trait::async_trait;
+use wakeline_core::{Change, GroupName, PartitionId, PartitionName, QueueName, Timestamp};
+use wakeline_store::{
+    BROWSE_LOOK, BROWSE_PARTITIONS, BURY_DISTANCE_MAX, Intervened, Intervention, ListedMessage,
+    ListedMessages, MessageFilter, MessageKey, MessagePlace, Page, PartitionDetail, QueueMessages,
+    StoreError,
+};
+
+use super::MemoryStore;
+use super::admin::{message_state, named};
+use super::claim::CursorKey;
+use super::state::{Cursor, Held, Parked, Partition, Queue, State};
+use super::take::Doomed;
+
+impl State {
+    fn browse(
+        &self,
+        filter: &MessageFilter,
+        place: Option<MessagePlace>,
+        limit: u32,
+        now: Timestamp,
+    ) -> ListedMessages {
+        let mut list = ListedMessages::default();
+        let (mut looked, mut partitions) = (0, 0);
+        for (queue, name, partition) in self.partitions_in_order() {
+            let since = place.is_none_or(|place| partition.id >= place.partition);
+            if !since || !fits(filter, queue, &self.queues[queue], name) {
+                continue;
+            }
+            if partitions == BROWSE_PARTITIONS {
+                let before = i64::MAX;
+                list.next = Some(MessagePlace { partition: partition.id, before });
+                return list;
+            }
+            partitions += 1;
+            let before = place.filter(|place| place.partition == partition.id);
+            let before = before.map_or(i64::MAX, |place| place.before).min(partition.end());
+            for offset in (partition.first..before).rev() {
+                let at = partition.message(offset).created_at;
+                if filter.to.is_some_and(|to| at >= to) {
+                    continue;
+                }
+                if filter.from.is_some_and(|from| at < from) {
+                    break;
+                }
+                if list.messages.len() == limit as usize || looked == limit * BROWSE_LOOK {
+                    let place = MessagePlace { partition: partition.id, before: offset + 1 };
+                    list.next = Some(place);
+                    return list;
+                }
+                looked += 1;
+                let message = self.listed((queue, name), offset, now);
+                if filter.state.is_none_or(|state| state == message.state()) {
+                    list.messages.push(message);
+                }
+            }
+        }
+        list
+    }
+
+    fn partitions_in_order(&self) -> Vec<(&QueueName, &PartitionName, &Partition)> {
+        let each = self.queues.iter().flat_map(|(name, queue)| {
+            queue.partitions.iter().map(move |(partition, state)| (name, partition, state))
+        });
+        let mut all: Vec<_> = each.collect();
+        all.sort_by_key(|(_, _, partition)| partition.id);
+        all
+    }
+
+    fn listed(
+        &self,
+        (queue_name, name): (&QueueName, &PartitionName),
+        offset: i64,
+        now: Timestamp,
+    ) -> ListedMessage {
+        let queue = &self.queues[queue_name];
+        let partition = &queue.partitions[name];
+        let message = partition.message(offset);
+        let groups = queue.groups.iter().map(|(group, state)| {
+            let standing = message_state(&state.cursors[name], offset, now);
+            (group.clone(), standing.unwrap_or_else(|| self.settled_state(group, message)))
+        });
+        ListedMessage {
+            queue: queue_name.clone(),
+            namespace: queue.namespace.clone(),
+            task: queue.task.clone(),
+            priority: queue.options.priority,
+            partition: name.clone(),
+            partition_id: partition.id,
+            offset,
+            id: message.id,
+            transaction_id: message.transaction_id.clone(),
+            trace_id: message.trace_id,
+            producer: message.producer.clone(),
+            created_at: message.created_at,
+            groups: groups.collect(),
+        }
+    }
+
+    fn intervene(
+        &mut self,
+        message: &MessageKey,
+        group: &GroupName,
+        intervention: Intervention,
+        now: Timestamp,
+    ) -> (Intervened, Vec<Change>) {
+        let found =
+            self.partitions_in_order().into_iter().find(|(.., p)| p.id == message.partition);
+        let offset = found.and_then(|(.., p)| named(p, &message.transaction_id));
+        let Some(offset) = offset else { return (Intervened::Missing, Vec::new()) };
+        let Some(key) = self.find(message.partition, |key, _| key.group == *group) else {
+            return (Intervened::NoGroup, Vec::new());
+        };
+        let queue = self.queues.get_mut(&key.queue).expect("it was just found");
+        let cursor = queue.cursor_mut(&key).expect("it was just found");
+        let held = |cursor: &mut Cursor| {
+            cursor.live_lease(now).is_some_and(|lease| lease.unsettled.contains_key(&offset))
+        };
+        if held(cursor) {
+            return (Intervened::Leased, Vec::new());
+        }
+        let free = cursor.lease.is_none();
+        let outcome = match intervention {
+            Intervention::Retry => self.retry(&key, offset, now),
+            Intervention::Bury { error } => self.give_up(&key, (offset, error), now),
+        };
+        let told = outcome == Intervened::Done && free;
+        (outcome, self.left_behind(&key, now).into_iter().filter(|_| told).collect())
+    }
+
+    fn retry(&mut self, key: &CursorKey, offset: i64, now: Timestamp) -> Intervened {
+        let id = self.queues[&key.queue].partitions[&key.partition].message(offset).id;
+        let queue = self.queues.get_mut(&key.queue).expect("it was just found");
+        let cursor = queue.cursor_mut(key).expect("it was just found");
+        let expired = cursor.lease.as_ref().is_some_and(|l| l.unsettled.contains_key(&offset));
+        if offset >= cursor.next || expired {
+            return Intervened::Done;
+        }
+        if let Some(parked) = cursor.parked.get_mut(&offset) {
+            parked.due_at = parked.due_at.min(now);
+            return Intervened::Done;
+        }
+        let parked = Parked { failures: 0, due_at: now, error: None, alone: false };
+        cursor.parked.insert(offset, parked);
+        self.dead_letters
+            .retain(|buried| buried.letter.id != id || buried.letter.group != key.group);
+        Intervened::Done
+    }
+
+    fn give_up(
+        &mut self,
+        key: &CursorKey,
+        (offset, error): (i64, Option<String>),
+        now: Timestamp,
+    ) -> Intervened {
+        let queue = self.queues.get_mut(&key.queue).expect("it was just found");
+        let cursor = queue.cursor_mut(key).expect("it was just found");
+        let lease = cursor.lease.as_mut();
+        let held = if let Some(held) = lease.and_then(|lease| lease.unsettled.remove(&offset)) {
+            if cursor.lease.as_ref().is_some_and(|lease| lease.unsettled.is_empty()) {
+                cursor.lease = None;
+                cursor.freed_at = now;
+            }
+            held
+        } else if let Some(parked) = cursor.parked.remove(&offset) {
+            let Parked { failures, error, alone, .. } = parked;
+            Held { failures, error, alone, from_log: false }
+        } else if offset < cursor.next {
+            return Intervened::Settled;
+        } else if offset - cursor.next > BURY_DISTANCE_MAX {
+            return Intervened::TooFar;
+        } else {
+            for before in cursor.next..offset {
+                let parked = Parked { failures: 0, due_at: now, error: None, alone: false };
+                cursor.parked.insert(before, parked);
+            }
+            cursor.next = offset + 1;
+            Held { failures: 0, error: None, alone: false, from_log: true }
+        };
+        let held = Held { error: error.or(held.error), ..held };
+        self.bury(key, Doomed { offset, held }, now);
+        Intervened::Done
+    }
+
+    fn clear(&mut self, name: &QueueName, dead_letters: bool, now: Timestamp) -> Option<u64> {
+        let queue = self.queues.get_mut(name)?;
+        let mut gone = 0;
+        for (partition_name, partition) in &mut queue.partitions {
+            gone += partition.log.len() as u64;
+            partition.first = partition.end();
+            partition.log.clear();
+            for group in queue.groups.values_mut() {
+                group.cursors.insert(partition_name.clone(), Cursor::at(partition.first, now));
+            }
+        }
+        if dead_letters {
+            self.dead_letters.retain(|buried| buried.letter.queue != *name);
+        }
+        Some(gone)
+    }
+
+    fn delete_partition(&mut self, queue: &QueueName, name: &PartitionName) -> bool {
+        let Some(state) = self.queues.get_mut(queue) else { return false };
+        if *name == PartitionName::default_partition() {
+            return false;
+        }
+        for group in state.groups.values_mut() {
+            group.cursors.remove(name);
+        }
+        let Some(partition) = state.partitions.remove(name) else { return false };
+        self.dead_letters.retain(|buried| buried.letter.partition_id != partition.id);
+        true
+    }
+}
+
+fn fits(
+    filter: &MessageFilter,
+    name: &QueueName,
+    queue: &Queue,
+    partition: &PartitionName,
+) -> bool {
+    filter.queue.as_ref().is_none_or(|only| only == name)
+        && filter.partition.as_ref().is_none_or(|only| only == partition)
+        && (filter.namespace.is_none() || filter.namespace == queue.namespace)
+        && (filter.task.is_none() || filter.task == queue.task)
+}
+
+fn detail(
+    queue: &QueueName,
+    state: &Queue,
+    name: &PartitionName,
+    p: &Partition,
+) -> PartitionDetail {
+    PartitionDetail {
+        queue: queue.clone(),
+        namespace: state.namespace.clone(),
+        task: state.task.clone(),
+        partition: name.clone(),
+        partition_id: PartitionId(p.id.0),
+        end: p.end().unsigned_abs(),
+        last_push_at: (p.end() > 0).then_some(p.last_push_at),
+    }
+}
+
+#[async_trait]
+impl QueueMessages for MemoryStore {
+    async fn browse(
+        &self,
+        filter: MessageFilter,
+        place: Option<MessagePlace>,
+        limit: u32,
+    ) -> Result<ListedMessages, StoreError> {
+        let state = self.state.lock();
+        Ok(state.browse(&filter, place, limit, self.now()))
+    }
+
+    async fn intervene(
+        &self,
+        message: MessageKey,
+        group: &GroupName,
+        intervention: Intervention,
+    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+        Ok(self.recorded(|state, now| state.intervene(&message, group, intervention, now)))
+    }
+
+    async fn clear_queue(
+        &self,
+        queue: &QueueName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        Ok(self.recorded(|state, now| state.clear(queue, dead_letters, now)))
+    }
+
+    async fn delete_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+    ) -> Result<bool, StoreError> {
+        Ok(self.recorded(|state, _| state.delete_partition(queue, partition)))
+    }
+
+    async fn partitions(
+        &self,
+        queue: Option<&QueueName>,
+        page: Page,
+    ) -> Result<Vec<PartitionDetail>, StoreError> {
+        let state = self.state.lock();
+        let all = state.partitions_in_order().into_iter();
+        let fitting = all.filter(|(name, ..)| queue.is_none_or(|only| only == *name));
+        let each =
+            fitting.map(|(name, partition, p)| detail(name, &state.queues[name], partition, p));
+        Ok(each.skip(page.offset as usize).take(page.limit as usize).collect())
+    }
+}

@@ -146,8 +146,8 @@ fn key(partition: String, transaction_id: String) -> Result<MessageKey, ApiError
     Ok(MessageKey { partition, transaction_id: TransactionId::new(transaction_id)? })
 }
 
-/// Deliver a message again as soon as can be: one that waits for a retry, that is done with, or that
-/// was given up.
+/// Deliver a message again as soon as can be: one that waits for a retry, that is done with, or
+/// that was given up.
 #[utoipa::path(
     post, path = "/api/v1/messages/{partitionId}/{transactionId}/retry", tag = "queues",
     params(

@@ -134,7 +134,8 @@ pub(crate) struct ConsumingMode {
 pub(crate) struct MessagesAnswer {
     pub(crate) messages: Vec<ListedAnswer>,
     pub(crate) mode: ConsumingMode,
-    /// Where the list goes on; null at its end. There may be more although fewer came than asked for.
+    /// Where the list goes on; null at its end. There may be more although fewer came than were
+    /// asked for.
     pub(crate) cursor: Option<String>,
 }
 

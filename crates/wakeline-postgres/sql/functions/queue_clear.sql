@@ -41,11 +41,11 @@ BEGIN
         lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
     FROM @schema@.partitions p
     WHERE p.partition_id = ANY (v_partitions) AND c.partition_id = p.partition_id;
-    WITH some AS (
+    WITH chosen AS (
         SELECT s.partition_id, s.first_offset FROM @schema@.segments s
         WHERE s.partition_id = ANY (v_partitions) LIMIT 5000
     ), went AS (
-        DELETE FROM @schema@.segments s USING some x
+        DELETE FROM @schema@.segments s USING chosen x
         WHERE s.partition_id = x.partition_id AND s.first_offset = x.first_offset
         RETURNING s.len
     )

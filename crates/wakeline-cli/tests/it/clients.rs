@@ -44,6 +44,31 @@ async fn published_queen_clients_work_unchanged() {
     }
 }
 
+#[tokio::test]
+async fn sql_functions_serve_a_driver_of_another_language_and_psql() {
+    let store = Store::postgres().await;
+    let _server = Server::start(&store, &[]).await;
+    let mut driver = Command::new(installed("WAKELINE_TEST_SVIX_PYTHON"));
+    driver.arg(script("sql_client.py")).arg(store.url()).env("PYTHONDONTWRITEBYTECODE", "1");
+    run(driver, "pg8000".to_owned()).await;
+
+    let mut psql = Command::new(installed("WAKELINE_TEST_PG_BIN").join("psql"));
+    psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", &store.url()]);
+    psql.args(["-c", "SELECT wakeline.push('ps', '{\"id\": 7}', p_transaction_id => 'seven')"]);
+    let taken_over = "DO $$ BEGIN
+        WHILE NOT EXISTS (SELECT FROM wakeline.messages WHERE queue = 'ps') LOOP
+            PERFORM pg_sleep(0.05);
+        END LOOP;
+    END $$";
+    psql.args(["-c", "SET statement_timeout = '30s'", "-c", taken_over]);
+    psql.args(["-c", "CREATE TEMPORARY TABLE taken AS SELECT * FROM wakeline.pop('ps')"]);
+    psql.args(["-c", "SELECT wakeline.ack(partition_id, transaction_id, lease_token) FROM taken"]);
+    let held = "SELECT 'checks hold' FROM wakeline.consumer_groups g, taken t
+        WHERE g.queue = 'ps' AND g.lag = 0 AND t.transaction_id = 'seven'";
+    psql.args(["-c", held]);
+    run(psql, "psql".to_owned()).await;
+}
+
 /// A server that may call receivers on this machine.
 async fn serve(store: &Store, api_key: Option<&str>) -> Server {
     let key = wakeline().arg("encryption-key").output().await.expect("runs").stdout;

@@ -214,8 +214,8 @@ impl QueueService {
         self.to_the_end(async move {
             let items = command.settles.clone();
             let reply = store.transact(command).await?;
-            if let TransactOutcome::Committed { settles, .. } = &reply.outcome {
-                drops.settled(&items, settles);
+            if let TransactOutcome::Committed(done) = &reply.outcome {
+                drops.settled(&items, &done.settles);
             }
             if !reply.flow_changes.is_empty() {
                 others.flow_changed(&reply.flow_changes, HintOrigin::InProcess);

@@ -8,7 +8,6 @@ use wakeline_store::{
 };
 
 use wakeline_core::Verb;
-use wakeline_store::PushItem;
 
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};

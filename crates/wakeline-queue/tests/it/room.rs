@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use wakeline_core::{PartitionName, QueueName, QueueOptions, Selector, TransactionId};
 use wakeline_queue::{Popped, QueueError, QueueService, QueueServiceOptions};
 use wakeline_store::{
-    ConfigureQueue, PushItem, PushOutcome, QueueRoom, Room, StoreError, TransactCommand,
+    ConfigureQueue, FanOut, PushItem, PushOutcome, QueueRoom, Room, StoreError, TransactCommand,
 };
 use wakeline_testkit::faults::FaultingStore;
 use wakeline_testkit::oracle::MemoryStore;
@@ -100,8 +100,9 @@ async fn a_transaction_is_refused_where_its_pushes_are() {
     node.configure(QueueOptions { len_max: 1, ..Default::default() }).await;
     let other = PushItem { queue: QueueName::new("other").expect("valid"), ..item("p") };
     let command = |pushes| TransactCommand { pushes, ..TransactCommand::default() };
-    node.service.transact(command(items("p", 1))).await.expect("there is room");
-    let refused = node.service.transact(command(vec![other, item("p")])).await;
+    let nobody = || Arc::new(FanOut(Vec::new()));
+    node.service.transact(command(items("p", 1)), nobody()).await.expect("there is room");
+    let refused = node.service.transact(command(vec![other, item("p")]), nobody()).await;
     assert!(is_full(refused));
     assert!(node.store.calls().iter().filter(|call| **call == "transact").count() == 1);
 }

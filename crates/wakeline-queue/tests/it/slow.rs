@@ -11,7 +11,12 @@ use wakeline_core::{
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, Intervened, Intervention, LineClaim, LineOutcome, ListedMessages, Losses, MessageDetail, MessageFilter, MessageKey, MessagePlace, Page, PartitionDetail, PushItem, PushReply, QueueAdmin, QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueMessages, QueueSchedule, QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, Intervened,
+    Intervention, LineClaim, LineOutcome, ListedMessages, Losses, MessageDetail, MessageFilter,
+    MessageKey, MessagePlace, Page, PartitionDetail, PushItem, PushReply, QueueAdmin, QueueChores,
+    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueMessages, QueueSchedule,
+    QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem,
+    SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::oracle::MemoryStore;
 

@@ -16,6 +16,7 @@ mod access;
 mod file;
 mod hook;
 mod long_poll;
+mod store;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
 
 pub(crate) use self::access::AccessSettings;
 pub(crate) use self::hook::HookSettings;
+pub(crate) use self::store::{StoreArgs, StoreChoice, StorePlace};
 use crate::keys::KeySource;
 use crate::logs::LogFormat;
 
@@ -37,18 +39,6 @@ use crate::logs::LogFormat;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ConfigMistake(pub(crate) String);
-
-/// Which store to use.
-#[derive(Debug, Clone, Default, Args, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(crate) struct StoreArgs {
-    /// sqlite:PATH or postgres://USER@HOST/DATABASE [default: sqlite:wakeline.db]
-    #[arg(long, env = "WAKELINE_STORE", hide_env_values = true)]
-    pub(crate) store: Option<String>,
-    /// Schema that holds everything on PostgreSQL [default: wakeline]
-    #[arg(long, env = "WAKELINE_SCHEMA")]
-    pub(crate) schema: Option<String>,
-}
 
 /// Settings of `wakeline serve`.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
@@ -128,25 +118,6 @@ pub(crate) struct ServeArgs {
     access: access::AccessArgs,
 }
 
-/// Which store to use, for commands that work on one.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct StorePlace {
-    /// TOML file with settings of the server; flags and environment go before it
-    #[arg(long, env = "WAKELINE_CONFIG", value_name = "PATH")]
-    config: Option<PathBuf>,
-    #[command(flatten)]
-    store: StoreArgs,
-}
-
-impl StorePlace {
-    /// The store that a server with these settings would use.
-    pub(crate) fn choice(&self) -> Result<StoreChoice, ConfigMistake> {
-        let file = self.config.as_deref().map(file::read).transpose()?.unwrap_or_default();
-        StoreArgs { store: pick!(self, file, store.store), schema: pick!(self, file, store.schema) }
-            .choice()
-    }
-}
-
 /// Settings that come from the environment only, so that they show in no list of processes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets {
@@ -191,13 +162,6 @@ struct QueueArgs {
     housekeeping_rows_max: Option<u32>,
 }
 
-/// Where everything is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StoreChoice {
-    Sqlite { path: PathBuf },
-    Postgres { url: String, schema: String },
-}
-
 /// All settings of the server, complete and checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -216,26 +180,6 @@ pub(crate) struct Settings {
     pub(crate) keys: KeySource,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) access: AccessSettings,
-}
-
-impl StoreArgs {
-    /// The store that these name.
-    pub(crate) fn choice(&self) -> Result<StoreChoice, ConfigMistake> {
-        let store = self.store.as_deref().unwrap_or("sqlite:wakeline.db");
-        if let Some(path) = store.strip_prefix("sqlite:") {
-            if path.is_empty() {
-                return Err(ConfigMistake("store: sqlite: needs a path".to_owned()));
-            }
-            return Ok(StoreChoice::Sqlite { path: path.into() });
-        }
-        if store.starts_with("postgres://") || store.starts_with("postgresql://") {
-            let schema = self.schema.clone().unwrap_or_else(|| "wakeline".to_owned());
-            return Ok(StoreChoice::Postgres { url: store.to_owned(), schema });
-        }
-        let scheme = store.split_once(':').map_or(store, |(scheme, _)| scheme);
-        let text = format!("store: begins with {scheme:?}, must be sqlite:PATH or postgres://...");
-        Err(ConfigMistake(text))
-    }
 }
 
 impl ServeArgs {

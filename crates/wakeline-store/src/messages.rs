@@ -175,17 +175,17 @@ pub trait QueueMessages: Send + Sync {
         intervention: Intervention,
     ) -> Result<(Intervened, Vec<Change>), StoreError>;
 
-    /// Removes all messages of a queue: its groups stand at the end, their leases are lost. Its dead
-    /// letters stay, unless they are to go, too. Returns how many messages went; `None` if there is
-    /// no such queue.
+    /// Removes all messages of a queue: its groups stand at the end, their leases are lost. Its
+    /// dead letters stay, unless they are to go, too. Returns how many messages went; `None` if
+    /// there is no such queue.
     async fn clear_queue(
         &self,
         queue: &QueueName,
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError>;
 
-    /// Removes a partition with its messages and dead letters; its id is never used again. True if it
-    /// existed. The partition `Default` stays.
+    /// Removes a partition with its messages and dead letters; its id is never used again. True if
+    /// it existed. The partition `Default` stays.
     async fn delete_partition(
         &self,
         queue: &QueueName,

@@ -239,7 +239,10 @@ async fn a_full_queue_answers_429_and_says_when_to_come_back() {
     assert_eq!(configured["options"]["maxSize"], 2);
     assert_eq!(configured["options"]["maxPartitionSize"], 1);
     node.push("q", &["a"]).await;
-    let item = |partition: &str, id: &str| json!({"queue": "q", "partition": partition, "payload": 1, "transactionId": id});
+    let item = |partition: &str, id: &str| {
+        let payload = 1;
+        json!({"queue": "q", "partition": partition, "payload": payload, "transactionId": id})
+    };
     let push = |items: Vec<Value>| json!({"items": items}).to_string();
     let refused = node.post("/api/v1/push", push(vec![item("p", "b"), item("Default", "c")])).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);

@@ -1,5 +1,6 @@
 //! Stores that break one rule each: the differential run must catch every one.
 
+mod messages;
 mod room;
 mod timers;
 
@@ -10,17 +11,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
-    Change, GroupName, LeaseId, PartitionId, PartitionName, QueueLine, QueueName, RedriveId,
-    TransactionId,
+    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, RedriveId, TransactionId,
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, Intervened,
-    Intervention, LineClaim, LineOutcome, ListedMessages, Losses, MessageDetail, MessageFilter,
-    MessageKey, MessagePlace, Page, PartitionDetail, PushItem, PushReply, QueueAdmin, QueueChores,
-    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueMessages, QueueSchedule,
-    QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem,
-    SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, LineClaim,
+    LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply, QueueAdmin, QueueChores,
+    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueSchedule, QueueStore, Redrive,
+    RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply, Store,
+    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
@@ -327,55 +326,6 @@ impl QueueKeeper for Sinner {
             Sin::CountsNoLosses => Ok(Losses::default()),
             _ => self.inner.losses(queue).await,
         }
-    }
-}
-
-#[async_trait]
-impl QueueMessages for Sinner {
-    async fn browse(
-        &self,
-        filter: MessageFilter,
-        place: Option<MessagePlace>,
-        limit: u32,
-    ) -> Result<ListedMessages, StoreError> {
-        self.inner.browse(filter, place, limit).await
-    }
-
-    async fn intervene(
-        &self,
-        message: MessageKey,
-        group: &GroupName,
-        intervention: Intervention,
-    ) -> Result<(Intervened, Vec<Change>), StoreError> {
-        let mut done = self.inner.intervene(message, group, intervention).await?;
-        if self.sin == Sin::IntervenesQuietly {
-            done.1.clear();
-        }
-        Ok(done)
-    }
-
-    async fn clear_queue(
-        &self,
-        queue: &QueueName,
-        dead_letters: bool,
-    ) -> Result<Option<u64>, StoreError> {
-        self.inner.clear_queue(queue, dead_letters).await
-    }
-
-    async fn delete_partition(
-        &self,
-        queue: &QueueName,
-        partition: &PartitionName,
-    ) -> Result<bool, StoreError> {
-        self.inner.delete_partition(queue, partition).await
-    }
-
-    async fn partitions(
-        &self,
-        queue: Option<&QueueName>,
-        page: Page,
-    ) -> Result<Vec<PartitionDetail>, StoreError> {
-        self.inner.partitions(queue, page).await
     }
 }
 

@@ -1,0 +1,59 @@
+//! Messages by hand, with one rule broken.
+
+use async_trait::async_trait;
+use wakeline_core::{Change, GroupName, PartitionName, QueueName};
+use wakeline_store::{
+    Intervened, Intervention, ListedMessages, MessageFilter, MessageKey, MessagePlace, Page,
+    PartitionDetail, QueueMessages, StoreError,
+};
+
+use super::{Sin, Sinner};
+
+#[async_trait]
+impl QueueMessages for Sinner {
+    async fn browse(
+        &self,
+        filter: MessageFilter,
+        place: Option<MessagePlace>,
+        limit: u32,
+    ) -> Result<ListedMessages, StoreError> {
+        self.inner.browse(filter, place, limit).await
+    }
+
+    async fn intervene(
+        &self,
+        message: MessageKey,
+        group: &GroupName,
+        intervention: Intervention,
+    ) -> Result<(Intervened, Vec<Change>), StoreError> {
+        let mut done = self.inner.intervene(message, group, intervention).await?;
+        if self.sin == Sin::IntervenesQuietly {
+            done.1.clear();
+        }
+        Ok(done)
+    }
+
+    async fn clear_queue(
+        &self,
+        queue: &QueueName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        self.inner.clear_queue(queue, dead_letters).await
+    }
+
+    async fn delete_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+    ) -> Result<bool, StoreError> {
+        self.inner.delete_partition(queue, partition).await
+    }
+
+    async fn partitions(
+        &self,
+        queue: Option<&QueueName>,
+        page: Page,
+    ) -> Result<Vec<PartitionDetail>, StoreError> {
+        self.inner.partitions(queue, page).await
+    }
+}

@@ -286,6 +286,14 @@ async fn lists_have_what_their_reader_may_see() {
     assert_eq!(node.status(&key, "GET", "/api/v1/dlq?queue=theirs", Value::Null).await, 404);
     assert_eq!(node.status(&key, "GET", "/api/v1/app/theirs", Value::Null).await, 404);
     assert_eq!(node.status(&key, "GET", "/api/v1/app/mine-1", Value::Null).await, 200);
+    // Nobody gives what is theirs a name that is not.
+    let owner = node.key(&["hook:*:mine*"]).await;
+    let rename = |uid: &str| json!({"name": "A", "uid": uid});
+    for method in ["PUT", "PATCH"] {
+        let path = "/api/v1/app/mine-1";
+        assert_eq!(node.status(&owner, method, path, rename("theirs-2")).await, 404, "{method}");
+        assert_eq!(node.status(&owner, method, path, rename("mine-1")).await, 200, "{method}");
+    }
     // By its own id, too, an application is its owner's.
     let app = node.root("GET", "/api/v1/app/theirs", Value::Null).await;
     let path = format!("/api/v1/app/{}", app["id"].as_str().expect("an id"));

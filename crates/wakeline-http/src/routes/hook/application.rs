@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use wakeline_core::{ApplicationId, ApplicationRef, Realm, Uid, Verb};
-use wakeline_hook::{HookError, RESERVED_UID};
+use wakeline_hook::{ApplicationIn as NewApplication, HookError, RESERVED_UID};
 use wakeline_store::Deed;
 use wakeline_store::hook::{Application, Created, Page, PageOrder, PageRequest, UpdateOutcome};
 
@@ -130,6 +130,18 @@ fn need_name(permit: &Permit, uid: Option<&Uid>) -> Result<(), ApiError> {
     }
 }
 
+/// A change of an application, unless it gives it a name that the caller may not give.
+fn renamed(
+    permit: &Permit,
+    old: Option<Uid>,
+    new: NewApplication,
+) -> Result<NewApplication, ApiError> {
+    if new.uid != old {
+        need_name(permit, new.uid.as_ref())?;
+    }
+    Ok(new)
+}
+
 /// One application.
 #[utoipa::path(
     get, path = "/api/v1/app/{app_id}", tag = "webhooks",
@@ -161,12 +173,14 @@ pub(crate) async fn get(
 )]
 pub(crate) async fn put(
     State(state): State<AppState>,
+    permit: Permit,
     Parted(named): Parted<String>,
     body: Body,
 ) -> Result<Response, ApiError> {
     let named = app_ref(&named)?;
     let body: ApplicationIn = body.parse()?;
-    let replace = |now: Application| body.clone().into_new(now.uid);
+    let replace =
+        |now: Application| renamed(&permit, now.uid.clone(), body.clone().into_new(now.uid)?);
     match state.hook().change_application(&named, replace).await? {
         UpdateOutcome::Missing => {}
         updated => {
@@ -199,12 +213,13 @@ pub(crate) async fn put(
 )]
 pub(crate) async fn patch(
     State(state): State<AppState>,
+    permit: Permit,
     Parted(named): Parted<String>,
     body: Body,
 ) -> Result<Json<ApplicationOut>, ApiError> {
     let named = app_ref(&named)?;
     let body: ApplicationPatch = body.parse()?;
-    let change = |now: Application| body.clone().over(now);
+    let change = |now: Application| renamed(&permit, now.uid.clone(), body.clone().over(now)?);
     let updated = state.hook().change_application(&named, change).await?;
     ApplicationOut::new(found(&named, updated)?).map(Json)
 }

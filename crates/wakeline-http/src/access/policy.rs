@@ -326,8 +326,11 @@ pub(crate) enum Found {
 /// The policy of a route, by its pattern.
 pub(crate) fn find(method: &Method, route: &str) -> Found {
     // A part that may have slashes in it is a part like others here.
-    let plain = route.replace("{*", "{");
-    let Some(methods) = TABLE.get(&plain) else { return Found::Nothing };
+    let found = match route.contains("{*") {
+        true => TABLE.get(&route.replace("{*", "{")),
+        false => TABLE.get(route),
+    };
+    let Some(methods) = found else { return Found::Nothing };
     // A router answers HEAD as GET.
     let method = if *method == M::HEAD { &M::GET } else { method };
     match methods.iter().find(|(own, _)| own == method) {

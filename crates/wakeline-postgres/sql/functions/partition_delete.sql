@@ -1,7 +1,7 @@
--- Removes a partition with its messages, cursors and dead letters; true if it existed. Its number is
+-- Removes a partition with its messages, also scheduled ones, cursors and dead letters; true if it existed. Its number is
 -- never used again, so who knows it still is refused.
 -- Called by: QueueMessages::delete_partition. Lock order: the queue FOR UPDATE, so that no group
--- begins meanwhile; the partition (waits for pushes); its cursors by group.
+-- begins meanwhile; the partition (waits for pushes); its scheduled messages; its cursors by group.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_delete(p_queue text, p_partition text)
 RETURNS boolean
@@ -19,6 +19,7 @@ BEGIN
     IF v_partition IS NULL THEN
         RETURN false;
     END IF;
+    DELETE FROM @schema@.scheduled s WHERE s.partition_id = v_partition;
     PERFORM FROM @schema@.cursors c WHERE c.partition_id = v_partition
     ORDER BY c.group_id FOR UPDATE;
     DELETE FROM @schema@.retries r WHERE r.partition_id = v_partition;

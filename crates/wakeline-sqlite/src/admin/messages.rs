@@ -144,6 +144,7 @@ pub(super) fn delete_partition(
     }
     for sql in [
         include_str!("../../sql/queries/partition_delete_messages.sql"),
+        include_str!("../../sql/queries/partition_delete_scheduled.sql"),
         include_str!("../../sql/queries/partition_delete_retries.sql"),
         include_str!("../../sql/queries/partition_delete_cursors.sql"),
         include_str!("../../sql/queries/partition_delete_dead_letters.sql"),

@@ -229,6 +229,7 @@ macro_rules! conformance_suite {
             a_scheduled_message_keeps_what_it_carries,
             many_messages_become_due_at_once,
             a_deleted_queue_forgets_its_schedule,
+            a_deleted_partition_forgets_its_schedule,
             racing_claims_move_a_message_once,
         );
         $crate::conformance_module!($fixture; timers;

@@ -348,6 +348,19 @@ pub async fn a_deleted_queue_forgets_its_schedule(bench: &Bench) {
     assert_eq!(bench.nothing(&Ask::queue(&queue)).await, None);
 }
 
+/// So does a deleted partition; one of the same name begins anew.
+pub async fn a_deleted_partition_forgets_its_schedule(bench: &Bench) {
+    let queue = bench.queue("q");
+    one(bench, &queue, ("p", "a"), after(10)).await;
+    one(bench, &queue, ("r", "b"), after(10)).await;
+    let name = super::partition_name("p");
+    assert!(bench.store.delete_partition(&queue, &name).await.expect("it is deleted"));
+    one(bench, &queue, ("p", "a"), after(20)).await;
+    bench.advance(10).await;
+    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["b"]);
+    assert_eq!(bench.nothing(&Ask::queue(&queue)).await, secs(10));
+}
+
 /// Racing claims deliver it once, and never twice.
 pub async fn racing_claims_move_a_message_once(bench: &Bench) {
     let queue = bench.queue("q");

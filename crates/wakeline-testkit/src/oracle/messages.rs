@@ -210,6 +210,7 @@ impl State {
             group.cursors.remove(name);
         }
         let Some(partition) = state.partitions.remove(name) else { return false };
+        state.scheduled.retain(|one| one.partition != *name);
         self.dead_letters.retain(|buried| buried.letter.partition_id != partition.id);
         true
     }

@@ -70,6 +70,7 @@ async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode>
         }
         let what = match kind {
             SealedKind::Endpoints => "endpoints",
+            SealedKind::Scheduled => "scheduled messages",
             SealedKind::Messages => "rows of messages",
             SealedKind::DeadLetters => "dead letters",
         };

@@ -18,6 +18,7 @@ use wakeline_store::{
 };
 
 use crate::PostgresStore;
+use crate::connect::Sql;
 use crate::rows::Columns;
 
 const OPERATION: &str = "rekey";
@@ -44,7 +45,16 @@ impl KeyedStore for PostgresStore {
         self.shared.sealing.keys(OPERATION)?;
         match kind {
             SealedKind::Messages => self.rekey_segments(after).await,
-            SealedKind::DeadLetters => self.rekey_dead_letters(after).await,
+            SealedKind::Scheduled => {
+                let sql = &self.queue.core.sql;
+                let statements = (&sql.rekey_scheduled, &sql.rekey_scheduled_one);
+                self.rekey_payloads("scheduled message", statements, after).await
+            }
+            SealedKind::DeadLetters => {
+                let sql = &self.queue.core.sql;
+                let statements = (&sql.rekey_dead_letters, &sql.rekey_dead_letter);
+                self.rekey_payloads("dead letter", statements, after).await
+            }
             SealedKind::Endpoints => self.rekey_endpoints(after).await,
         }
     }
@@ -106,11 +116,16 @@ impl PostgresStore {
         Ok(changed.then_some((body, new_ends)))
     }
 
-    async fn rekey_dead_letters(&self, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
+    /// A step over rows that have a number, a message's id and a payload.
+    async fn rekey_payloads(
+        &self,
+        what: &str,
+        (read, write): (&Sql, &Sql),
+        after: Option<Vec<u8>>,
+    ) -> Result<Rekeyed, StoreError> {
         let core = &self.queue.core;
         let after = after.map_or(Ok(i64::MIN), |after| number(&after))?;
-        let sql = &core.sql.rekey_dead_letters;
-        let rows = core.general(OPERATION, sql, &[&after, &STEP_LEN]).await?;
+        let rows = core.general(OPERATION, read, &[&after, &STEP_LEN]).await?;
         let mut done = Rekeyed::default();
         for row in &rows {
             let mut columns = Columns::new(OPERATION, row);
@@ -120,12 +135,11 @@ impl PostgresStore {
             let Some(stored) = columns.take::<Option<&[u8]>>()? else { continue };
             match self.shared.sealing.reseal(id, stored) {
                 Ok(Some(new)) => {
-                    let sql = &core.sql.rekey_dead_letter;
-                    core.general(OPERATION, sql, &[&number, &new]).await?;
+                    core.general(OPERATION, write, &[&number, &new]).await?;
                     done.resealed += 1;
                 }
                 Ok(None) => {}
-                Err(why) => done.failed.push(format!("dead letter {number}: {why}")),
+                Err(why) => done.failed.push(format!("{what} {number}: {why}")),
             }
         }
         Ok(ended(done, &rows))

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -74,6 +75,8 @@ pub struct QueueService {
     pub(crate) stretch_max: Duration,
     /// A queue was configured here.
     configured: Arc<Notify>,
+    /// Waiters of this service's own, which are no consumers.
+    pub(crate) own_waiters: Arc<AtomicUsize>,
 }
 
 impl QueueService {
@@ -87,7 +90,8 @@ impl QueueService {
             HubOptions { label: "queue", mode: options.mode, long_poll: options.long_poll },
         );
         let rooms = Arc::new(Rooms::new(Arc::clone(&store)));
-        Self { store, hub, rooms, drops, stretch_max, configured: Arc::default() }
+        let (configured, own_waiters) = (Arc::default(), Arc::default());
+        Self { store, hub, rooms, drops, stretch_max, configured, own_waiters }
     }
 
     /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
@@ -129,9 +133,12 @@ impl QueueService {
         &self.store
     }
 
-    /// Waiters, claims and state of the wake layer.
+    /// Waiters, claims and state of the wake layer. Its own background work is not among them.
     pub fn wake_snapshot(&self) -> Snapshot {
-        self.hub.snapshot()
+        let all = self.hub.snapshot();
+        let own = self.own_waiters.load(Ordering::Relaxed);
+        let (waiters, lines) = (all.waiters.saturating_sub(own), all.lines.saturating_sub(own));
+        Snapshot { waiters, lines, ..all }
     }
 
     /// Answers all parked pops, and lets no new one park.

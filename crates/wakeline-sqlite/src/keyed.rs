@@ -48,7 +48,16 @@ impl KeyedStore for SqliteStore {
         self.sealing().keys(OPERATION)?;
         let step = move |s: &mut Session<'_>| match kind {
             SealedKind::Messages => messages(s, after.as_deref()),
-            SealedKind::DeadLetters => dead_letters(s, after.as_deref()),
+            SealedKind::Scheduled => {
+                let read = include_str!("../sql/queries/rekey_scheduled.sql");
+                let write = include_str!("../sql/queries/rekey_scheduled_one.sql");
+                payloads(s, "scheduled message", (read, write), after.as_deref())
+            }
+            SealedKind::DeadLetters => {
+                let read = include_str!("../sql/queries/rekey_dead_letters.sql");
+                let write = include_str!("../sql/queries/rekey_dead_letter.sql");
+                payloads(s, "dead letter", (read, write), after.as_deref())
+            }
             SealedKind::Endpoints => endpoints(s, after.as_deref()),
         };
         self.write(Work::new(OPERATION, step)).await
@@ -82,10 +91,15 @@ fn messages(s: &Session<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
     Ok(ended(done, rows.len()))
 }
 
-fn dead_letters(s: &Session<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
+/// A step over rows that have a number, a message's id and a payload.
+fn payloads(
+    s: &Session<'_>,
+    what: &str,
+    (read_sql, write_sql): (&str, &str),
+    after: Option<&[u8]>,
+) -> Res<Rekeyed> {
     let after = after.map_or(Ok(i64::MIN), number)?;
-    let sql = include_str!("../sql/queries/rekey_dead_letters.sql");
-    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut statement = s.conn.prepare_cached(read_sql)?;
     let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let rows: Vec<(i64, Vec<u8>, Option<Vec<u8>>)> =
         statement.query_map((after, STEP_LEN), read)?.collect::<Result<_, _>>()?;
@@ -93,10 +107,9 @@ fn dead_letters(s: &Session<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
     for (number, id, stored) in &rows {
         done.next = Some(number.to_be_bytes().to_vec());
         let Some(stored) = stored else { continue };
-        let place = format!("dead letter {number}");
+        let place = format!("{what} {number}");
         let Some(sealed) = reseal(s, id, stored, (place, &mut done))? else { continue };
-        let sql = include_str!("../sql/queries/rekey_dead_letter.sql");
-        s.conn.prepare_cached(sql)?.execute((number, sealed))?;
+        s.conn.prepare_cached(write_sql)?.execute((number, sealed))?;
         done.resealed += 1;
     }
     Ok(ended(done, rows.len()))

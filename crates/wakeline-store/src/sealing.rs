@@ -108,6 +108,8 @@ fn message_place(id: MessageId) -> Vec<u8> {
 /// What in a store is sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealedKind {
+    /// Payloads of messages that wait for their time.
+    Scheduled,
     /// Payloads in the logs of queues.
     Messages,
     /// Payloads of dead letters.
@@ -117,8 +119,9 @@ pub enum SealedKind {
 }
 
 impl SealedKind {
-    /// All kinds, in the order in which they are gone through.
-    pub const ALL: [Self; 3] = [Self::Endpoints, Self::Messages, Self::DeadLetters];
+    /// All kinds, in the order in which they are gone through: that in which a payload may move.
+    pub const ALL: [Self; 4] =
+        [Self::Endpoints, Self::Scheduled, Self::Messages, Self::DeadLetters];
 }
 
 /// One step of sealing anew.

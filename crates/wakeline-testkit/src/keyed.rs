@@ -8,15 +8,17 @@
 //! * What is on the disk is judged by its bytes, not by what the store says of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeline_core::{
     GroupName, PartitionId, PartitionName, QueueName, QueueOptions, TransactionId, Verdict,
 };
 use wakeline_seal::KeyRing;
+use wakeline_store::flow::Visible;
 use wakeline_store::{
-    ConfigureQueue, DeadLetterFilter, Grant, Page, PushItem, QueueAdmin, SealedKind, SettleItem,
-    StoreError, TransactCommand, WholeStore,
+    ConfigureQueue, DeadLetterFilter, Grant, Page, PushItem, QueueAdmin, ScheduleItem,
+    ScheduledFilter, SealedKind, SettleItem, StoreError, TransactCommand, WholeStore,
 };
 
 use crate::conformance::{Ask, item};
@@ -182,8 +184,8 @@ pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderT
     other.close().await;
 }
 
-/// After sealing anew the old key is not needed: for messages, in steps of any number, and for
-/// dead letters.
+/// After sealing anew the old key is not needed: for messages, in steps of any number, for those that
+/// wait for their time, and for dead letters.
 pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnderTest) {
     const MESSAGES: usize = 450;
     let old = node(under, &["a"]).await;
@@ -196,6 +198,10 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
     }
     let grant = take(&*old, 1).await.expect("a message");
     old.settle(vec![settle(&grant, 0, Verdict::DeadLetter)]).await.expect("settled");
+    let due = Visible::After(Duration::from_secs(3600));
+    let later = ScheduleItem { message: secret("later"), due, key: None };
+    let command = TransactCommand { schedules: vec![later], ..TransactCommand::default() };
+    old.transact(command).await.expect("scheduled");
     old.close().await;
 
     let both = node(under, &["b", "a"]).await;
@@ -219,6 +225,9 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
     let new = node(under, &["b"]).await;
     let letters = new.dead_letters(DeadLetterFilter::default(), TEN).await;
     assert_eq!(letters.expect("listed").letters[0].payload, SECRET);
+    let filter = ScheduledFilter { queue: queue(), key: None, after: None, limit: 10 };
+    let later = new.scheduled(filter).await.expect("listed");
+    assert_eq!(later[0].payload, SECRET);
     let mut read = 0;
     while let Some(grant) = take(&*new, 1000).await {
         read += texts(&grant).iter().filter(|text| *text == SECRET).count();

@@ -190,7 +190,6 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
     assert_eq!(node.get("/api/v1/resources/queues/a.b").await.json(), answer);
 
     for (options, named) in [
-        (json!({"encryptionEnabled": true}), "encryptionEnabled"),
         (json!({"ttl": -1}), "ttl"),
         (json!({"retentionSeconds": 3_200_000_000u64}), "retentionSeconds"),
         (json!({"leaseTime": 0}), "leaseTime"),
@@ -203,6 +202,10 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{named}");
         assert!(answer.error().contains(named), "{}", answer.error());
     }
+    let body = json!({"queue": "a.b", "options": {"encryptionEnabled": true}});
+    let keyless = node.post("/api/v1/configure", body.to_string()).await;
+    assert_eq!(keyless.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(keyless.json()["code"], "no_encryption_key");
     let replaced = node.post("/api/v1/configure", r#"{"queue":"a.b"}"#).await.json();
     assert_eq!(replaced["options"]["leaseTime"], 300);
     let gone = node.call("DELETE", "/api/v1/resources/queues/a.b", "").await.json();

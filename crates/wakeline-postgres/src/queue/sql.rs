@@ -74,6 +74,8 @@ statements![
     rekey_dead_letters,
     rekey_endpoint,
     rekey_endpoints,
+    rekey_scheduled,
+    rekey_scheduled_one,
     rekey_segment,
     rekey_segments,
     queue_room,

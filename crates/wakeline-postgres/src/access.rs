@@ -29,13 +29,16 @@ const AUDIT: &str = "audit";
 /// A thousand years, in microseconds: as good as for ever, and within PostgreSQL's calendar.
 const SPAN_MAX: i64 = 1000 * 366 * 86_400 * 1_000_000;
 
+/// Whether the rows of a statement say that it changed something.
+pub(crate) type Changed = fn(&[Row]) -> bool;
+
 /// An administrative write.
 pub(crate) struct Act<'a> {
     pub(crate) operation: &'static str,
     pub(crate) sql: &'a Sql,
     pub(crate) params: Params<'a>,
     /// Whether the rows that it returned say that something changed.
-    pub(crate) changed: fn(&[Row]) -> bool,
+    pub(crate) changed: Changed,
 }
 
 impl Act<'_> {

@@ -24,7 +24,7 @@ use wakeline_store::{
 };
 
 use crate::PostgresStore;
-use crate::access::Act;
+use crate::access::{Act, Changed};
 use crate::admin::count;
 use crate::connect::Sql;
 use crate::rows::{self, Columns};
@@ -62,7 +62,7 @@ impl Fitting {
     async fn query(
         &self,
         store: &PostgresStore,
-        (operation, sql, changed): (&'static str, &Sql, fn(&[Row]) -> bool),
+        (operation, sql, changed): (&'static str, &Sql, Changed),
         more: &[i64],
     ) -> Result<Vec<Row>, StoreError> {
         let mut params: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> = vec![

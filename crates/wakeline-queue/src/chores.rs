@@ -4,7 +4,6 @@
 //! [`QueueService::run`] waits in the hub's line of chores like a consumer in its own, so that
 //! nothing polls while there is nothing to do, and any node carries on what another one began.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,22 +26,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The shortest.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Counts a waiter that is no consumer while it waits.
-struct OwnWaiter<'a>(&'a AtomicUsize);
-
-impl<'a> OwnWaiter<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for OwnWaiter<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl QueueService {
     /// Does background work until `shutdown`.
     pub async fn run(&self, shutdown: CancellationToken) {
@@ -59,10 +42,7 @@ impl QueueService {
         loop {
             let began = Instant::now();
             let patience = Patience::Wait(self.stretch_max);
-            let seat = OwnWaiter::new(&self.own_waiters);
-            let taken = self.hub.take(QueueLine::chores(), Ask::chores(), patience).await;
-            drop(seat);
-            let pause = match taken {
+            let pause = match self.hub.take(QueueLine::chores(), Ask::chores(), patience).await {
                 Ok(Taken::Granted(_)) => self.do_a_piece().await,
                 Ok(Taken::Empty) => (began.elapsed() < self.stretch_max / 2).then_some(IDLE_SLEEP),
                 Ok(Taken::Drained) => return,

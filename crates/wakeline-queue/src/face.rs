@@ -106,6 +106,10 @@ impl Face for QueueFace {
         hint.topics()
     }
 
+    fn is_own(line: &QueueLine) -> bool {
+        line.is_chores()
+    }
+
     fn concerns(hint: &Change, line: &QueueLine) -> bool {
         hint.concerns(line)
     }

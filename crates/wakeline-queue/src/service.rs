@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -75,8 +74,6 @@ pub struct QueueService {
     pub(crate) stretch_max: Duration,
     /// A queue was configured here.
     configured: Arc<Notify>,
-    /// Waiters of this service's own, which are no consumers.
-    pub(crate) own_waiters: Arc<AtomicUsize>,
 }
 
 impl QueueService {
@@ -90,8 +87,7 @@ impl QueueService {
             HubOptions { label: "queue", mode: options.mode, long_poll: options.long_poll },
         );
         let rooms = Arc::new(Rooms::new(Arc::clone(&store)));
-        let (configured, own_waiters) = (Arc::default(), Arc::default());
-        Self { store, hub, rooms, drops, stretch_max, configured, own_waiters }
+        Self { store, hub, rooms, drops, stretch_max, configured: Arc::default() }
     }
 
     /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
@@ -135,10 +131,7 @@ impl QueueService {
 
     /// Waiters, claims and state of the wake layer. Its own background work is not among them.
     pub fn wake_snapshot(&self) -> Snapshot {
-        let all = self.hub.snapshot();
-        let own = self.own_waiters.load(Ordering::Relaxed);
-        let (waiters, lines) = (all.waiters.saturating_sub(own), all.lines.saturating_sub(own));
-        Snapshot { waiters, lines, ..all }
+        self.hub.snapshot()
     }
 
     /// Answers all parked pops, and lets no new one park.

@@ -184,8 +184,8 @@ pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderT
     other.close().await;
 }
 
-/// After sealing anew the old key is not needed: for messages, in steps of any number, for those that
-/// wait for their time, and for dead letters.
+/// After sealing anew the old key is not needed: for messages, in steps of any number, for those
+/// that wait for their time, and for dead letters.
 pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnderTest) {
     const MESSAGES: usize = 450;
     let old = node(under, &["a"]).await;

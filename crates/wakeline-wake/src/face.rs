@@ -31,6 +31,13 @@ pub trait Face: Send + Sync + 'static {
     /// Whether a waiter of this line may be able to take what the hint speaks of.
     fn concerns(hint: &Self::Hint, line: &Self::Line) -> bool;
 
+    /// Whether those who wait in this line are the face itself, at its background work: they take
+    /// up no room of consumers, and are not counted among them.
+    fn is_own(line: &Self::Line) -> bool {
+        let _ = line;
+        false
+    }
+
     /// Whether the hint may concern lines of any topic (a change of a whole queue, say). Then
     /// every line is asked by [`Face::concerns`], and [`Face::topics`] is not used.
     fn spans_topics(hint: &Self::Hint) -> bool {

@@ -13,9 +13,9 @@ use crate::poll::Link;
 pub struct Snapshot {
     /// How waiters are woken.
     pub mode: WakeMode,
-    /// Polls that are parked or being claimed for.
+    /// Polls of consumers that are parked or being claimed for.
     pub waiters: usize,
-    /// Lines that have waiters.
+    /// Lines that have such waiters.
     pub lines: usize,
     /// Lines without waiters whose state is still remembered.
     pub lines_remembered: usize,

@@ -21,6 +21,8 @@ pub(super) struct Intention<F: Face> {
     /// `None`: it is answered by its first claim.
     pub(super) deadline: Option<Moment>,
     pub(super) stage: Stage,
+    /// Whether it is the face's own.
+    pub(super) own: bool,
 }
 
 /// Where a waiter stands.
@@ -57,15 +59,18 @@ impl<F: Face> Core<F> {
         if wait.is_some() && self.draining {
             return Parked::Drained;
         }
-        if wait.is_some() && self.waiting >= self.config.intentions_max {
+        let own = F::is_own(&line);
+        let consumers = self.waiting - self.own;
+        if wait.is_some() && !own && consumers >= self.config.intentions_max {
             return Parked::TooMany;
         }
         let id = IntentionId(self.next_id());
         let line = self.lines.enter(line);
         let deadline = wait.map(|span| self.now + span);
-        self.intentions.insert(id, Intention { line, ask, deadline, stage: Stage::Idle });
+        self.intentions.insert(id, Intention { line, ask, deadline, stage: Stage::Idle, own });
         if let Some(at) = deadline {
             self.waiting += 1;
+            self.own += usize::from(own);
             self.timers.set(Key::Deadline(id), at);
             self.arm_sweep();
             self.arm_degraded_poll();
@@ -186,6 +191,7 @@ impl<F: Face> Core<F> {
         let intention = self.intentions.remove(&id)?;
         if intention.deadline.is_some() {
             self.waiting -= 1;
+            self.own -= usize::from(intention.own);
             self.timers.clear(Key::Deadline(id));
         }
         self.timers.clear(Key::Poll(id));

@@ -157,6 +157,8 @@ pub(crate) struct Core<F: Face> {
     intentions: HashMap<IntentionId, Intention<F>>,
     /// How many of the intentions are willing to wait.
     waiting: usize,
+    /// How many of these are the face's own.
+    own: usize,
     ids: u64,
     ready: Ready,
     calls: HashMap<CallId, Call>,
@@ -176,6 +178,7 @@ impl<F: Face> Core<F> {
             lines: Lines::new(config.fallback_poll_interval, config.intentions_max),
             intentions: HashMap::new(),
             waiting: 0,
+            own: 0,
             ids: 0,
             ready: Ready::default(),
             calls: HashMap::new(),
@@ -247,8 +250,8 @@ impl<F: Face> Core<F> {
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             mode: self.mode,
-            waiters: self.waiters(),
-            lines: self.lines.occupied(),
+            waiters: self.waiters() - self.own,
+            lines: self.lines.occupied() - self.own.min(1),
             lines_remembered: self.lines.at_rest(),
             claims_in_flight: self.calls.len(),
             claims_queued: self.ready.len(),

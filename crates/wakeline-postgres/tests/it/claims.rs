@@ -45,7 +45,7 @@ async fn raw_push(client: &Client, schema: &TestSchema, partition: &str, id: &st
             ARRAY(SELECT partition_id FROM \"{0}\".partitions WHERE name = '{partition}'),
             '{{1}}', '{{f}}', '{{0}}', '{{0}}', '{{}}', '{{}}', '{{}}', '{{1}}', '{{0}}', '{{1}}',
             '{{1}}', '{{{id}}}', ARRAY['\"x\"'::bytea], ARRAY[gen_random_uuid()], '{{3}}', '{{}}',
-            '{{}}', false)",
+            '{{}}', '{{f}}', false)",
         schema.name
     );
     let row = client.query_one(&sql, &[]).await.expect("pushed");

@@ -74,7 +74,7 @@ const SWEEP: &str = "SELECT * FROM sweep('{0}', '{q}', '{NULL}', '{NULL}', '{NUL
 /// One message, to a partition in which no cursor sleeps.
 const PUSH: &str = "SELECT * FROM push_slots(
     '{11}', '{1}', '{t}', '{0}', '{10}', '{}', '{}', '{}', '{1}', '{0}', '{1}', '{1}', '{new}',
-    ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], '{2}', '{}', '{}', false)";
+    ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], '{2}', '{}', '{}', '{f}', false)";
 
 const ALL: [(&str, &str); 6] = [
     ("claim", CLAIM),

@@ -85,7 +85,7 @@ fn statements() -> Vec<(&'static str, String, String)> {
          'kv', false, 'kv_clear', false, 'clear', false)) FROM flow_lanes WHERE instance = 'i1'), \
          '[]', {WORK}, '[]', '[{{\"c\": 1, \"instance\": \"i2\", \"after\": 0, \"body\": 1, \
          \"uniq\": false, \"ended_too\": false}}]', '[]', '[]', '[]', ARRAY['x'::bytea]{})",
-        ", '{}'".repeat(18)
+        ", '{}'".repeat(19)
     );
     let plain = format!(
         "SELECT * FROM flow_commit_plain(ARRAY(SELECT lane_id FROM flow_lanes WHERE instance = \

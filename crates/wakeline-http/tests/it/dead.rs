@@ -65,7 +65,7 @@ async fn a_redrive_reaches_those_who_wait() {
     let app = node.app.clone();
     let path = "/api/v1/pop/queue/q?wait=true&consumerGroup=g&batch=5";
     let pop = tokio::spawn(async move { crate::support::Answer::of(app, path).await });
-    node.parked(2).await;
+    node.parked(1).await;
     let body = json!({"filter": {"queue": "q", "consumerGroup": "g", "error": "cannot b"}});
     let job = node.expect(202, "POST", "/api/v1/dlq/redrive", body).await;
     assert_eq!((&job["total"], &job["state"]), (&json!(1), &json!("running")));

@@ -82,15 +82,17 @@ impl World<'_> {
         Ok(found.iter().any(|one| one.partition == *partition && one.deliver_at <= now))
     }
 
-    /// The same messages wait, in the same order.
+    /// The same messages wait, in each partition in the same order.
     pub(super) async fn inspect_scheduled(&self) -> Same {
         for queue in &self.names.queues {
             let told = |one: &ScheduledMessage| {
                 (one.key.clone(), one.id, one.transaction_id.clone(), one.partition.clone())
             };
             let times = |one: &ScheduledMessage| (one.scheduled_at, one.deliver_at);
-            let oracle = self.oracle.scheduled(all_of(queue)).await.map_err(failed)?;
-            let store = self.store.scheduled(all_of(queue)).await.map_err(failed)?;
+            let mut oracle = self.oracle.scheduled(all_of(queue)).await.map_err(failed)?;
+            let mut store = self.store.scheduled(all_of(queue)).await.map_err(failed)?;
+            oracle.sort_by(|a, b| a.partition.cmp(&b.partition));
+            store.sort_by(|a, b| a.partition.cmp(&b.partition));
             let by_oracle: Vec<_> = oracle.iter().map(|one| (told(one), times(one))).collect();
             let by_store = store.iter().map(|one| {
                 let (scheduled_at, deliver_at) = times(one);

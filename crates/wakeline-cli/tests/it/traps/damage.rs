@@ -20,7 +20,7 @@ impl SmallDisk {
     fn mount() -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=48m", "wakeline-test"]).arg(folder.path());
+        mount.args(["-t", "tmpfs", "-o", "size=64m", "wakeline-test"]).arg(folder.path());
         let mounted = mount.stderr(Stdio::null()).status();
         mounted.is_ok_and(|status| status.success()).then_some(Self(folder))
     }

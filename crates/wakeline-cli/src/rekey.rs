@@ -73,6 +73,7 @@ async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode>
             SealedKind::Scheduled => "scheduled messages",
             SealedKind::Messages => "rows of messages",
             SealedKind::DeadLetters => "dead letters",
+            SealedKind::Traces => "traces",
         };
         say(&format!("{resealed} {what} sealed anew"));
     }

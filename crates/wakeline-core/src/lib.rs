@@ -39,6 +39,7 @@ pub use limits::Loss;
 pub use line::{Change, QueueLine, Selector, Subscription, Topic};
 pub use name::{
     GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName, TimerKey,
+    TraceName,
 };
 pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict, lane_of};
 pub use time::Timestamp;

@@ -116,6 +116,10 @@ name!(
     TaskName, "task"
 );
 name!(
+    /// Names traces that belong together.
+    TraceName, "traceName"
+);
+name!(
     /// Names a timer within its queue.
     TimerKey, "timerKey"
 );

@@ -32,6 +32,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0011_views",
     "0012_access",
     "0013_scheduled",
+    "0014_traces",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -216,6 +217,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "settle",
     "settle_match",
     "sweep",
+    "trace_add",
     "transact",
 ];
 

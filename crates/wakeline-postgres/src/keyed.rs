@@ -55,6 +55,11 @@ impl KeyedStore for PostgresStore {
                 let statements = (&sql.rekey_dead_letters, &sql.rekey_dead_letter);
                 self.rekey_payloads("dead letter", statements, after).await
             }
+            SealedKind::Traces => {
+                let sql = &self.queue.core.sql;
+                let statements = (&sql.rekey_traces, &sql.rekey_trace);
+                self.rekey_payloads("trace", statements, after).await
+            }
             SealedKind::Endpoints => self.rekey_endpoints(after).await,
         }
     }
@@ -116,7 +121,7 @@ impl PostgresStore {
         Ok(changed.then_some((body, new_ends)))
     }
 
-    /// A step over rows that have a number, a message's id and a payload.
+    /// A step over rows that have a number, the id that they are bound to, and a payload.
     async fn rekey_payloads(
         &self,
         what: &str,

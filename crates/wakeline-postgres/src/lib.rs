@@ -43,6 +43,7 @@ mod rows;
 mod schema_dump;
 mod session;
 mod tls;
+mod traces;
 mod transact;
 
 use std::sync::Arc;

@@ -8,19 +8,20 @@ mod inspect;
 mod messages;
 pub(crate) mod redrive;
 mod room;
+mod traces;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeline_core::{
-    Change, GroupName, PartitionId, PartitionName, QueueName, RedriveId, TransactionId,
+    Change, GroupName, PartitionId, PartitionName, QueueName, RedriveId, TraceName, TransactionId,
 };
 use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, GroupDetail, GroupPartition,
     GroupPartitionFilter, Intervened, Intervention, ListedMessages, MessageDetail, MessageFilter,
-    MessageKey, MessagePlace, Page, PartitionDetail, QueueAdmin, QueueChores, QueueDeadLetters,
-    QueueDetail, QueueGroups, QueueMessages, Redrive, RedriveJob, Seek, StoreAdmin, StoreError,
-    StoreInfo,
+    MessageKey, MessagePlace, NamedTraces, NewTrace, Page, PartitionDetail, QueueAdmin,
+    QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueMessages, QueueTraces, Redrive,
+    RedriveJob, Seek, StoreAdmin, StoreError, StoreInfo, Trace, TraceNames, Traced,
 };
 
 use crate::SqliteStore;
@@ -197,6 +198,27 @@ impl QueueMessages for SqliteStore {
     ) -> Result<Vec<PartitionDetail>, StoreError> {
         let queue = queue.cloned();
         self.read("partitions", move |s| messages::partitions(s, queue.as_ref(), page)).await
+    }
+}
+
+#[async_trait]
+impl QueueTraces for SqliteStore {
+    async fn add_trace(&self, trace: NewTrace) -> Result<Traced, StoreError> {
+        let bytes = trace.data.len() + traces::TRACE_BYTES;
+        self.write(Work::new("add_trace", move |s| traces::add(s, &trace)).growing(bytes)).await
+    }
+
+    async fn traces(&self, message: MessageKey) -> Result<Vec<Trace>, StoreError> {
+        self.read("traces", move |s| traces::list(s, &message)).await
+    }
+
+    async fn traces_named(&self, name: &TraceName, page: Page) -> Result<NamedTraces, StoreError> {
+        let name = name.clone();
+        self.read("traces_named", move |s| traces::named(s, &name, page)).await
+    }
+
+    async fn trace_names(&self, page: Page) -> Result<TraceNames, StoreError> {
+        self.read("trace_names", move |s| traces::names(s, page)).await
     }
 }
 

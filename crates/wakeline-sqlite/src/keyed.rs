@@ -58,6 +58,11 @@ impl KeyedStore for SqliteStore {
                 let write = include_str!("../sql/queries/rekey_dead_letter.sql");
                 payloads(s, "dead letter", (read, write), after.as_deref())
             }
+            SealedKind::Traces => {
+                let read = include_str!("../sql/queries/rekey_traces.sql");
+                let write = include_str!("../sql/queries/rekey_trace.sql");
+                payloads(s, "trace", (read, write), after.as_deref())
+            }
             SealedKind::Endpoints => endpoints(s, after.as_deref()),
         };
         self.write(Work::new(OPERATION, step)).await
@@ -91,7 +96,7 @@ fn messages(s: &Session<'_>, after: Option<&[u8]>) -> Res<Rekeyed> {
     Ok(ended(done, rows.len()))
 }
 
-/// A step over rows that have a number, a message's id and a payload.
+/// A step over rows that have a number, the id that they are bound to, and a payload.
 fn payloads(
     s: &Session<'_>,
     what: &str,

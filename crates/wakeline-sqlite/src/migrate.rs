@@ -45,6 +45,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "scheduled",
         sql: include_str!("../sql/migrations/0007_scheduled.sql"),
     },
+    Migration {
+        version: 8,
+        name: "traces",
+        sql: include_str!("../sql/migrations/0008_traces.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

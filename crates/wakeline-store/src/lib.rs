@@ -29,6 +29,7 @@ mod queue;
 mod room;
 mod schedule;
 mod sealing;
+mod traces;
 mod transact;
 
 pub use access::{
@@ -62,6 +63,10 @@ pub use schedule::{
 pub use sealing::{
     EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, Sealing, SealingError,
 };
+pub use traces::{
+    NamedTrace, NamedTraces, NewTrace, QueueTraces, TRACE_DATA_BYTES_MAX, TRACE_NAMES_MAX,
+    TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, TraceNames, Traced,
+};
 pub use transact::{Refusal, TransactCommand, TransactOutcome, TransactReply, Transacted};
 
 /// What the server asks of a store for its queues.
@@ -73,6 +78,7 @@ pub trait Queues:
     + QueueRoom
     + QueueDeadLetters
     + QueueMessages
+    + QueueTraces
     + QueueKeeper
 {
 }
@@ -85,6 +91,7 @@ impl<T> Queues for T where
         + QueueRoom
         + QueueDeadLetters
         + QueueMessages
+        + QueueTraces
         + QueueKeeper
 {
 }

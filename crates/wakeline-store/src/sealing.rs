@@ -7,8 +7,8 @@
 //!
 //! # Invariants
 //! * A payload for an encrypted queue is stored sealed or not at all (trap 48).
-//! * Sealed bytes are bound to their message's id. JSON text never begins as sealed bytes do, so a
-//!   queue may hold both while its option changes.
+//! * Sealed bytes are bound to their message's id, those of a trace to the trace's own. JSON text
+//!   never begins as sealed bytes do, so a queue may hold both while its option changes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -114,14 +114,16 @@ pub enum SealedKind {
     Messages,
     /// Payloads of dead letters.
     DeadLetters,
+    /// What consumers noted on messages.
+    Traces,
     /// Signing keys and headers of endpoints.
     Endpoints,
 }
 
 impl SealedKind {
     /// All kinds, in the order in which they are gone through: that in which a payload may move.
-    pub const ALL: [Self; 4] =
-        [Self::Endpoints, Self::Scheduled, Self::Messages, Self::DeadLetters];
+    pub const ALL: [Self; 5] =
+        [Self::Endpoints, Self::Scheduled, Self::Messages, Self::DeadLetters, Self::Traces];
 }
 
 /// One step of sealing anew.

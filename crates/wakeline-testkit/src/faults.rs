@@ -25,6 +25,7 @@ mod flow;
 mod hook;
 mod messages;
 mod room;
+mod traces;
 
 use std::collections::HashMap;
 use std::future::pending;

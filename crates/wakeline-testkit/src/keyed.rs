@@ -11,14 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 use wakeline_core::{
     GroupName, PartitionId, PartitionName, QueueName, QueueOptions, TransactionId, Verdict,
 };
 use wakeline_seal::KeyRing;
 use wakeline_store::flow::Visible;
 use wakeline_store::{
-    ConfigureQueue, DeadLetterFilter, Grant, Page, PushItem, QueueAdmin, ScheduleItem,
-    ScheduledFilter, SealedKind, SettleItem, StoreError, TransactCommand, WholeStore,
+    ConfigureQueue, DeadLetterFilter, Grant, MessageKey, NewTrace, Page, PushItem, QueueAdmin,
+    ScheduleItem, ScheduledFilter, SealedKind, SettleItem, StoreError, Traced, TransactCommand,
+    WholeStore,
 };
 
 use crate::conformance::{Ask, item};
@@ -34,7 +36,7 @@ pub trait KeyedUnderTest: Send + Sync {
     /// One more node.
     async fn open(&self) -> Arc<dyn WholeStore>;
 
-    /// The payloads of all messages and dead letters, as the database holds them.
+    /// The payloads of all messages, dead letters and traces, as the database holds them.
     async fn payloads(&self) -> Vec<Vec<u8>>;
 }
 
@@ -115,6 +117,25 @@ fn texts(grant: &Grant) -> Vec<String> {
     messages.map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect()
 }
 
+/// Notes the secret on the first message that was taken.
+async fn noted(store: &dyn WholeStore, grant: &Grant) -> Result<Traced, StoreError> {
+    let trace = NewTrace {
+        id: Uuid::new_v4(),
+        message: first_key(grant),
+        event_type: "info".to_owned(),
+        group: GroupName::queue_mode(),
+        worker: None,
+        names: Vec::new(),
+        data: SECRET.into(),
+    };
+    store.add_trace(trace).await
+}
+
+fn first_key(grant: &Grant) -> MessageKey {
+    let transaction_id = grant.partitions[0].messages[0].transaction_id.clone();
+    MessageKey { partition: grant.partitions[0].partition_id, transaction_id }
+}
+
 async fn plain_payloads(under: &dyn KeyedUnderTest) -> usize {
     let payloads = under.payloads().await;
     payloads.iter().filter(|bytes| bytes.windows(6).any(|part| part == b"secret")).count()
@@ -138,7 +159,10 @@ pub async fn payloads_are_stored_sealed_and_delivered_plain(under: &dyn KeyedUnd
     let found =
         QueueAdmin::message(&*store, partition, &TransactionId::new("2").expect("valid")).await;
     assert_eq!(found.expect("read").expect("there").message.payload, SECRET);
-    assert_eq!(under.payloads().await.len(), 4, "three messages and a dead letter");
+    assert_eq!(noted(&*store, &grant).await.expect("noted"), Traced::Done);
+    let traces = store.traces(first_key(&grant)).await.expect("listed");
+    assert_eq!(traces[0].data, SECRET);
+    assert_eq!(under.payloads().await.len(), 5, "three messages, a dead letter and a trace");
     assert_eq!(plain_payloads(under).await, 0);
     store.close().await;
 }
@@ -158,6 +182,9 @@ pub async fn without_keys_nothing_is_stored_in_the_clear(under: &dyn KeyedUnderT
     stored.expect("another queue's messages are stored");
     let command = TransactCommand { pushes: vec![secret("2")], ..TransactCommand::default() };
     let refused = keyless.transact(command).await.map(drop);
+    assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
+    let grant = take(&*keyless, 1).await.expect("what was stored before");
+    let refused = noted(&*keyless, &grant).await;
     assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
     assert_eq!(under.payloads().await.len(), 2);
     assert!(keyless.keys_needed().await.expect("read").queues);
@@ -185,7 +212,7 @@ pub async fn a_change_of_the_option_holds_for_every_node(under: &dyn KeyedUnderT
 }
 
 /// After sealing anew the old key is not needed: for messages, in steps of any number, for those
-/// that wait for their time, and for dead letters.
+/// that wait for their time, for dead letters and for traces.
 pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnderTest) {
     const MESSAGES: usize = 450;
     let old = node(under, &["a"]).await;
@@ -199,6 +226,7 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
     let grant = take(&*old, 1).await.expect("a message");
     old.settle(vec![settle(&grant, 0, Verdict::DeadLetter)]).await.expect("settled");
     let due = Visible::After(Duration::from_secs(3600));
+    noted(&*old, &grant).await.expect("noted");
     let later = ScheduleItem { message: secret("later"), due, key: None };
     let command = TransactCommand { schedules: vec![later], ..TransactCommand::default() };
     old.transact(command).await.expect("scheduled");
@@ -225,6 +253,8 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
     let new = node(under, &["b"]).await;
     let letters = new.dead_letters(DeadLetterFilter::default(), TEN).await;
     assert_eq!(letters.expect("listed").letters[0].payload, SECRET);
+    let traces = new.traces(first_key(&grant)).await.expect("listed");
+    assert_eq!(traces[0].data, SECRET);
     let filter = ScheduledFilter { queue: queue(), key: None, after: None, limit: 10 };
     let later = new.scheduled(filter).await.expect("listed");
     assert_eq!(later[0].payload, SECRET);

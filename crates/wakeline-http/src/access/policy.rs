@@ -155,6 +155,17 @@ const QUEUES: &[Line] = &[
         "partition.delete",
     ),
     (M::GET, "/api/v1/resources/partitions", Queue, Read, Listed, ""),
+    (M::POST, "/api/v1/traces", Queue, Pop, Body, ""),
+    (M::GET, "/api/v1/traces/names", Queue, Read, All, ""),
+    (M::GET, "/api/v1/traces/by-name/{name}", Queue, Read, Listed, ""),
+    (
+        M::GET,
+        "/api/v1/traces/{partitionId}/{transactionId}",
+        Queue,
+        Read,
+        Partition("partitionId"),
+        "",
+    ),
     (
         M::GET,
         "/api/v1/messages/{partitionId}/{transactionId}",

@@ -12,6 +12,7 @@ mod messages;
 mod pop;
 mod push;
 mod timers;
+mod traces;
 mod transaction;
 
 pub(crate) use hook::plain::DEFAULT_UID as DEFAULT_APPLICATION;
@@ -135,6 +136,10 @@ fn queue_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(messages::clear))
         .routes(routes!(messages::delete_partition))
         .routes(routes!(messages::partitions))
+        .routes(routes!(traces::add))
+        .routes(routes!(traces::names))
+        .routes(routes!(traces::by_name))
+        .routes(routes!(traces::of_message))
 }
 
 fn flow_routes() -> OpenApiRouter<AppState> {

@@ -15,4 +15,5 @@ pub(crate) mod options;
 pub(crate) mod pop;
 pub(crate) mod push;
 pub(crate) mod timers;
+pub(crate) mod traces;
 pub(crate) mod transaction;

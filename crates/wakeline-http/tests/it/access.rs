@@ -130,6 +130,9 @@ impl World {
             "/api/v1/transaction" => json!({"operations": [{"type": "push", "items": push}]}),
             "/api/v1/timers" => json!({"operations": [{"op": "schedule", "queue": "x",
                 "timerKey": "k", "payload": "MQ==", "delayMs": 60_000}]}),
+            "/api/v1/traces" => {
+                json!({"transactionId": "t", "partitionId": self.partition, "data": 1})
+            }
             "/api/v1/configure" => json!({"queue": "x"}),
             "/api/v1/orchestrations" => json!({"name": "n", "instance": "x"}),
             "/api/v1/orchestrations/purge" => json!({"instances": ["x"]}),

@@ -13,3 +13,4 @@ mod policy;
 mod queue;
 mod schedule;
 mod support;
+mod traces;

@@ -1,5 +1,5 @@
--- Removes a partition with its messages, also scheduled ones, cursors and dead letters; true if it existed. Its number is
--- never used again, so who knows it still is refused.
+-- Removes a partition with its messages, also scheduled ones, cursors, traces and dead letters; true if
+-- it existed. Its number is never used again, so who knows it still is refused.
 -- Called by: QueueMessages::delete_partition. Lock order: the queue FOR UPDATE, so that no group
 -- begins meanwhile; the partition (waits for pushes); its scheduled messages; its cursors by group.
 
@@ -25,6 +25,7 @@ BEGIN
     DELETE FROM @schema@.retries r WHERE r.partition_id = v_partition;
     DELETE FROM @schema@.cursors c WHERE c.partition_id = v_partition;
     DELETE FROM @schema@.segments s WHERE s.partition_id = v_partition;
+    DELETE FROM @schema@.traces t WHERE t.partition_id = v_partition;
     DELETE FROM @schema@.dead_letters d WHERE d.partition_id = v_partition;
     DELETE FROM @schema@.partitions p WHERE p.partition_id = v_partition;
     RETURN true;

@@ -94,6 +94,8 @@ BEGIN
     END IF;
     IF o_rows > 0 THEN
         o_more := o_rows >= p_rows;
+        DELETE FROM @schema@.traces t
+        WHERE t.partition_id = p_partition AND t.message_offset < v_first;
         FOR i IN 1 .. cardinality(k_group) LOOP
             v_parked := 0;
             IF k_parked[i] > 0 THEN

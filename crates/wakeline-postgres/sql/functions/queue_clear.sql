@@ -50,6 +50,7 @@ BEGIN
         RETURNING s.len
     )
     SELECT coalesce(sum(w.len), 0), count(*) INTO gone, v_segments FROM went w;
+    DELETE FROM @schema@.traces t WHERE t.partition_id = ANY (v_partitions);
     -- The same ones again, if some of theirs are left.
     next_after := CASE WHEN v_segments < 5000 THEN v_partitions[cardinality(v_partitions)]
         ELSE p_after END;

@@ -41,6 +41,7 @@ BEGIN
     ) x WHERE s.partition_id = x.partition_id AND s.first_offset = x.first_offset;
     GET DIAGNOSTICS v_gone = ROW_COUNT;
     IF v_gone < 5000 THEN
+        DELETE FROM @schema@.traces t WHERE t.partition_id = ANY (v_partitions);
         DELETE FROM @schema@.retries r WHERE r.partition_id = ANY (v_partitions);
         DELETE FROM @schema@.cursors c WHERE c.partition_id = ANY (v_partitions);
         DELETE FROM @schema@.partitions p WHERE p.partition_id = ANY (v_partitions);

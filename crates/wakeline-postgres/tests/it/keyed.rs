@@ -21,7 +21,8 @@ impl KeyedUnderTest for TestSchema {
             "SELECT substring(s.body FROM coalesce(s.ends[n - 1], 0) + 1
                 FOR s.ends[n] - coalesce(s.ends[n - 1], 0))
              FROM {0}.segments s CROSS JOIN LATERAL generate_series(1, s.len) n
-             UNION ALL SELECT payload FROM {0}.dead_letters",
+             UNION ALL SELECT payload FROM {0}.dead_letters
+             UNION ALL SELECT data FROM {0}.traces",
             self.name
         );
         let rows = client().await.query(&sql, &[]).await.expect("read");

@@ -4,3 +4,4 @@ mod keeper;
 mod room;
 mod service;
 mod slow;
+mod traces;

@@ -120,6 +120,8 @@ pub(super) fn clear(s: &mut Session<'_>, name: &QueueName, dead_letters: bool) -
     let Some(queue) = s.queue(name)? else { return Ok(None) };
     let sql = include_str!("../../sql/queries/queue_delete_messages.sql");
     let gone = s.conn.prepare_cached(sql)?.execute([queue.id])? as u64;
+    let sql = include_str!("../../sql/queries/queue_delete_traces.sql");
+    s.conn.prepare_cached(sql)?.execute([queue.id])?;
     let sql = include_str!("../../sql/queries/queue_delete_retries.sql");
     s.conn.prepare_cached(sql)?.execute([queue.id])?;
     let sql = include_str!("../../sql/queries/queue_clear_cursors.sql");
@@ -145,6 +147,7 @@ pub(super) fn delete_partition(
     for sql in [
         include_str!("../../sql/queries/partition_delete_messages.sql"),
         include_str!("../../sql/queries/partition_delete_scheduled.sql"),
+        include_str!("../../sql/queries/partition_delete_traces.sql"),
         include_str!("../../sql/queries/partition_delete_retries.sql"),
         include_str!("../../sql/queries/partition_delete_cursors.sql"),
         include_str!("../../sql/queries/partition_delete_dead_letters.sql"),

@@ -210,6 +210,8 @@ fn keep(s: &Session<'_>, queue: &Queue, (partition, tail): (i64, i64), rows_max:
     let sql = include_str!("../../sql/queries/message_remove.sql");
     kept.removed = s.conn.prepare_cached(sql)?.execute((partition, cut))? as u64;
     if kept.removed > 0 {
+        let sql = include_str!("../../sql/queries/trace_remove.sql");
+        s.conn.prepare_cached(sql)?.execute((partition, cut))?;
         let mut expired = if cursors.is_empty() { kept.removed } else { 0 };
         for (cursor, touched) in &mut cursors {
             let lost = begin_at(s, cursor, cut)?;

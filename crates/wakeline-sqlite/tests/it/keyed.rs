@@ -16,7 +16,8 @@ impl KeyedUnderTest for Fixture {
 
     async fn payloads(&self) -> Vec<Vec<u8>> {
         let conn = self.raw();
-        let sql = "SELECT payload FROM messages UNION ALL SELECT payload FROM dead_letters";
+        let sql = "SELECT payload FROM messages UNION ALL SELECT payload FROM dead_letters
+            UNION ALL SELECT data FROM traces";
         let mut statement = conn.prepare(sql).expect("prepared");
         let rows = statement.query_map([], |row| row.get(0)).expect("read");
         rows.collect::<Result<_, _>>().expect("bytes")

@@ -34,6 +34,7 @@ pub mod seek;
 pub mod settle;
 pub mod subscribe;
 pub mod timers;
+pub mod traces;
 pub mod transact;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -332,6 +333,15 @@ macro_rules! conformance_suite {
             messages_are_looked_through,
             messages_are_found_by_their_state,
             a_look_is_bounded,
+        );
+        $crate::conformance_module!($fixture; traces;
+            a_trace_tells_what_was_noted,
+            a_trace_needs_its_message,
+            traces_are_found_by_name,
+            names_tell_what_has_them,
+            a_message_has_so_many_traces_and_no_more,
+            traces_go_with_their_message,
+            traces_go_with_their_partition_and_queue,
         );
         $crate::conformance_module!($fixture; inspect;
             a_message_tells_where_it_stands,

@@ -60,7 +60,7 @@ impl State {
         list
     }
 
-    fn partitions_in_order(&self) -> Vec<(&QueueName, &PartitionName, &Partition)> {
+    pub(super) fn partitions_in_order(&self) -> Vec<(&QueueName, &PartitionName, &Partition)> {
         let each = self.queues.iter().flat_map(|(name, queue)| {
             queue.partitions.iter().map(move |(partition, state)| (name, partition, state))
         });

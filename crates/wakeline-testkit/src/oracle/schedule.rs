@@ -157,6 +157,7 @@ impl State {
             payload: message.payload,
             producer: message.producer,
             created_at: now,
+            traces: Vec::new(),
         };
         queue.scheduled.push(Scheduled { seq, partition, message, deliver_at, key });
         (outcome, Some(change))

@@ -13,7 +13,7 @@ use wakeline_core::{
     Change, GroupId, GroupName, LeaseToken, MessageId, Namespace, PartitionId, PartitionName,
     QueueName, QueueOptions, Selector, Subscription, TaskName, Timestamp, TransactionId,
 };
-use wakeline_store::{Dropped, Losses, PushItem, PushOutcome, PushReply};
+use wakeline_store::{Dropped, Losses, PushItem, PushOutcome, PushReply, Trace};
 
 use super::access::Access;
 use super::dead::{Buried, Redriving};
@@ -89,6 +89,8 @@ pub(super) struct Message {
     pub(super) payload: Bytes,
     pub(super) producer: Option<String>,
     pub(super) created_at: Timestamp,
+    /// What was noted on it, with numbers that grow over all messages.
+    pub(super) traces: Vec<(i64, Trace)>,
 }
 
 #[derive(Debug, Clone)]
@@ -358,6 +360,7 @@ impl State {
             payload: item.payload,
             producer: item.producer,
             created_at: now,
+            traces: Vec::new(),
         });
         let outcome = PushOutcome::Queued { id: item.id, partition: partition.id };
         let change =

@@ -3,6 +3,7 @@
 mod messages;
 mod room;
 mod timers;
+mod traces;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

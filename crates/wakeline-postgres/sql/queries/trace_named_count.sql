@@ -1,0 +1,6 @@
+-- How many traces a name has. Called by: QueueTraces::traces_named.
+SELECT count(*) FROM @schema@.trace_names x
+JOIN @schema@.traces t USING (trace_no)
+JOIN @schema@.partitions p USING (partition_id)
+JOIN @schema@.queues q USING (queue_id)
+WHERE x.name = $1

@@ -1,0 +1,5 @@
+-- How many names of traces there are. Called by: QueueTraces::trace_names.
+SELECT count(DISTINCT x.name) FROM @schema@.trace_names x
+JOIN @schema@.traces t USING (trace_no)
+JOIN @schema@.partitions p USING (partition_id)
+JOIN @schema@.queues q USING (queue_id)

@@ -1,0 +1,2 @@
+-- Removes the traces of a partition. Called by: messages::delete_partition.
+DELETE FROM traces WHERE partition_id = ?1

@@ -33,6 +33,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0012_access",
     "0013_scheduled",
     "0014_traces",
+    "0015_drops",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -190,16 +191,20 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "partition_delete",
     "partition_keep",
     "partition_sleep",
+    "partition_tally",
     "pop",
     "push",
     "push_check",
     "push_slots",
     "push_store",
+    "queue_behind",
     "queue_clear",
     "queue_configure",
     "queue_delete",
+    "queue_depth",
     "queue_purge",
     "queue_room",
+    "queue_tally",
     "redrive_go",
     "redrive_letters",
     "redrive_moved",

@@ -145,7 +145,15 @@ fn group_detail(columns: &mut Columns<'_>) -> Result<GroupDetail, StoreError> {
         partitions_behind: count(columns.take()?),
         lag: count(columns.take()?),
         leases: count(columns.take()?),
+        behind: behind(columns)?,
     })
+}
+
+/// How long ago a moment was, by the database's clock; both are the next columns.
+fn behind(columns: &mut Columns<'_>) -> Result<Duration, StoreError> {
+    let oldest_at = columns.take::<Option<SystemTime>>()?.map(rows::timestamp);
+    let now = columns.moment()?;
+    Ok(oldest_at.map_or(Duration::ZERO, |at| at.until(now)))
 }
 
 fn group_partition(operation: &'static str, row: &Row) -> Result<GroupPartition, StoreError> {

@@ -39,7 +39,9 @@ impl QueueKeeper for PostgresStore {
                     let queue = columns.name("queue")?;
                     columns.skip(3);
                     let (expired, evicted) = (count(columns.take()?), count(columns.take()?));
-                    report.losses.push((queue, Losses { expired, evicted }));
+                    columns.skip(1);
+                    let dropped = count(columns.take()?);
+                    report.losses.push((queue, Losses { expired, evicted, dropped }));
                 }
                 _ => report.changes.push(rows::change(&mut columns)?),
             }
@@ -54,6 +56,10 @@ impl QueueKeeper for PostgresStore {
         let rows = core.general(OPERATION, &core.sql.queue_losses, &[&queue.as_str()]).await?;
         let Some(row) = rows.first() else { return Ok(Losses::default()) };
         let mut columns = Columns::new(OPERATION, row);
-        Ok(Losses { expired: count(columns.take()?), evicted: count(columns.take()?) })
+        Ok(Losses {
+            expired: count(columns.take()?),
+            evicted: count(columns.take()?),
+            dropped: count(columns.take()?),
+        })
     }
 }

@@ -124,7 +124,8 @@ impl Meters {
         if label != "other" {
             self.labels.insert(queue);
         }
-        for (reason, count) in [("expired", lost.expired), ("evicted", lost.evicted)] {
+        let Losses { expired, evicted, dropped } = lost;
+        for (reason, count) in [("expired", expired), ("evicted", evicted), ("dropped", dropped)] {
             let lost = counter!(
                 "wakeline_queue_messages_lost_total", "queue" => label.clone(), "reason" => reason
             );

@@ -8,6 +8,7 @@ mod inspect;
 mod messages;
 pub(crate) mod redrive;
 mod room;
+mod tally;
 mod traces;
 
 use std::time::Duration;

@@ -50,6 +50,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "traces",
         sql: include_str!("../sql/migrations/0008_traces.sql"),
     },
+    Migration { version: 9, name: "drops", sql: include_str!("../sql/migrations/0009_drops.sql") },
 ];
 
 /// One migration and whether the database has it.

@@ -26,6 +26,8 @@ pub struct GroupDetail {
     pub partitions_behind: u64,
     /// Messages that are unread or unsettled.
     pub lag: u64,
+    /// How long ago the oldest of these was pushed.
+    pub behind: Duration,
     /// Partitions that are leased.
     pub leases: u64,
 }

@@ -33,6 +33,8 @@ pub struct Losses {
     pub expired: u64,
     /// Waited longer than `maxWaitTimeSeconds`.
     pub evicted: u64,
+    /// Used up their tries in a queue that keeps no dead letters.
+    pub dropped: u64,
 }
 
 impl Losses {
@@ -49,6 +51,7 @@ impl Losses {
     pub fn add(&mut self, other: Self) {
         self.expired += other.expired;
         self.evicted += other.evicted;
+        self.dropped += other.dropped;
     }
 
     /// Whether nothing was lost.

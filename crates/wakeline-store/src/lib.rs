@@ -29,6 +29,7 @@ mod queue;
 mod room;
 mod schedule;
 mod sealing;
+mod tally;
 mod traces;
 mod transact;
 
@@ -63,6 +64,7 @@ pub use schedule::{
 pub use sealing::{
     EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, Sealing, SealingError,
 };
+pub use tally::{DeadLetterError, Depth, PartitionTally, QueueTallies, QueueTally, Tally};
 pub use traces::{
     NamedTrace, NamedTraces, NewTrace, QueueTraces, TRACE_DATA_BYTES_MAX, TRACE_NAMES_MAX,
     TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, TraceNames, Traced,
@@ -76,6 +78,7 @@ pub trait Queues:
     + QueueAdmin
     + QueueGroups
     + QueueRoom
+    + QueueTallies
     + QueueDeadLetters
     + QueueMessages
     + QueueTraces
@@ -89,6 +92,7 @@ impl<T> Queues for T where
         + QueueAdmin
         + QueueGroups
         + QueueRoom
+        + QueueTallies
         + QueueDeadLetters
         + QueueMessages
         + QueueTraces

@@ -25,6 +25,7 @@ mod flow;
 mod hook;
 mod messages;
 mod room;
+mod tally;
 mod traces;
 
 use std::collections::HashMap;

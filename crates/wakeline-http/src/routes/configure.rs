@@ -1,4 +1,4 @@
-//! `POST /api/v1/configure` and `/api/v1/resources/queues/{queue}`
+//! `POST /api/v1/configure` and `DELETE /api/v1/resources/queues/{queue}`
 
 use axum::Json;
 use axum::extract::State;
@@ -39,26 +39,6 @@ pub(crate) async fn configure(
     permit.need(Realm::Queue, Verb::Configure, command.queue.as_str())?;
     Deed::tell(Some(command.queue.to_string()), None);
     Ok(Json(state.queue().configure(command).await?.into()))
-}
-
-/// A queue and its options.
-#[utoipa::path(
-    get, path = "/api/v1/resources/queues/{queue}", tag = "queues",
-    params(("queue" = String, Path, description = "The queue")),
-    responses(
-        (status = 200, description = "The queue as it stands", body = ConfigureAnswer),
-        (status = 404, description = "There is no such queue", body = Problem),
-    )
-)]
-pub(crate) async fn queue(
-    State(state): State<AppState>,
-    Parted(queue): Parted<String>,
-) -> Result<Json<ConfigureAnswer>, ApiError> {
-    let queue = QueueName::new(queue)?;
-    match state.queue().store().queue(&queue).await? {
-        Some(detail) => Ok(Json(detail.into())),
-        None => Err(ApiError::not_found("Queue not found")),
-    }
 }
 
 /// A queue that is gone.

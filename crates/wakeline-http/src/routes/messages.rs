@@ -88,15 +88,15 @@ pub(crate) async fn messages(
 }
 
 /// Where a page begins, and how long it is.
-struct Place {
-    next: Option<MessagePlace>,
-    skip: usize,
-    limit: u32,
+pub(super) struct Place {
+    pub(super) next: Option<MessagePlace>,
+    pub(super) skip: usize,
+    pub(super) limit: u32,
 }
 
 /// Looks until the page is full, or as far as one answer may look. Of queues that the caller may
 /// not read nothing is found.
-async fn look(
+pub(super) async fn look(
     state: &AppState,
     permit: &Permit,
     filter: &MessageFilter,

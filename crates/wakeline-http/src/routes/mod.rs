@@ -11,6 +11,8 @@ mod hook;
 mod messages;
 mod pop;
 mod push;
+mod resources;
+mod status;
 mod timers;
 mod traces;
 mod transaction;
@@ -79,6 +81,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
     OpenApiRouter::with_openapi(Frame::openapi())
         .merge(queue_routes())
+        .merge(inspection_routes())
         .merge(flow_routes())
         .merge(hook_routes())
         .merge(message_routes())
@@ -117,7 +120,7 @@ fn queue_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(timers::list))
         .routes(routes!(timers::timer, timers::cancel))
         .routes(routes!(configure::configure))
-        .routes(routes!(configure::queue, configure::delete_queue))
+        .routes(routes!(resources::queue, configure::delete_queue))
         .routes(routes!(groups::groups))
         .routes(routes!(groups::lagging))
         .routes(routes!(groups::group, groups::delete_group))
@@ -140,6 +143,19 @@ fn queue_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(traces::names))
         .routes(routes!(traces::by_name))
         .routes(routes!(traces::of_message))
+}
+
+/// How queues stand.
+fn inspection_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(resources::queues))
+        .routes(routes!(resources::depth))
+        .routes(routes!(resources::namespaces))
+        .routes(routes!(resources::tasks))
+        .routes(routes!(status::queues))
+        .routes(routes!(status::queue))
+        .routes(routes!(status::messages))
+        .routes(routes!(status::buffers))
 }
 
 fn flow_routes() -> OpenApiRouter<AppState> {

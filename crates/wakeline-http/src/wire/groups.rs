@@ -23,6 +23,8 @@ pub(crate) struct GroupAnswer {
     partitions_with_lag: u64,
     /// Messages that are unread or unsettled.
     total_lag: u64,
+    /// How many seconds ago the oldest of these was pushed.
+    max_time_lag: u64,
     /// Partitions that are leased.
     leases: u64,
     /// `Stable`, `Lagging`, or `Dead` if it lags and holds no lease.
@@ -53,6 +55,7 @@ impl From<GroupDetail> for GroupAnswer {
             members: group.partitions,
             partitions_with_lag: group.partitions_behind,
             total_lag: group.lag,
+            max_time_lag: group.behind.as_secs(),
             leases: group.leases,
             state,
             subscription_mode: mode,

@@ -73,7 +73,7 @@ impl<'a> MessageAnswer<'a> {
     }
 }
 
-fn state_word(state: MessageState) -> &'static str {
+pub(crate) fn state_word(state: MessageState) -> &'static str {
     match state {
         MessageState::Pending => "pending",
         MessageState::Processing => "processing",

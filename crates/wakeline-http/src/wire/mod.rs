@@ -14,6 +14,8 @@ pub(crate) mod messages;
 pub(crate) mod options;
 pub(crate) mod pop;
 pub(crate) mod push;
+pub(crate) mod resources;
+pub(crate) mod tally;
 pub(crate) mod timers;
 pub(crate) mod traces;
 pub(crate) mod transaction;

@@ -7,6 +7,7 @@ mod dead;
 mod flow;
 mod hook;
 mod hostile;
+mod inspect;
 mod keys;
 mod messages;
 mod policy;

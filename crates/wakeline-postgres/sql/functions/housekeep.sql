@@ -4,7 +4,7 @@
 -- p_interval: a queue that was looked through is left alone for so many microseconds at least, and
 -- for a tenth of its shortest limit, up to an hour. p_anew: look through all queues.
 -- Returns one row of kind 0: a = messages that were removed, due_us = when to call again; rows of
--- kind 1: what a queue's groups lost, a expired, b evicted; rows of kind 2: partitions in which a
+-- kind 1: what a queue's groups lost, a expired, b evicted, c dropped; rows of kind 2: partitions in which a
 -- cursor changed.
 -- Called by: QueueKeeper::housekeep. Lock order: the advisory lock, the queue's row in housekeeping
 -- and the queue FOR SHARE, all only tried; then see partition_keep.
@@ -14,7 +14,7 @@ CREATE OR REPLACE FUNCTION @schema@.housekeep(
     p_rows integer, p_interval bigint, p_anew boolean)
 RETURNS TABLE (
     kind smallint, queue text, partition text, namespace text, task text, a bigint, b bigint,
-    due_us bigint)
+    due_us bigint, c bigint)
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
@@ -104,25 +104,29 @@ BEGIN
     WITH told AS (
         DELETE FROM @schema@.losses l USING (
             SELECT x.loss_id FROM @schema@.losses x ORDER BY x.loss_id LIMIT 5000) x
-        WHERE l.loss_id = x.loss_id RETURNING l.queue_id, l.expired, l.evicted
+        WHERE l.loss_id = x.loss_id RETURNING l.queue_id, l.expired, l.evicted, l.dropped
     ), sums AS (
         SELECT x.queue_id, x.name, x.namespace, x.task, sum(t.expired)::bigint AS expired,
-            sum(t.evicted)::bigint AS evicted
+            sum(t.evicted)::bigint AS evicted, sum(t.dropped)::bigint AS dropped
         FROM told t JOIN @schema@.queues x ON x.queue_id = t.queue_id
         GROUP BY x.queue_id
     ), kept AS (
-        INSERT INTO @schema@.housekeeping AS y (queue_id, expired, evicted)
-        SELECT s.queue_id, s.expired, s.evicted FROM sums s
+        INSERT INTO @schema@.housekeeping AS y (queue_id, expired, evicted, dropped)
+        SELECT s.queue_id, s.expired, s.evicted, s.dropped FROM sums s
         ON CONFLICT (queue_id) DO UPDATE
-        SET expired = y.expired + excluded.expired, evicted = y.evicted + excluded.evicted
+        SET expired = y.expired + excluded.expired, evicted = y.evicted + excluded.evicted,
+            dropped = y.dropped + excluded.dropped
     )
     SELECT 1::smallint, s.name, NULL::text, s.namespace, s.task, s.expired, s.evicted,
-        NULL::bigint
+        NULL::bigint, s.dropped
     FROM sums s;
     kind := 0; queue := NULL; partition := NULL; namespace := NULL; task := NULL;
     a := v_removed; b := NULL;
     SELECT greatest(ceil(extract(epoch FROM x.due_at - v_now) * 1000000), 0)::bigint INTO due_us
     FROM @schema@.housekeeping x WHERE x.due_at IS NOT NULL ORDER BY x.due_at LIMIT 1;
+    IF (SELECT count(*) FROM (SELECT FROM @schema@.losses LIMIT 5000) x) = 5000 THEN
+        due_us := 0;
+    END IF;
     RETURN NEXT;
 END
 $$;

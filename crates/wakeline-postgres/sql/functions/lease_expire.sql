@@ -1,7 +1,8 @@
 -- Ends a lease whose time is over: counts a failure for each of its unsettled messages. Several of
--- them are parked to go alone from now on; a single one may be beyond its limit. Returns the
--- change in the number of the cursor's rows in retries. The caller updates the cursor.
--- Called by: claim, under the cursor's lock.
+-- them are parked to go alone from now on; a single one may be beyond its limit, and is counted in
+-- losses if its queue keeps no dead letters. Returns the change in the number of the cursor's rows in
+-- retries. The caller updates the cursor.
+-- Called by: claim, partition_keep, under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.lease_expire(
     p_partition bigint, p_group integer, p_set int8multirange, p_queue @schema@.queues,
@@ -24,6 +25,9 @@ BEGIN
     IF p_queue.dead_letters THEN
         PERFORM @schema@.message_bury(p_partition, p_group, ARRAY[v_offset],
             ARRAY[coalesce(v_failures, 0) + 1], ARRAY['lease expired'], p_now);
+    ELSE
+        INSERT INTO @schema@.losses (queue_id, expired, evicted, dropped)
+        VALUES (p_queue.queue_id, 0, 0, 1);
     END IF;
     DELETE FROM @schema@.retries r WHERE r.partition_id = p_partition AND r.group_id = p_group
         AND r.message_offset = v_offset;

@@ -2,7 +2,7 @@
 -- p_items, p_offsets: which items name which offset; p_txns, p_verdicts, p_errors: by item. Verdicts:
 -- 0 is left alone, 1 failed, 2 retry, 3 dead letter. Returns the change in the number of the cursor's
 -- rows in retries, the offsets that were dealt with, those that became dead letters, and those that were
--- dropped because the queue keeps none.
+-- dropped because the queue keeps none, which are counted in losses.
 -- Called by: settle, under the cursor's lock.
 
 CREATE OR REPLACE FUNCTION @schema@.message_fail(
@@ -55,6 +55,10 @@ BEGIN
             AND r.message_offset = ANY (v_gone);
         GET DIAGNOSTICS v_count = ROW_COUNT;
         o_parked := o_parked - v_count;
+    END IF;
+    IF o_dropped <> '{}' THEN
+        INSERT INTO @schema@.losses (queue_id, expired, evicted, dropped)
+        VALUES (p_queue.queue_id, 0, 0, cardinality(o_dropped));
     END IF;
     IF o_dead <> '{}' THEN
         PERFORM @schema@.message_bury(p_partition, p_group, o_dead, v_failures, v_errors, p_now);

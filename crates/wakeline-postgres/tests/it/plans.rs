@@ -76,13 +76,17 @@ const PUSH: &str = "SELECT * FROM push_slots(
     '{11}', '{1}', '{t}', '{0}', '{10}', '{}', '{}', '{}', '{1}', '{0}', '{1}', '{1}', '{new}',
     ARRAY['{}'::text::bytea], ARRAY[gen_random_uuid()], '{2}', '{}', '{}', '{f}', false)";
 
-const ALL: [(&str, &str); 6] = [
+/// How a few partitions stand.
+const PARTITIONS: &str = "SELECT * FROM partition_tally('q', 5, 0)";
+
+const ALL: [(&str, &str); 7] = [
     ("claim", CLAIM),
     ("empty claim", EMPTY),
     ("wide claim", WIDE),
     ("settle", SETTLE),
     ("sweep", SWEEP),
     ("push", PUSH),
+    ("tally of partitions", PARTITIONS),
 ];
 
 #[tokio::test]
@@ -105,6 +109,25 @@ async fn costs_do_not_grow_with_partitions_and_segments() {
     for (name, before, after) in &grown {
         assert!(after - before <= GROWTH_MAX, "{name} grew: {grown:?}");
         assert!(*before < 200, "{name} is costly: {grown:?}");
+    }
+}
+
+/// How the queue stands, and what its group has yet to settle.
+const TALLIES: [&str; 3] = [
+    "SELECT * FROM queue_tally('q', 1, 0)",
+    "SELECT * FROM queue_depth('q', 'g', 10, 0)",
+    "SELECT * FROM queue_depth('q', NULL, 10, 0)",
+];
+
+#[tokio::test]
+async fn counting_a_queue_reads_none_of_its_messages() {
+    let (short, long) = tokio::join!(Store::open(), Store::open());
+    short.grow((1, 1000), 1).await;
+    long.grow((1, 1000), 100).await;
+    for statement in TALLIES {
+        let (few, many) = (short.buffers(statement).await, long.buffers(statement).await);
+        assert!(many <= few + GROWTH_MAX, "{statement}: {few} became {many}");
+        assert!(many < 1000 * 12, "{statement} is costly: {many} for 1,000 partitions");
     }
 }
 

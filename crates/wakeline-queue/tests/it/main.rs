@@ -4,4 +4,5 @@ mod keeper;
 mod room;
 mod service;
 mod slow;
+mod slow_tally;
 mod traces;

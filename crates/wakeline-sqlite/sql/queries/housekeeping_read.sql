@@ -1,2 +1,2 @@
 -- What the groups of a queue lost. Called by: losses.
-SELECT expired, evicted FROM housekeeping WHERE queue_id = ?1
+SELECT expired, evicted, dropped FROM housekeeping WHERE queue_id = ?1

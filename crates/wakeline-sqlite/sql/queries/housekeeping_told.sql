@@ -1,3 +1,4 @@
 -- All that was lost is told of. Called by: housekeep.
-UPDATE housekeeping SET told_expired = expired, told_evicted = evicted
-WHERE expired > told_expired OR evicted > told_evicted
+UPDATE housekeeping
+SET told_expired = expired, told_evicted = evicted, told_dropped = dropped
+WHERE expired > told_expired OR evicted > told_evicted OR dropped > told_dropped

@@ -31,6 +31,7 @@ pub(super) fn groups(s: &mut Session<'_>, only: Option<&GroupName>) -> Res<Vec<G
             partitions: count(row, 7)?,
             partitions_behind: count(row, 8)?,
             lag: count(row, 9)? + first_deliveries(s, row.get(1)?, id)?,
+            behind: behind(s, id)?,
             leases: count(row, 10)?,
         });
     }
@@ -51,6 +52,23 @@ fn first_deliveries(s: &Session<'_>, queue: i64, group: i64) -> Res<u64> {
         sum += Cursor::read(s, row.get(0)?, group)?.as_ref().map_or(0, leased);
     }
     Ok(sum)
+}
+
+/// How long ago the oldest message was pushed that a group has yet to settle. Cursors with nothing
+/// to do are not looked at.
+fn behind(s: &Session<'_>, group: i64) -> Res<Duration> {
+    let sql = include_str!("../../sql/queries/cursor_due_all.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query([group])?;
+    let mut first: Option<i64> = None;
+    while let Some(row) = rows.next()? {
+        let partition = row.get(0)?;
+        let Some(cursor) = Cursor::read(s, partition, group)? else { continue };
+        if let Some(offset) = oldest(s, &cursor)? {
+            first = first.into_iter().chain(created_at(s, partition, offset)?).min();
+        }
+    }
+    Ok(first.map_or(Duration::ZERO, |at| Timestamp(at).until(s.now)))
 }
 
 /// Groups, partition by partition.

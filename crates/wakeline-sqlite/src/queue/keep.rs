@@ -72,7 +72,8 @@ pub(crate) fn losses(s: &mut Session<'_>, name: &QueueName) -> Res<Losses> {
     let Some(queue) = s.queue(name)? else { return Ok(Losses::default()) };
     let sql = include_str!("../../sql/queries/housekeeping_read.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
-    let found = statement.query_row([queue.id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let found = statement.query_row([queue.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+    let found = found.optional()?;
     Ok(found.map(lost).unwrap_or_default())
 }
 
@@ -84,8 +85,12 @@ pub(crate) fn schedule(s: &Session<'_>, queue: &Queue) -> Res<()> {
     Ok(())
 }
 
-fn lost((expired, evicted): (i64, i64)) -> Losses {
-    Losses { expired: expired.unsigned_abs(), evicted: evicted.unsigned_abs() }
+fn lost((expired, evicted, dropped): (i64, i64, i64)) -> Losses {
+    Losses {
+        expired: expired.unsigned_abs(),
+        evicted: evicted.unsigned_abs(),
+        dropped: dropped.unsigned_abs(),
+    }
 }
 
 fn first(s: &Session<'_>) -> Res<Option<Look>> {
@@ -109,7 +114,7 @@ fn untold(s: &Session<'_>) -> Res<Vec<(QueueName, Losses)>> {
     while let Some(row) = rows.next()? {
         let name: String = row.get(0)?;
         let queue = QueueName::new(&*name).map_err(corrupt("queue", &name))?;
-        found.push((queue, lost((row.get(1)?, row.get(2)?))));
+        found.push((queue, lost((row.get(1)?, row.get(2)?, row.get(3)?))));
     }
     Ok(found)
 }
@@ -218,7 +223,7 @@ fn keep(s: &Session<'_>, queue: &Queue, (partition, tail): (i64, i64), rows_max:
             *touched |= lost > 0;
             expired += lost;
         }
-        count(s, queue, Losses { expired, evicted: 0 })?;
+        count(s, queue, Losses { expired, ..Losses::default() })?;
         kept.oldest_at = created_at(s, partition, 0)?;
     }
     for (cursor, _) in cursors.iter_mut().filter(|(_, touched)| *touched) {

@@ -74,7 +74,8 @@ pub(crate) fn count(s: &Session<'_>, queue: &Queue, lost: Losses) -> Res<()> {
     if !lost.is_none() {
         let sql = include_str!("../../sql/queries/housekeeping_lost.sql");
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        let params = (queue.id, number(lost.expired), number(lost.evicted));
+        let (expired, evicted) = (number(lost.expired), number(lost.evicted));
+        let params = (queue.id, expired, evicted, number(lost.dropped));
         s.conn.prepare_cached(sql)?.execute(params)?;
     }
     Ok(())

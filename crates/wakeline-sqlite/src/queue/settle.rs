@@ -8,10 +8,11 @@ use std::time::Duration;
 use wakeline_core::{
     Change, CursorId, Fencing, GroupName, LeaseId, PartitionId, RetryDecision, Timestamp, Verdict,
 };
-use wakeline_store::{Extension, SettleItem, SettleOutcome, SettleReply};
+use wakeline_store::{Extension, Losses, SettleItem, SettleOutcome, SettleReply};
 
 use super::cursor::{Cursor, Held, Parked};
 use super::offsets::Offsets;
+use super::pass::count;
 use crate::error::{Res, corrupt};
 use crate::session::{Queue, Session};
 
@@ -135,6 +136,7 @@ fn apply(
         }
         Some(RetryDecision::Bury) if !queue.options.dead_letters => {
             cursor.unpark(s, offset)?;
+            count(s, queue, Losses { dropped: 1, ..Losses::default() })?;
             Ok(Fate::Dropped)
         }
         Some(RetryDecision::Bury) | None => {

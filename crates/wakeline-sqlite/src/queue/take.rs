@@ -1,10 +1,11 @@
 //! What a claim may take of one cursor: the numbered rules of `docs/reference/queue.md`.
 
 use wakeline_core::MessageOrder;
-use wakeline_store::Delivered;
+use wakeline_store::{Delivered, Losses};
 
 use super::cursor::{Cursor, Held, Parked, window_end};
 use super::message;
+use super::pass::count;
 use crate::error::Res;
 use crate::session::{Queue, Session};
 
@@ -41,6 +42,7 @@ pub(crate) fn end_expired_lease(s: &Session<'_>, cursor: &mut Cursor, queue: &Qu
             (true, false) => {
                 cursor.unpark(s, offset)?;
                 cursor.dropped = Some(offset);
+                count(s, queue, Losses { dropped: 1, ..Losses::default() })?;
             }
         }
     }

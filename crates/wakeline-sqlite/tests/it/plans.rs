@@ -63,6 +63,31 @@ async fn hot_statements_search_and_never_scan_or_sort() {
     }
 }
 
+/// Every statement that counts what there is, partition by partition.
+const TALLIES: &[(&str, &str)] = &[
+    sql!("tally_partitions"),
+    sql!("tally_cursors"),
+    sql!("tally_cursors_of_partition"),
+    sql!("tally_stored"),
+    sql!("tally_dead"),
+    sql!("tally_dead_of_partition"),
+    sql!("partition_name"),
+];
+
+#[tokio::test]
+async fn counting_looks_up_and_never_scans() {
+    let fixture = Fixture::open().await;
+    let conn = fixture.raw();
+    for (name, sql) in TALLIES {
+        let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("a statement");
+        let mut rows = explain.raw_query();
+        while let Some(row) = rows.next().expect("a plan") {
+            let step: String = row.get("detail").expect("readable");
+            assert!(!step.starts_with("SCAN"), "{name}: {step}");
+        }
+    }
+}
+
 /// What a statement cost when it was run to its end.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 struct Cost {

@@ -1,5 +1,7 @@
 //! What can be read of messages and groups, and how groups are forgotten and moved.
 
+use std::time::Duration;
+
 use wakeline_core::{PartitionId, QueueName, QueueOptions, Subscription, TransactionId, Verdict};
 use wakeline_store::{GroupDetail, MessageDetail, MessageState, PushOutcome, SettleOutcome};
 
@@ -83,6 +85,7 @@ pub async fn a_group_tells_its_lag(bench: &Bench) {
     assert_eq!(group_of(bench, &ask).await, []);
     let taken =
         bench.take(&Ask::partition(&queue, "Default").group(&ask.line.group).batch(3)).await;
+    bench.advance(7).await;
     let detail = group_of(bench, &ask).await.remove(0);
     let expected = GroupDetail {
         queue: queue.clone(),
@@ -92,6 +95,7 @@ pub async fn a_group_tells_its_lag(bench: &Bench) {
         partitions: 2,
         partitions_behind: 2,
         lag: 5,
+        behind: Duration::from_secs(7),
         leases: 1,
     };
     assert_eq!(detail, expected);
@@ -104,6 +108,7 @@ pub async fn a_group_tells_its_lag(bench: &Bench) {
     bench.drain(&ask).await;
     let detail = group_of(bench, &ask).await.remove(0);
     assert_eq!((detail.lag, detail.partitions_behind, detail.leases), (0, 0, 0));
+    assert_eq!(detail.behind, Duration::ZERO);
 }
 
 /// An expired lease is none.

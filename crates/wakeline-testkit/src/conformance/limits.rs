@@ -23,11 +23,11 @@ fn kept_for(retention_secs: u32, completed_retention_secs: u32) -> QueueOptions 
 }
 
 fn expired(expired: u64) -> Losses {
-    Losses { expired, evicted: 0 }
+    Losses { expired, ..Losses::default() }
 }
 
 fn evicted(evicted: u64) -> Losses {
-    Losses { expired: 0, evicted }
+    Losses { evicted, ..Losses::default() }
 }
 
 async fn losses(bench: &Bench, queue: &QueueName) -> Losses {

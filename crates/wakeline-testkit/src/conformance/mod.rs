@@ -33,6 +33,7 @@ pub mod schedule;
 pub mod seek;
 pub mod settle;
 pub mod subscribe;
+pub mod tally;
 pub mod timers;
 pub mod traces;
 pub mod transact;
@@ -314,6 +315,15 @@ macro_rules! conformance_suite {
             dead_letters_outlive_retention,
             groups_begin_with_what_is_stored,
             housekeeping_goes_by_pieces,
+        );
+        $crate::conformance_module!($fixture; tally;
+            messages_are_counted_as_they_stand,
+            what_is_ahead_is_not_given_up,
+            the_group_that_is_furthest_behind_tells,
+            depth_is_what_a_group_has_yet_to_settle,
+            tallies_come_in_pages,
+            drops_are_counted,
+            errors_of_dead_letters_are_counted,
         );
         $crate::conformance_module!($fixture; room;
             without_a_group_everything_counts,

@@ -47,6 +47,7 @@ impl World<'_> {
             let store = self.store.room(&queue, partitions).await.map_err(failed)?;
             same(&format!("room of {queue}"), oracle, store)?;
             self.inspect_list(&queue).await?;
+            self.inspect_tally(&queue).await?;
         }
         for group in self.names.groups.clone() {
             self.inspect_group(&group).await?;

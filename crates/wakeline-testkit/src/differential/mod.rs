@@ -18,6 +18,7 @@ mod op;
 mod schedules;
 mod settles;
 mod side;
+mod tally;
 mod world;
 
 use crate::cases::Cases;

@@ -164,6 +164,9 @@ impl State {
         let lost = reading.pass_over(cursor);
         let taken = reading.take(cursor, room);
         queue.losses.add(lost);
+        if buried.is_some() && !queue.options.dead_letters {
+            queue.losses.dropped += 1;
+        }
         assert_eq!(due, !taken.is_empty(), "the due time of {key:?} agrees with what it gives");
         match buried {
             Some(buried) if queue.options.dead_letters => self.bury(key, buried, now),

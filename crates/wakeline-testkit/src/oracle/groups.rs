@@ -189,6 +189,12 @@ fn group_detail(
     let lags: Vec<u64> = (group.cursors.iter())
         .map(|(partition, cursor)| lag(&queue.partitions[partition], cursor))
         .collect();
+    let oldest_at = (group.cursors.iter())
+        .filter_map(|(name, cursor)| {
+            let partition = &queue.partitions[name];
+            oldest(partition, cursor).map(|offset| partition.message(offset).created_at)
+        })
+        .min();
     let live = |cursor: &&Cursor| cursor.lease.as_ref().is_some_and(|lease| lease.until > now);
     GroupDetail {
         queue: queue_name.clone(),
@@ -198,6 +204,7 @@ fn group_detail(
         partitions: lags.len() as u64,
         partitions_behind: lags.iter().filter(|lag| **lag > 0).count() as u64,
         lag: lags.iter().sum(),
+        behind: oldest_at.map_or(Duration::ZERO, |at| at.until(now)),
         leases: group.cursors.values().filter(live).count() as u64,
     }
 }

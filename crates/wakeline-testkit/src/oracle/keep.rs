@@ -41,6 +41,7 @@ impl State {
             let mut untold = queue.losses;
             untold.expired -= queue.told.expired;
             untold.evicted -= queue.told.evicted;
+            untold.dropped -= queue.told.dropped;
             queue.told = queue.losses;
             if !untold.is_none() {
                 report.losses.push((name.clone(), untold));
@@ -79,8 +80,10 @@ impl State {
                 cursor.freed_at = now;
             }
             lost.add(passed);
-            if let Some(buried) = buried.filter(|_| queue.options.dead_letters) {
-                self.bury(&key, buried, now);
+            match buried {
+                Some(buried) if queue.options.dead_letters => self.bury(&key, buried, now),
+                Some(_) => lost.dropped += 1,
+                None => {}
             }
         }
         lost

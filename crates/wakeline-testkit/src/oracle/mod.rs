@@ -24,6 +24,7 @@ mod schedule;
 mod settle;
 mod state;
 mod take;
+mod tally;
 mod traces;
 
 use std::sync::Arc;

@@ -82,6 +82,9 @@ impl State {
             dead_lettered: buried.is_some(),
             dropped,
         };
+        if dropped {
+            queue.losses.dropped += 1;
+        }
         if let Some(held) = buried {
             self.bury(&key, Doomed { offset, held }, now);
         }

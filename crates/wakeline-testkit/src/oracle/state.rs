@@ -60,6 +60,7 @@ pub(super) struct Queue {
     pub(super) namespace: Option<Namespace>,
     pub(super) task: Option<TaskName>,
     pub(super) options: QueueOptions,
+    pub(super) created_at: Timestamp,
     pub(super) partitions: BTreeMap<PartitionName, Partition>,
     pub(super) groups: BTreeMap<GroupName, Group>,
     /// What groups lost to the limits of time.
@@ -254,6 +255,7 @@ impl State {
             namespace,
             task,
             options: QueueOptions::default(),
+            created_at: now,
             partitions: BTreeMap::new(),
             groups: BTreeMap::new(),
             losses: Losses::default(),

@@ -2,6 +2,7 @@
 
 mod messages;
 mod room;
+mod tally;
 mod timers;
 mod traces;
 
@@ -67,9 +68,15 @@ enum Sin {
     SchedulesLate,
     /// Nobody hears of what is retried by hand.
     IntervenesQuietly,
+    /// What is leased is said to be pending.
+    CountsLeasedAsPending,
+    /// What was given up is said to be completed.
+    CountsDeadAsCompleted,
+    /// Nobody has anything to do.
+    SeesNoDepth,
 }
 
-const SINS: [Sin; 20] = [
+const SINS: [Sin; 23] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -90,6 +97,9 @@ const SINS: [Sin; 20] = [
     Sin::DeliversCancelled,
     Sin::SchedulesLate,
     Sin::IntervenesQuietly,
+    Sin::CountsLeasedAsPending,
+    Sin::CountsDeadAsCompleted,
+    Sin::SeesNoDepth,
 ];
 
 struct Sinner {

@@ -1,0 +1,8 @@
+-- The cursors of a queue that have something to do, of one group (?2) or all, by the group's name.
+-- Called by: tally::read_cursors.
+SELECT c.partition_id, c.group_id, p.next_offset, c.next_offset, c.parked, c.lease_until, c.lease_start, c.lease_set
+FROM groups g
+JOIN cursors c ON c.group_id = g.group_id AND c.due_at IS NOT NULL
+JOIN partitions p ON p.partition_id = c.partition_id
+WHERE g.queue_id = ?1 AND (?2 IS NULL OR g.name = ?2)
+ORDER BY g.name

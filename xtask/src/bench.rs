@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::guard::Guard;
-use crate::postgres::Postgres;
+use crate::postgres::{Postgres, Programs};
 use crate::provision::{self, Need};
 use crate::{Ended, run, source};
 
@@ -51,7 +51,7 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     if args[0] == "flow" && !guard.run(&mut build_peers(&root, &target))? {
         return Ok(Ended::Failed);
     }
-    let postgres = Postgres::start(&mut guard, bin)?;
+    let postgres = Postgres::start(&mut guard, Programs { installed: bin, package: None })?;
     let output = target.join("release");
     let mut bench = Command::new(output.join("wakeline-bench"));
     postgres.lend(&mut bench).args(args).env("WAKELINE_BENCH_SERVER", output.join("wakeline"));

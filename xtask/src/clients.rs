@@ -72,7 +72,11 @@ pub(crate) fn ensure(guard: &mut Guard) -> Result<Clients> {
 }
 
 /// Installs into `home`, unless these versions were installed there to the end.
-fn once(home: &Path, versions: &str, install: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn once(
+    home: &Path,
+    versions: &str,
+    install: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let installed = home.join("installed");
     if fs::read_to_string(&installed).is_ok_and(|there| there == versions) {
         return Ok(());

@@ -15,6 +15,7 @@
 mod bench;
 mod check;
 mod clients;
+mod embedded;
 mod guard;
 mod layers;
 mod links;
@@ -38,7 +39,7 @@ Commands:
   check [part]...      Formatting, lints, sizes, layers, links and generated files.
                        Parts: fmt clippy tidy layers links names openapi schema
                        (default: all)
-  test [--long] [nextest arguments]
+  test [--long] [--pg MAJOR] [nextest arguments]
                        Starts a PostgreSQL, then runs the checks, all tests, the doc tests and
                        the README's commands. With nextest arguments (`-p wakeline-sqlite`, a
                        name, `-E ...`): only those tests, with the same PostgreSQL

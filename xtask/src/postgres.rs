@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::embedded::Package;
 use crate::guard::Guard;
 use crate::{provision, run};
 
@@ -30,10 +31,21 @@ pg_stat_statements.max = 50000
 
 const STARTS_MAX: u32 = 5;
 
+/// Whose programs run.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    /// A PostgreSQL that is installed: its folder of programs, `psql` among them.
+    pub(crate) installed: PathBuf,
+    /// Another one for the server, to be unfolded first.
+    pub(crate) package: Option<Package>,
+}
+
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Postgres {
+    /// The server's programs.
     bin: PathBuf,
+    psql: PathBuf,
     account: Account,
     port: u16,
     folder: PathBuf,
@@ -49,8 +61,13 @@ struct Account {
 
 impl Postgres {
     /// Makes a cluster in a temporary folder and starts it on a free port.
-    pub(crate) fn start(guard: &mut Guard, bin: PathBuf) -> Result<Self> {
+    pub(crate) fn start(guard: &mut Guard, programs: Programs) -> Result<Self> {
         let folder = guard.make_folder()?;
+        let psql = programs.installed.join("psql");
+        let bin = match programs.package {
+            Some(package) => package.unfold(guard, &folder)?,
+            None => programs.installed,
+        };
         let account = account()?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755))?;
         let scratch = folder.join("tmp");
@@ -59,7 +76,7 @@ impl Postgres {
         if let Some((user, group)) = account.ids {
             std::os::unix::fs::chown(&folder, Some(user), Some(group))?;
         }
-        let mut server = Self { bin, account, port: 0, folder };
+        let mut server = Self { bin, psql, account, port: 0, folder };
         server.initialise(guard)?;
         for _ in 0..STARTS_MAX {
             server.port = free_port()?;
@@ -77,8 +94,15 @@ impl Postgres {
         command
             .env("WAKELINE_TEST_POSTGRES", self.url())
             .env("WAKELINE_TEST_PG_BIN", &self.bin)
+            .env("WAKELINE_TEST_PSQL", &self.psql)
             .env("WAKELINE_TEST_PG_USER", &self.account.name)
             .env("TMPDIR", self.folder.join("tmp"))
+    }
+
+    /// What the server's program calls itself, as `18.4`.
+    pub(crate) fn version(&self) -> Result<String> {
+        let text = run::output(Command::new(self.bin.join("postgres")).arg("--version"))?;
+        Ok(text.split_whitespace().nth(2).unwrap_or_default().to_owned())
     }
 
     /// Where clients connect, as a superuser.

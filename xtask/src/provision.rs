@@ -18,7 +18,7 @@ use crate::guard::Guard;
 use crate::run;
 
 /// The oldest PostgreSQL that is supported.
-const POSTGRES_MAJOR_MIN: u32 = 15;
+pub(crate) const POSTGRES_MAJOR_MIN: u32 = 15;
 
 /// The oldest Node.js that the published clients run on.
 const NODE_MAJOR_MIN: u32 = 18;
@@ -194,6 +194,16 @@ impl Drop for NoCluster {
 
 /// The newest PostgreSQL on this machine that is new enough.
 fn find_postgres() -> Result<Option<PathBuf>> {
+    Ok(newest(installations()?.into_iter()))
+}
+
+/// A PostgreSQL on this machine of exactly this major version.
+pub(crate) fn find_major(major: u32) -> Result<Option<PathBuf>> {
+    let found = installations()?.into_iter().find(|(there, _)| *there == major);
+    Ok(found.map(|(_, folder)| folder))
+}
+
+fn installations() -> Result<Vec<(u32, PathBuf)>> {
     let mut folders = run::search_path();
     if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
         folders.extend(versions.flatten().map(|version| version.path().join("bin")));
@@ -201,7 +211,7 @@ fn find_postgres() -> Result<Option<PathBuf>> {
     if run::exists("pg_config") {
         folders.push(run::output(Command::new("pg_config").arg("--bindir"))?.trim().into());
     }
-    Ok(newest(folders.into_iter().filter_map(|folder| installation(&folder))))
+    Ok(folders.iter().filter_map(|folder| installation(folder)).collect())
 }
 
 fn newest(found: impl Iterator<Item = (u32, PathBuf)>) -> Option<PathBuf> {

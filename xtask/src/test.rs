@@ -1,27 +1,31 @@
 //! `cargo xtask test`: sets up what the tests need, then runs everything.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::check::{self, Part};
+use crate::embedded::Package;
 use crate::guard::Guard;
-use crate::postgres::Postgres;
-use crate::provision::{self, Need};
+use crate::postgres::{Postgres, Programs};
+use crate::provision::{self, Need, POSTGRES_MAJOR_MIN};
 use crate::{Ended, clients, readme, run, source};
 
 const HELP: &str = "\
 Sets up what the tests need and runs them
 
-Usage: cargo xtask test [--long] [nextest arguments]
+Usage: cargo xtask test [--long] [--pg MAJOR] [nextest arguments]
 
 Starts a PostgreSQL of its own (found on the PATH or below /usr/lib/postgresql, or installed by
 apt-get if this runs as root), installs the published clients below `target`, then runs the
 checks, all tests, the doc tests and the README's commands. PostgreSQL is stopped and all its
 files are removed afterwards, also on Ctrl-C.
 
-  --long    Also the long tests: 10,000 parked polls, 50 kills, five idle minutes, ...
+  --long      Also the long tests: 10,000 parked polls, 50 kills, five idle minutes, ...
+  --pg MAJOR  Against this major version of PostgreSQL, 15 or later; if it is not installed, its
+              programs are fetched below `target`
 
 Anything else goes to `cargo nextest run`, and then only that runs:
 
@@ -32,13 +36,25 @@ Anything else goes to `cargo nextest run`, and then only that runs:
 #[derive(Debug, PartialEq, Eq)]
 struct Options<'a> {
     long: bool,
+    /// The major version of PostgreSQL that was asked for.
+    pg: Option<u32>,
     filter: Vec<&'a str>,
 }
 
 impl<'a> Options<'a> {
-    fn parse(args: &[&'a str]) -> Self {
-        let filter = args.iter().copied().filter(|arg| *arg != "--long").collect();
-        Self { long: args.contains(&"--long"), filter }
+    /// What the arguments say, or what is wrong with them.
+    fn parse(args: &[&'a str]) -> Result<Self, String> {
+        let mut options = Self { long: false, pg: None, filter: Vec::new() };
+        let mut args = args.iter().copied();
+        while let Some(arg) = args.next() {
+            match arg.strip_prefix("--pg") {
+                Some("") => options.pg = Some(major(args.next().unwrap_or_default())?),
+                Some(value) if value.starts_with('=') => options.pg = Some(major(&value[1..])?),
+                _ if arg == "--long" => options.long = true,
+                _ => options.filter.push(arg),
+            }
+        }
+        Ok(options)
     }
 
     /// Arguments of the test run. A named package takes the place of the whole workspace.
@@ -57,21 +73,43 @@ impl<'a> Options<'a> {
     }
 }
 
+fn major(text: &str) -> Result<u32, String> {
+    let major = text.parse().ok().filter(|major| *major >= POSTGRES_MAJOR_MIN);
+    major.ok_or_else(|| {
+        format!("--pg wants a major version, {POSTGRES_MAJOR_MIN} or later, not {text:?}")
+    })
+}
+
+/// The programs of the PostgreSQL that was asked for, or of the one that is `installed`.
+fn programs(guard: &mut Guard, installed: PathBuf, pg: Option<u32>) -> Result<Programs> {
+    let Some(major) = pg else {
+        return Ok(Programs { installed, package: None });
+    };
+    match provision::find_major(major)? {
+        Some(installed) => Ok(Programs { installed, package: None }),
+        None => Ok(Programs { installed, package: Some(Package::fetch(guard, major)?) }),
+    }
+}
+
 /// The command.
 pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     if args.first().is_some_and(|arg| matches!(*arg, "--help" | "-h")) {
         print!("{HELP}");
         return Ok(Ended::Well);
     }
-    let options = Options::parse(args);
+    let options = match Options::parse(args) {
+        Ok(options) => options,
+        Err(wrong) => return Ok(Ended::misused(wrong)),
+    };
     let mut guard = Guard::start()?;
     let start = Instant::now();
     let Some(bin) = provision::ensure(&mut guard, Need::PostgresAndNextest)? else {
         return Ok(Ended::NotReady);
     };
     let clients = clients::ensure(&mut guard)?;
-    let postgres = Postgres::start(&mut guard, bin)?;
-    eprintln!("PostgreSQL at {}", postgres.url());
+    let programs = programs(&mut guard, bin, options.pg)?;
+    let postgres = Postgres::start(&mut guard, programs)?;
+    eprintln!("PostgreSQL {} at {}", postgres.version()?, postgres.url());
     let mut phases = Phases::default();
     phases.add("set-up", true, start.elapsed());
 
@@ -146,15 +184,29 @@ mod tests {
 
     #[test]
     fn a_plain_run_covers_the_workspace() {
-        assert_eq!(Options::parse(&[]).nextest(), ["nextest", "run", "--locked", "--workspace"]);
+        let options = Options::parse(&[]).expect("nothing wrong");
+        assert_eq!(options.nextest(), ["nextest", "run", "--locked", "--workspace"]);
     }
 
     #[test]
     fn long_is_ours_and_the_rest_is_passed_on() {
         let options = Options::parse(&["-p", "wakeline-sqlite", "--long", "some_law"]);
+        let options = options.expect("nothing wrong");
         assert!(options.long);
         let expected = "nextest run --locked --profile long -p wakeline-sqlite some_law";
         assert_eq!(options.nextest().join(" "), expected);
+    }
+
+    #[test]
+    fn a_version_of_postgresql_is_a_number_that_is_supported() {
+        for args in [&["--pg", "18", "some_law"][..], &["--pg=18", "some_law"]] {
+            let options = Options::parse(args).expect("nothing wrong");
+            assert_eq!((options.pg, options.filter.as_slice()), (Some(18), &["some_law"][..]));
+        }
+        for args in [&["--pg"][..], &["--pg", "14"], &["--pg=new"], &["--pg="]] {
+            let wrong = Options::parse(args).expect_err("refused");
+            assert!(wrong.starts_with("--pg wants a major version"), "{wrong}");
+        }
     }
 
     #[test]

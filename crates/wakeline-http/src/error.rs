@@ -125,6 +125,11 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
     }
 
+    pub(crate) fn unsupported_encoding(found: &str) -> Self {
+        let message = format!("content-encoding {found} is not taken: send the body as it is");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", message)
+    }
+
     pub(crate) fn body_timeout() -> Self {
         let message = "the request body did not arrive in time";
         Self::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message)

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use axum::RequestPartsExt;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
@@ -26,6 +26,7 @@ impl FromRequest<AppState> for Body {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
         check_content_type(request.headers())?;
+        check_content_encoding(request.headers())?;
         let limit = state.settings().body_bytes_max;
         let body = Limited::new(request.into_body(), limit).collect();
         let body = tokio::time::timeout(state.settings().body_timeout, body)
@@ -81,6 +82,18 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let json = essence.eq_ignore_ascii_case("application/json")
         || essence.to_ascii_lowercase().ends_with("+json");
     if json { Ok(()) } else { Err(ApiError::unsupported_media_type(&found)) }
+}
+
+/// Bodies come as they are: unpacking one would make of a few bytes any number of them.
+fn check_content_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut found = headers.get_all(header::CONTENT_ENCODING).iter();
+    let packed = |value: &&HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    match found.find(packed) {
+        Some(value) => {
+            Err(ApiError::unsupported_encoding(&String::from_utf8_lossy(value.as_bytes())))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The query string.

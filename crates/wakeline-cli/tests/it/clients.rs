@@ -52,7 +52,7 @@ async fn sql_functions_serve_a_driver_of_another_language_and_psql() {
     driver.arg(script("sql_client.py")).arg(store.url()).env("PYTHONDONTWRITEBYTECODE", "1");
     run(driver, "pg8000".to_owned()).await;
 
-    let mut psql = Command::new(installed("WAKELINE_TEST_PG_BIN").join("psql"));
+    let mut psql = Command::new(installed("WAKELINE_TEST_PSQL"));
     psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", &store.url()]);
     psql.args(["-c", "SELECT wakeline.push('ps', '{\"id\": 7}', p_transaction_id => 'seven')"]);
     let taken_over = "DO $$ BEGIN

@@ -236,9 +236,9 @@ async fn psql_can_emit() {
     let schema = TestSchema::new();
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
-    let bin = std::env::var("WAKELINE_TEST_PG_BIN").expect("run `cargo xtask test`");
+    let psql = std::env::var("WAKELINE_TEST_PSQL").expect("run `cargo xtask test`");
     let emit = format!("SELECT {}.emit('shop', 'order.paid', '{{\"id\": 7}}')", schema.name);
-    let psql = std::process::Command::new(std::path::Path::new(&bin).join("psql"))
+    let psql = std::process::Command::new(psql)
         .args([url().as_str(), "-XAtq", "-c", &emit])
         .output()
         .expect("psql runs");

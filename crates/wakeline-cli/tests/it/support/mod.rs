@@ -3,6 +3,7 @@
 mod client;
 mod dice;
 mod hook;
+mod load;
 mod postgres;
 mod proxy;
 mod receiver;
@@ -11,6 +12,7 @@ mod server;
 pub(crate) use client::{Answer, Client, Parked};
 pub(crate) use dice::Dice;
 pub(crate) use hook::{Hook, KEYS, ended, moment};
+pub(crate) use load::Load;
 pub(crate) use postgres::{Database, OwnPostgres};
 pub(crate) use proxy::Proxy;
 pub(crate) use receiver::{Mood, Receiver, SECRET, now};

@@ -1,0 +1,184 @@
+//! Transactions over all faces, interrupted at every call of the store: all of it happens, or
+//! nothing, and repeating it does the rest.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use wakeline_access::{Access, AccessOptions};
+use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
+use wakeline_hook::{HookService, HookServiceOptions};
+use wakeline_http::{AppState, Faces, HttpSettings, ServerOptions};
+use wakeline_postgres::{PostgresOptions, PostgresStore};
+use wakeline_queue::{QueueService, QueueServiceOptions};
+use wakeline_seal::KeyRing;
+use wakeline_sqlite::{SqliteOptions, SqliteStore};
+use wakeline_store::WholeStore;
+use wakeline_testkit::faults::{Fault, FaultingStore};
+
+use crate::support::{Answer, Client, Store};
+
+/// More calls than any transaction makes.
+const CALLS_MAX: u64 = 20;
+
+async fn open(store: &Store) -> Arc<dyn WholeStore> {
+    match store {
+        Store::Sqlite(folder) => {
+            let path: &Path = &folder.path().join("w.db");
+            Arc::new(SqliteStore::open(SqliteOptions::new(path)).await.expect("opened"))
+        }
+        Store::Postgres(database) => {
+            let options = PostgresOptions::new(database.url());
+            Arc::new(PostgresStore::connect(options).await.expect("connected"))
+        }
+    }
+}
+
+/// All faces over a store, behind a port.
+struct Node {
+    client: Client,
+    _serving: DropGuard,
+}
+
+async fn serve(store: Arc<dyn WholeStore>) -> Node {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address: SocketAddr = listener.local_addr().expect("bound");
+    let key = KeyRing::generate("test").expect("random");
+    let keys = Some(Arc::new(KeyRing::parse(&key).expect("a key")));
+    let faces = Faces {
+        queue: QueueService::start(store.clone(), QueueServiceOptions::default()),
+        flow: StoreProvider::new(store.clone(), StoreProviderOptions::default()),
+        hook: HookService::start(
+            store.clone(),
+            HookServiceOptions { keys, ..HookServiceOptions::default() },
+        ),
+        access: Access::start(store, AccessOptions::default()).await.expect("the store answers"),
+    };
+    let state = AppState::new(faces, HttpSettings::default(), None);
+    let stop = CancellationToken::new();
+    let server = wakeline_http::Server::new(listener, state, ServerOptions::default());
+    tokio::spawn(server.run(stop.clone()));
+    Node { client: Client::new(address), _serving: stop.drop_guard() }
+}
+
+/// One transaction with an operation of every kind; its names carry a number.
+struct Transaction {
+    number: u64,
+    popped: Value,
+}
+
+impl Transaction {
+    async fn prepare(client: Client, number: u64) -> Self {
+        client.push(&format!("from-{number}"), &[("p", "m")]).await;
+        let timer = json!({"operations": [{"op": "schedule", "queue": format!("to-{number}"),
+                                           "timerKey": "old", "delayMs": 3_600_000}]});
+        assert_eq!(client.post("/api/v1/timers", timer).await.status, 200);
+        let popped = client.get(&format!("/api/v1/pop/queue/from-{number}")).await;
+        Self { number, popped: popped.json() }
+    }
+
+    fn body(&self) -> Value {
+        let (n, message) = (self.number, &self.popped["messages"][0]);
+        json!({
+            "operations": [
+                {"type": "ack", "transactionId": "m", "partitionId": message["partitionId"],
+                 "status": "completed"},
+                {"type": "push", "items": [{"queue": format!("to-{n}"), "transactionId": "p"}]},
+                {"type": "start", "name": "greet", "instance": format!("i-{n}")},
+                {"type": "signal", "instance": format!("i-{n}"), "event": "go"},
+                {"type": "emit", "application": "shop", "eventType": "a.b",
+                 "eventId": format!("e-{n}"), "payload": {}},
+                {"type": "schedule", "queue": format!("to-{n}"), "timerKey": "new",
+                 "delayMs": 3_600_000},
+                {"type": "cancel", "queue": format!("to-{n}"), "timerKey": "old"},
+            ],
+            "requiredLeases": [self.popped["leaseId"]],
+        })
+    }
+
+    async fn commit(&self, client: Client) -> Answer {
+        client.post("/api/v1/transaction", self.body()).await
+    }
+
+    /// What of it has happened, each part by itself.
+    async fn happened(&self, client: Client) -> Vec<(&'static str, bool)> {
+        let n = self.number;
+        let lease = self.popped["leaseId"].as_str().expect("a lease");
+        let extended = client.post(&format!("/api/v1/lease/{lease}/extend"), json!({})).await;
+        let settled = extended.status != 200 || extended.json()["success"] == false;
+        let there = client.get(&format!("/api/v1/messages?queue=to-{n}")).await.json();
+        let there = there["messages"].as_array().expect("messages").len();
+        let instance = client.get(&format!("/api/v1/orchestrations/i-{n}")).await.status == 200;
+        let events = client.get("/api/v1/app/shop/msg?limit=250").await.json();
+        let ours = |event: &&Value| event["eventId"] == format!("e-{n}");
+        let emitted = events["data"].as_array().expect("messages").iter().filter(ours).count();
+        let timers = client.get(&format!("/api/v1/timers/to-{n}")).await.json();
+        let timer = |key: &str| {
+            timers["rows"].as_array().expect("rows").iter().any(|row| row["timerKey"] == key)
+        };
+        assert!(there <= 1 && emitted <= 1, "nothing happens twice: {there}, {emitted}");
+        vec![
+            ("settled", settled),
+            ("pushed", there == 1),
+            ("started", instance),
+            ("emitted", emitted == 1),
+            ("scheduled", timer("new")),
+            ("cancelled", !timer("old")),
+        ]
+    }
+}
+
+/// Interrupts a transaction at the k-th call of the store. True if there was such a call.
+async fn interrupt(store: &Arc<dyn WholeStore>, sound: &Node, call: u64, fault: Fault) -> bool {
+    let number = call * 10 + Fault::ALL.iter().position(|one| *one == fault).expect("one") as u64;
+    let transaction = Transaction::prepare(sound.client, number).await;
+    let faulting = Arc::new(FaultingStore::new(store.clone()));
+    let node = serve(faulting.clone()).await;
+    faulting.fail(call, fault);
+    // Who hears nothing gives up.
+    let patience = Duration::from_secs(if fault == Fault::HangAfter { 3 } else { 1 });
+    let answer = tokio::time::timeout(patience, transaction.commit(node.client)).await;
+    let hit = faulting.pending() == 0;
+    let what = format!("{fault:?} at call {call} ({:?})", faulting.calls());
+    let happened = transaction.happened(sound.client).await;
+    let all = happened.iter().all(|(_, done)| *done);
+    assert!(all || happened.iter().all(|(_, done)| !done), "{what}: {happened:?}");
+    if let Ok(answer) = &answer {
+        assert!(answer.status != 200 || all, "{what}: {answer:?}");
+        assert!(!hit || answer.status >= 500 || answer.status == 200, "{what}: {answer:?}");
+    }
+    let again = transaction.commit(sound.client).await;
+    let expected = if all { 409 } else { 200 };
+    assert_eq!(again.status, expected, "{what}, repeated: {again:?}");
+    let happened = transaction.happened(sound.client).await;
+    assert!(happened.iter().all(|(_, done)| *done), "{what}, repeated: {happened:?}");
+    hit
+}
+
+#[tokio::test]
+async fn interrupted_anywhere_a_transaction_happens_as_a_whole_or_not_at_all() {
+    for store in Store::both().await {
+        let name = store.name();
+        let store = open(&store).await;
+        let sound = serve(store.clone()).await;
+        let app = json!({"name": "shop", "uid": "shop"});
+        assert_eq!(sound.client.post("/api/v1/app", app).await.status, 201);
+        let mut calls = 0;
+        for call in 1..=CALLS_MAX {
+            let mut hit = false;
+            for fault in Fault::ALL {
+                hit = interrupt(&store, &sound, call, fault).await;
+            }
+            if !hit {
+                break;
+            }
+            calls = call;
+        }
+        eprintln!("{name}: interrupted at {calls} calls");
+        assert!((1..CALLS_MAX).contains(&calls), "{name}: {calls}");
+    }
+}

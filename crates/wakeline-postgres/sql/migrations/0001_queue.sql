@@ -77,9 +77,16 @@ CREATE TABLE @schema@.segments (
 -- EXTERNAL: a slice of the payloads reads only its own chunks. pglz would halve the push rate.
 ALTER TABLE @schema@.segments
     ALTER ids SET STORAGE EXTERNAL,
-    ALTER body SET STORAGE EXTERNAL,
-    ALTER txn_ids SET COMPRESSION lz4,
-    ALTER producers SET COMPRESSION lz4;
+    ALTER body SET STORAGE EXTERNAL;
+-- Not every server is built with it.
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM pg_settings
+               WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+        ALTER TABLE @schema@.segments
+            ALTER txn_ids SET COMPRESSION lz4,
+            ALTER producers SET COMPRESSION lz4;
+    END IF;
+END $$;
 COMMENT ON COLUMN @schema@.segments.ends IS 'where each payload ends within body';
 
 CREATE TABLE @schema@.groups (

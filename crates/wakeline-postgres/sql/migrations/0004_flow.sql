@@ -68,7 +68,6 @@ CREATE TABLE @schema@.flow_messages (
     payload bytea NOT NULL,
     PRIMARY KEY (lane_id, seq)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-ALTER TABLE @schema@.flow_messages ALTER payload SET COMPRESSION lz4;
 CREATE INDEX flow_messages_visible ON @schema@.flow_messages (lane_id, visible_at);
 CREATE INDEX flow_messages_starts ON @schema@.flow_messages (lane_id) WHERE starts;
 CREATE UNIQUE INDEX flow_messages_key ON @schema@.flow_messages (lane_id, key_execution, key_event)
@@ -119,7 +118,6 @@ CREATE TABLE @schema@.flow_history (
     events bytea NOT NULL,
     PRIMARY KEY (lane_id, execution, first_event)
 );
-ALTER TABLE @schema@.flow_history ALTER events SET COMPRESSION lz4;
 COMMENT ON TABLE @schema@.flow_history IS 'one row per turn';
 
 CREATE TABLE @schema@.flow_kv (
@@ -178,7 +176,6 @@ CREATE TABLE @schema@.flow_work_bodies (
     work_id bigint PRIMARY KEY,
     payload bytea NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-ALTER TABLE @schema@.flow_work_bodies ALTER payload SET COMPRESSION lz4;
 
 CREATE TABLE @schema@.flow_sessions (
     session text COLLATE "C" PRIMARY KEY,
@@ -215,3 +212,13 @@ JOIN @schema@.flow_lanes l USING (lane_id)
 LEFT JOIN @schema@.flow_tags t USING (tag_id);
 COMMENT ON VIEW @schema@.activities IS
     'activities that wait for a worker or are leased by one; due_at is the end of lease or delay';
+
+-- Not every server is built with it.
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM pg_settings
+               WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+        ALTER TABLE @schema@.flow_messages ALTER payload SET COMPRESSION lz4;
+        ALTER TABLE @schema@.flow_history ALTER events SET COMPRESSION lz4;
+        ALTER TABLE @schema@.flow_work_bodies ALTER payload SET COMPRESSION lz4;
+    END IF;
+END $$;

@@ -143,7 +143,6 @@ CREATE TABLE @schema@.hook_messages (
     expires_at timestamptz NOT NULL,
     PRIMARY KEY (application_id, message_id)
 );
-ALTER TABLE @schema@.hook_messages ALTER payload SET COMPRESSION lz4;
 CREATE UNIQUE INDEX hook_messages_event ON @schema@.hook_messages (application_id, event_id)
     WHERE event_id IS NOT NULL;
 CREATE INDEX hook_messages_expiry ON @schema@.hook_messages (expires_at)
@@ -211,7 +210,6 @@ CREATE TABLE @schema@.hook_attempts (
     url text NOT NULL,
     PRIMARY KEY (application_id, attempt_id)
 );
-ALTER TABLE @schema@.hook_attempts ALTER response SET COMPRESSION lz4;
 CREATE INDEX hook_attempts_endpoint ON @schema@.hook_attempts (endpoint_id, attempt_id);
 CREATE INDEX hook_attempts_message ON @schema@.hook_attempts (message_id, attempt_id);
 COMMENT ON COLUMN @schema@.hook_attempts.outcome IS
@@ -284,3 +282,12 @@ SELECT t.application_id, t.attempt_id, t.message_id, t.endpoint_id, t.attempt_no
     t.manual, t.began_at, t.took_us, t.status, t.response, t.error, t.url
 FROM @schema@.hook_attempts t;
 COMMENT ON VIEW @schema@.webhook_attempts IS 'one row per attempt that has ended';
+
+-- Not every server is built with it.
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM pg_settings
+               WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+        ALTER TABLE @schema@.hook_messages ALTER payload SET COMPRESSION lz4;
+        ALTER TABLE @schema@.hook_attempts ALTER response SET COMPRESSION lz4;
+    END IF;
+END $$;

@@ -10,7 +10,7 @@
 //! * An answer that is not the expected one ends the measurement as a failure.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -85,14 +85,59 @@ pub(crate) async fn push(target: &Target, load: &Load) -> Result<Measured> {
     tally.watch(target, tasks).await
 }
 
+/// Pushes for a while, each request to as many partitions as it has messages.
+pub(crate) async fn push_spread(
+    target: &Target,
+    load: &Load,
+    partitions: usize,
+) -> Result<Measured> {
+    let tally = Arc::new(Tally::new());
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut tasks = Vec::with_capacity(load.connections);
+    for mut connection in Connection::open_all(target.address, load.connections).await? {
+        let (tally, next, load) = (Arc::clone(&tally), Arc::clone(&next), load.clone());
+        tasks.push(tokio::spawn(async move {
+            let pushed = async {
+                while tally.goes_on() {
+                    let first = next.fetch_add(load.batch, Ordering::Relaxed);
+                    let request = wire::push_spread(&load.queue, first, load.batch, partitions);
+                    let sent = Instant::now();
+                    connection.call(&request).await?.expect(201)?;
+                    tally.count(load.batch, sent.elapsed());
+                }
+                Ok(())
+            };
+            tally.guard(pushed.await)
+        }));
+    }
+    tally.watch(target, tasks).await
+}
+
 /// Pops and acks for a while, or until the backlog of so many messages is used up.
 pub(crate) async fn pop(target: &Target, load: &Load, backlog: u64) -> Result<Measured> {
-    let request = Arc::new(wire::pop(&load.queue, load.batch));
+    let request = wire::pop(&load.queue, load.batch);
+    let asks = vec![Ask { request, group: None }; load.connections];
+    pop_as(target, asks, backlog).await
+}
+
+/// What a connection pops, and for whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    /// The request.
+    pub(crate) request: Vec<u8>,
+    /// The group, unless there is none.
+    pub(crate) group: Option<String>,
+}
+
+/// Pops and acks for a while, a connection for each of `asks`, or until there were so many
+/// deliveries.
+pub(crate) async fn pop_as(target: &Target, asks: Vec<Ask>, backlog: u64) -> Result<Measured> {
     let tally = Arc::new(Tally::new());
-    let mut tasks = Vec::with_capacity(load.connections);
-    for connection in Connection::open_all(target.address, load.connections).await? {
-        let (request, tally) = (Arc::clone(&request), Arc::clone(&tally));
-        let popper = Popper { connection, request, backlog };
+    let mut tasks = Vec::with_capacity(asks.len());
+    let connections = Connection::open_all(target.address, asks.len()).await?;
+    for (connection, ask) in connections.into_iter().zip(asks) {
+        let tally = Arc::clone(&tally);
+        let popper = Popper { connection, ask, backlog };
         tasks.push(tokio::spawn(async move { tally.guard(popper.run(&tally).await) }));
     }
     tally.watch(target, tasks).await
@@ -123,6 +168,33 @@ pub(crate) async fn fill(address: SocketAddr, queue: &str, messages: u64) -> Res
     Ok(per_partition * (PARTITIONS * FILL_BATCH) as u64)
 }
 
+/// Puts at least so many messages into a queue, one after the other into each partition.
+pub(crate) async fn fill_spread(
+    address: SocketAddr,
+    queue: &str,
+    messages: u64,
+    partitions: usize,
+) -> Result<()> {
+    let requests = usize::try_from(messages)?.div_ceil(FILL_BATCH);
+    let mut tasks = Vec::new();
+    for (index, mut connection) in
+        Connection::open_all(address, FILL_CONNECTIONS).await?.into_iter().enumerate()
+    {
+        let queue = queue.to_owned();
+        tasks.push(tokio::spawn(async move {
+            for turn in (index..requests).step_by(FILL_CONNECTIONS) {
+                let request = wire::push_spread(&queue, turn * FILL_BATCH, FILL_BATCH, partitions);
+                connection.call(&request).await?.expect(201)?;
+            }
+            Ok::<_, anyhow::Error>(())
+        }));
+    }
+    for task in tasks {
+        task.await.context("a filling task ended")??;
+    }
+    Ok(())
+}
+
 struct Pusher {
     connection: Connection,
     requests: Arc<Vec<Vec<u8>>>,
@@ -146,7 +218,7 @@ impl Pusher {
 
 struct Popper {
     connection: Connection,
-    request: Arc<Vec<u8>>,
+    ask: Ask,
     backlog: u64,
 }
 
@@ -154,13 +226,13 @@ impl Popper {
     async fn run(mut self, tally: &Tally) -> Result<()> {
         while tally.goes_on() {
             let sent = Instant::now();
-            let answer = self.connection.call(&self.request).await?;
+            let answer = self.connection.call(&self.ask.request).await?;
             if answer.status == 204 {
                 self.rest(tally).await;
                 continue;
             }
             let popped = wire::Popped::parse(answer.expect(200)?)?;
-            let (len, ack) = (popped.len(), popped.ack());
+            let (len, ack) = (popped.len(), popped.ack_for(self.ask.group.as_deref()));
             let answer = self.connection.call(&ack).await?;
             ensure!(wire::all_acked(answer.expect(200)?), "an ack was refused");
             tally.count(len, sent.elapsed());
@@ -179,7 +251,7 @@ impl Popper {
 }
 
 /// What the connections of one measurement count together.
-struct Tally {
+pub(crate) struct Tally {
     stop: AtomicBool,
     measuring: AtomicBool,
     requests: AtomicU64,
@@ -189,7 +261,8 @@ struct Tally {
 }
 
 impl Tally {
-    fn new() -> Self {
+    /// Nothing counted yet.
+    pub(crate) fn new() -> Self {
         Self {
             stop: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
@@ -200,12 +273,13 @@ impl Tally {
         }
     }
 
-    fn goes_on(&self) -> bool {
+    /// Whether to send another request.
+    pub(crate) fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Relaxed)
     }
 
     /// A connection that failed ends the measurement at once.
-    fn guard(&self, result: Result<()>) -> Result<()> {
+    pub(crate) fn guard(&self, result: Result<()>) -> Result<()> {
         if result.is_err() {
             self.stop.store(true, Ordering::Relaxed);
             self.used_up.notify_one();
@@ -213,7 +287,8 @@ impl Tally {
         result
     }
 
-    fn count(&self, messages: usize, latency: Duration) {
+    /// Counts an answered request.
+    pub(crate) fn count(&self, messages: usize, latency: Duration) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.messages.fetch_add(messages as u64, Ordering::Relaxed);
         if self.measuring.load(Ordering::Relaxed) {
@@ -222,7 +297,12 @@ impl Tally {
         }
     }
 
-    async fn watch(&self, target: &Target, tasks: Vec<JoinHandle<Result<()>>>) -> Result<Measured> {
+    /// Measures what the tasks count, then ends them.
+    pub(crate) async fn watch(
+        &self,
+        target: &Target,
+        tasks: Vec<JoinHandle<Result<()>>>,
+    ) -> Result<Measured> {
         self.pass(target.warm_up).await;
         self.measuring.store(true, Ordering::Relaxed);
         let (before, began) = (self.reading(target), Instant::now());

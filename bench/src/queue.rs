@@ -1,6 +1,9 @@
-//! `wakeline-bench queue`: pushes, and pops with acks, beside a bare handler over the same store.
+//! `wakeline-bench queue`: pushes, and pops with acks, beside a bare handler over the same store;
+//! pushes beside raw insertion; groups and partitions in numbers.
 
+mod raw;
 mod report;
+mod shapes;
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +14,7 @@ use crate::cpu::Meter;
 use crate::load::{self, Load, Measured, Target};
 use crate::node::{Node, StoreAt};
 use crate::queue::report::Report;
+use crate::queue::shapes::Shapes;
 use crate::setup::Setup;
 
 const BATCHES: [usize; 3] = [1, 10, 100];
@@ -38,9 +42,12 @@ pub(crate) struct QueueArgs {
     load: Option<LoadKind>,
 }
 
+/// Which store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum StoreKind {
+pub(crate) enum StoreKind {
+    /// PostgreSQL.
     Postgres,
+    /// SQLite.
     Sqlite,
 }
 
@@ -51,6 +58,12 @@ pub(crate) enum LoadKind {
     Push,
     /// Pop and ack.
     Pop,
+    /// Push beside the raw insertion of the same data.
+    Raw,
+    /// Pop and ack by several groups.
+    Groups,
+    /// Push, and pop and ack, with few partitions and many.
+    Partitions,
 }
 
 /// What is measured: a store, a kind of load and its size.
@@ -77,6 +90,7 @@ pub(crate) struct Rounds {
 
 /// Both sides on one kind of store.
 struct Pair {
+    kind: StoreKind,
     store: &'static str,
     server: Node,
     bare: Node,
@@ -91,11 +105,23 @@ impl Pair {
         };
         let on_postgres = kind == StoreKind::Postgres;
         Ok(Self {
+            kind,
             store: own.kind(),
             server: Node::serve(&setup.server, &own, &[])?,
             bare: Node::bare(&rival)?,
             postmaster: setup.database.postmaster.filter(|_| on_postgres),
         })
+    }
+
+    fn shapes<'a>(&'a self, setup: &'a Setup, rounds: (usize, Duration)) -> Shapes<'a> {
+        Shapes {
+            setup,
+            kind: self.kind,
+            store: self.store,
+            server: &self.server,
+            postmaster: self.postmaster,
+            rounds,
+        }
     }
 
     fn cases(&self, only: Option<LoadKind>) -> Vec<Case> {
@@ -138,6 +164,17 @@ pub(crate) async fn run(setup: &Setup, args: &QueueArgs) -> Result<()> {
         }
         // Store by store: a run that is cut short leaves what it has.
         report.print(pair.store);
+        let shapes = pair.shapes(setup, (rounds.max(1), window));
+        let wanted = |load: LoadKind| args.load.is_none_or(|only| only == load);
+        if wanted(LoadKind::Raw) {
+            shapes.print_raw().await?;
+        }
+        if wanted(LoadKind::Groups) {
+            shapes.print_groups().await?;
+        }
+        if wanted(LoadKind::Partitions) {
+            shapes.print_partitions().await?;
+        }
     }
     Ok(())
 }
@@ -182,6 +219,7 @@ async fn measure(target: &Target, case: &Case, round: usize) -> Result<Measured>
             let backlog = load::fill(target.address, &queue, backlog).await?;
             load::pop(target, &Load { queue, batch, connections }, backlog).await
         }
+        other => anyhow::bail!("{other:?} is not measured beside the bare handler"),
     }
 }
 

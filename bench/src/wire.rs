@@ -8,13 +8,22 @@ use serde::Deserialize;
 use crate::client::{get, post};
 
 /// A payload of 130 bytes, as in the figures of the peers.
-const PAYLOAD: &str = "{\"order\":123456,\"customer\":\"c-000042\",\"items\":[1,2,3],\"note\":\
+pub(crate) const PAYLOAD: &str = "{\"order\":123456,\"customer\":\"c-000042\",\"items\":[1,2,3],\"note\":\
     \"012345678901234567890123456789012345678901234567890123456789012345\"}";
 
 /// A push of `batch` messages to one partition of a queue.
 pub(crate) fn push(queue: &str, partition: usize, batch: usize) -> Vec<u8> {
+    push_items(queue, std::iter::repeat_n(partition, batch))
+}
+
+/// A push of `batch` messages to as many partitions of a queue, from the `first` on.
+pub(crate) fn push_spread(queue: &str, first: usize, batch: usize, partitions: usize) -> Vec<u8> {
+    push_items(queue, (first..first + batch).map(|partition| partition % partitions))
+}
+
+fn push_items(queue: &str, partitions: impl Iterator<Item = usize>) -> Vec<u8> {
     let mut body = String::from("{\"items\":[");
-    for index in 0..batch {
+    for (index, partition) in partitions.enumerate() {
         let comma = if index == 0 { "" } else { "," };
         let _ = write!(
             body,
@@ -28,6 +37,12 @@ pub(crate) fn push(queue: &str, partition: usize, batch: usize) -> Vec<u8> {
 /// A pop that does not wait.
 pub(crate) fn pop(queue: &str, batch: usize) -> Vec<u8> {
     get(&format!("/api/v1/pop/queue/{queue}?batch={batch}"))
+}
+
+/// A pop of a group, or of several partitions at once.
+pub(crate) fn pop_of(queue: &str, batch: usize, partitions: usize, group: Option<&str>) -> Vec<u8> {
+    let group = group.map_or_else(String::new, |group| format!("&consumerGroup={group}"));
+    get(&format!("/api/v1/pop/queue/{queue}?batch={batch}&partitions={partitions}{group}"))
 }
 
 /// A pop that waits.
@@ -48,6 +63,8 @@ pub(crate) struct Popped<'a> {
 #[serde(rename_all = "camelCase")]
 struct Message<'a> {
     transaction_id: &'a str,
+    /// Its own, if the answer is of several.
+    partition_id: Option<&'a str>,
 }
 
 impl<'a> Popped<'a> {
@@ -63,8 +80,13 @@ impl<'a> Popped<'a> {
 
     /// The request that acknowledges all of them.
     pub(crate) fn ack(&self) -> Vec<u8> {
+        self.ack_for(None)
+    }
+
+    /// The same on behalf of a group.
+    pub(crate) fn ack_for(&self, group: Option<&str>) -> Vec<u8> {
         let mut body = String::with_capacity(self.messages.len() * 200 + 64);
-        if let [message] = &self.messages[..] {
+        if let ([message], None) = (&self.messages[..], group) {
             self.ack_one(message, &mut body);
             return post("/api/v1/ack", &body);
         }
@@ -75,7 +97,11 @@ impl<'a> Popped<'a> {
             }
             self.ack_one(message, &mut body);
         }
-        body.push_str("]}");
+        body.push(']');
+        if let Some(group) = group {
+            let _ = write!(body, ",\"consumerGroup\":\"{group}\"");
+        }
+        body.push('}');
         post("/api/v1/ack/batch", &body)
     }
 
@@ -84,7 +110,9 @@ impl<'a> Popped<'a> {
             body,
             "{{\"transactionId\":\"{}\",\"partitionId\":\"{}\",\"leaseId\":\"{}\",\
              \"status\":\"completed\"}}",
-            message.transaction_id, self.partition_id, self.lease_id
+            message.transaction_id,
+            message.partition_id.unwrap_or(self.partition_id),
+            self.lease_id
         );
     }
 }

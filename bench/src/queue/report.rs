@@ -97,7 +97,9 @@ impl Report {
                 ]);
             }
         }
-        table.print(heading);
+        if !table.is_empty() {
+            table.print(heading);
+        }
     }
 
     fn print_targets(&self, heading: &str) {
@@ -169,6 +171,9 @@ impl LoadKind {
         match self {
             Self::Push => "push",
             Self::Pop => "pop + ack",
+            Self::Raw => "push beside raw insertion",
+            Self::Groups => "groups",
+            Self::Partitions => "partitions",
         }
     }
 }

@@ -123,4 +123,5 @@ async def main(url):
     print(f"{CHECKS} checks hold")
 
 
-asyncio.run(main(sys.argv[1]))
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

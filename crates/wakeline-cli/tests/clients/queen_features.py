@@ -1,0 +1,319 @@
+"""Drives a running server through every feature that the published Queen client (PyPI: queen-mq) offers.
+
+Usage: python queen_features.py URL. Exits 0 and prints the number of checks if all hold. Works with the 0.15 and the
+2.x line of the client; what only one of them offers is checked with that one. The server must have encryption keys.
+"""
+
+import asyncio
+import sys
+import time
+from datetime import datetime, timedelta, timezone
+
+import queen_client
+from queen import Queen
+from queen_client import check, name
+
+
+async def gather(client, queue, count, **how):
+    """Pops until there are so many messages."""
+    messages = []
+    while len(messages) < count:
+        builder = client.queue(queue).batch(10).partitions(10).wait(True).timeout_millis(20000)
+        if "group" in how:
+            builder = builder.group(how["group"])
+        popped = await builder.pop()
+        check(popped, f"{len(messages)} of {count} messages of {queue}")
+        messages += popped
+    return messages
+
+
+async def every_option_is_taken_and_told(client):
+    options = {
+        "lease_time": 31,
+        "retry_limit": 4,
+        "priority": 7,
+        "delayed_processing": 1,
+        "window_buffer": 2,
+        "max_size": 1000,
+        "retention_seconds": 86400,
+        "completed_retention_seconds": 3600,
+        "encryption_enabled": True,
+        "ttl": 7200,
+        "retry_delay": 250,
+        "max_wait_time_seconds": 600,
+        "dead_letter_queue": True,
+        "dlq_after_max_retries": True,
+    }
+    created = await client.queue(name("options")).namespace("shop").task("pay").config(options).create()
+    told = created["options"]
+    for key, value in options.items():
+        head, *rest = key.split("_")
+        camel = head + "".join(word.capitalize() for word in rest)
+        check(told.get(camel) == value, f"{camel}: {told.get(camel)} instead of {value}")
+    check((created["namespace"], created["task"]) == ("shop", "pay"), created)
+
+
+async def delays_keep_their_word(client):
+    queue = name("delayed")
+    await client.queue(queue).config({"delayed_processing": 1}).create()
+    began = time.monotonic()
+    await client.queue(queue).push([{"data": 1}])
+    check(await client.queue(queue).wait(False).pop() == [], "not yet")
+    await gather(client, queue, 1)
+    check(time.monotonic() - began >= 0.9, "a second later")
+
+
+async def a_full_queue_refuses(client):
+    queue = name("full")
+    await client.queue(queue).config({"max_size": 2}).create()
+    await client.queue(queue).push([{"data": n} for n in range(2)])
+    try:
+        async with asyncio.timeout(3):
+            await client.queue(queue).push([{"data": "too many"}])
+        check(False, "a full queue took a message")
+    except AssertionError:
+        raise
+    except Exception as error:
+        # 0.15 hears of it; 2.x tries again until it is told to stop.
+        check(isinstance(error, TimeoutError) or "is full" in str(error), repr(error))
+    check(len(await gather(client, queue, 2)) == 2, "what was there is there")
+
+
+async def what_is_too_old_is_gone(client):
+    queue = name("ttl")
+    await client.queue(queue).config({"ttl": 1}).create()
+    await client.queue(queue).push([{"data": "old"}])
+    await asyncio.sleep(1.3)
+    await client.queue(queue).push([{"data": "new"}])
+    check([m["data"] for m in await gather(client, queue, 1)] == ["new"], "ttl")
+
+
+async def encrypted_queues_look_the_same(client):
+    queue = name("sealed")
+    await client.queue(queue).config({"encryption_enabled": True}).create()
+    await client.queue(queue).push([{"data": {"card": "4242"}, "transactionId": "t"}])
+    message = (await gather(client, queue, 1))[0]
+    check(message["data"] == {"card": "4242"}, message)
+    one = await client.admin.get_message(message["partitionId"], "t")
+    check((one["isEncrypted"], one["payload"]) == (True, {"card": "4242"}), one)
+
+
+async def namespaces_tasks_and_priorities(client):
+    space, low, high = name("space"), name("low"), name("high")
+    await client.queue(low).namespace(space).task("mail").config({"priority": 0}).create()
+    await client.queue(high).namespace(space).task("pay").config({"priority": 9}).create()
+    await client.queue(low).push([{"data": "low"}])
+    await client.queue(high).push([{"data": "high"}])
+    first = await client.queue().namespace(space).batch(1).wait(False).pop()
+    check([m["data"] for m in first] == ["high"], first)
+    second = await client.queue().namespace(space).task("mail").batch(1).wait(False).pop()
+    check([m["data"] for m in second] == ["low"], second)
+
+
+async def buffered_pushes_arrive(client):
+    queue = name("buffered")
+    for n in range(5):
+        await client.queue(queue).buffer({"message_count": 100, "time_millis": 60000}).push([{"data": n}])
+    await client.flush_all_buffers()
+    check([m["data"] for m in await gather(client, queue, 5)] == list(range(5)), "in their order")
+
+
+async def groups_are_listed_moved_and_deleted(client):
+    queue, group, admin = name("groups"), name("group"), client.admin
+    await client.queue(queue).push([{"data": n, "transactionId": f"t{n}"} for n in range(4)])
+    for message in await gather(client, queue, 4, group=group):
+        check((await client.ack(message, True, {"group": group}))["success"] is True, message)
+    listed = [g for g in await admin.list_consumer_groups() if g["name"] == group]
+    check([g["totalLag"] for g in listed] == [0], listed)
+    described = await admin.get_consumer_group(group)
+    check(queue in str(described), described)
+    # Beyond the moment of the last push, back to the first one, and to the end again.
+    hour = timedelta(hours=1)
+    moved = await admin.seek_consumer_group(group, queue, {"timestamp": (datetime.now(timezone.utc) - hour).isoformat()})
+    check((moved["success"], moved["partitionsUpdated"]) == (True, 1), moved)
+    check(len(await client.queue(queue).group(group).batch(10).wait(False).pop()) == 4, "from the beginning")
+    moved = await admin.seek_consumer_group(group, queue, {"toEnd": True})
+    check(moved["seekToEnd"] is True, moved)
+    check(await client.queue(queue).group(group).wait(False).pop() == [], "at the end")
+    check(isinstance(await admin.get_lagging_consumers(3600), list), "a list of those who lag")
+    changed = await client.update_consumer_group_timestamp(group, (datetime.now(timezone.utc) - hour).isoformat())
+    check(changed["success"] is True, changed)
+    gone = await admin.delete_consumer_group_for_queue(group, queue)
+    check(gone["success"] is True, gone)
+    check([g for g in await admin.list_consumer_groups() if g["name"] == group] == [], "forgotten")
+
+
+async def messages_are_browsed_and_moved(client):
+    queue, admin = name("messages"), client.admin
+    await client.queue(queue).config({"retry_limit": 0}).create()
+    await client.queue(queue).push([{"data": n, "transactionId": f"t{n}"} for n in range(4)])
+    listed = (await admin.list_messages(queue=queue))["messages"]
+    check(sorted(m["transactionId"] for m in listed) == ["t0", "t1", "t2", "t3"], listed)
+    check({m["status"] for m in listed} == {"pending"}, listed)
+    partition = listed[0]["partitionId"]
+    one = await admin.get_message(partition, "t1")
+    check((one["payload"], one["queue"], one["status"]) == (1, queue, "pending"), one)
+    moved = await admin.move_message_to_dlq(partition, "t1")
+    check(moved["success"] is True, moved)
+    letters = await client.queue(queue).dlq().limit(1).offset(0).get()
+    check(([m["transactionId"] for m in letters["messages"]], letters["total"]) == (["t1"], 1), letters)
+    check((await client.queue(queue).dlq().offset(1).get())["messages"] == [], "one only")
+    retried = await admin.retry_message(partition, "t1")
+    check(retried["success"] is True, retried)
+    check((await client.queue(queue).dlq().get())["total"] == 0, "no longer dead")
+    messages = await gather(client, queue, 4)
+    check(sorted(m["data"] for m in messages) == [0, 1, 2, 3], messages)
+
+
+async def a_deleted_message_is_never_delivered(client):
+    queue, admin = name("deleted"), client.admin
+    await client.queue(queue).push([{"data": n, "transactionId": f"t{n}"} for n in range(3)])
+    partition = (await admin.list_messages(queue=queue))["messages"][0]["partitionId"]
+    deleted = await admin.delete_message(partition, "t1")
+    check(deleted["success"] is True, deleted)
+    check([m["data"] for m in await gather(client, queue, 2)] == [0, 2], "the others in their order")
+    check(await client.queue(queue).group("late").batch(1).wait(False).pop() != [], "for all groups")
+
+
+async def queues_and_partitions_are_cleared(client):
+    queue = name("cleared")
+    for partition in ["a", "b"]:
+        await client.queue(queue).partition(partition).push([{"data": partition}])
+    await client.admin.clear_queue(queue, "a")
+    check([m["data"] for m in await gather(client, queue, 1)] == ["b"], "one partition only")
+    await client.queue(queue).partition("b").push([{"data": "c"}])
+    await client.admin.clear_queue(queue)
+    check(await client.queue(queue).group("other").wait(False).pop() == [], "all of it")
+
+
+async def consumers_leave_traces(client):
+    queue, trace, told = name("traced"), name("trace"), []
+
+    async def handler(message):
+        told.append(await message["trace"]({"traceName": trace, "eventType": "info", "data": {"step": 1}}))
+        told.append(message)
+
+    await client.queue(queue).push([{"data": 1, "transactionId": "t"}])
+    consuming = client.queue(queue).batch(1).limit(1).each().consume(handler)._execute()
+    await asyncio.wait_for(consuming, 20)
+    check(told[0]["success"] is True, told[0])
+    partition, admin = told[1]["partitionId"], client.admin
+    found = (await admin.get_traces_for_message(partition, "t"))["traces"]
+    check([(t["event_type"], t["data"], t["trace_names"]) for t in found] == [("info", {"step": 1}, [trace])], found)
+    found = await admin.get_traces_by_name(trace, limit=10)
+    check([(t["queue_name"], t["transaction_id"]) for t in found["traces"]] == [(queue, "t")], found)
+    names = (await admin.get_trace_names(limit=1000))["trace_names"]
+    check([t["trace_count"] for t in names if t["trace_name"] == trace] == [1], names)
+
+
+async def transactions_are_all_or_nothing(client):
+    source, one, two = name("source"), name("one"), name("two")
+    await client.queue(source).push([{"data": n, "transactionId": f"s{n}"} for n in range(2)])
+    messages = await gather(client, source, 2)
+    await client.queue(one).push([{"data": "first", "transactionId": "x"}])
+    transaction = client.transaction().ack(messages[0])
+    transaction = transaction.queue(one).push([{"data": "again", "transactionId": "x"}])
+    result = await transaction.queue(two).push([{"data": "second"}]).commit()
+    check(result["success"] is True, result)
+    check([m["data"] for m in await gather(client, one, 1)] == ["first"], "what repeats is not stored twice")
+    check([m["data"] for m in await gather(client, two, 1)] == ["second"], "over many queues")
+    # The lease of the first is used up: nothing of the second transaction happens.
+    try:
+        refused = await client.transaction().ack(messages[0]).queue(two).push([{"data": "never"}]).commit()
+        check(not refused["success"], refused)
+    except AssertionError:
+        raise
+    except Exception as error:
+        check("409" in str(error) or "lease" in str(error).lower(), repr(error))
+    check(await client.queue(two).group("look").batch(9).partitions(1).wait(False).pop() != [], "what was stored")
+    check(len(await client.queue(two).group("count").batch(9).wait(False).pop()) == 1, "and nothing more")
+
+
+async def timers_are_set_and_taken_back(client):
+    queue = name("timers")
+    set_ = await client.timer(queue).key("k").payload({"n": 1}).after_ms(3_600_000).schedule()
+    check((set_.ok, set_.status) == (True, "scheduled"), set_)
+    again = await client.timer(queue).key("k").payload({"n": 2}).after_ms(300).schedule()
+    check(again.status == "rescheduled", again)
+    check([m["data"] for m in await gather(client, queue, 1)] == [{"n": 2}], "the later word counts")
+    await client.timer(queue).key("gone").payload(3).after_ms(3_600_000).schedule()
+    peeked = await client.timers.peek(queue, "gone")
+    check(peeked.ok, peeked)
+    rows = await client.timers.list_all(queue)
+    check([row["timerKey"] for row in rows] == ["gone"], rows)
+    check((await client.timer(queue).key("gone").cancel()).status == "cancelled", "taken back")
+    check((await client.timer(queue).key("gone").cancel()).status == "absent", "once")
+    source = name("source")
+    await client.queue(source).push([{"data": 1}])
+    message = (await gather(client, source, 1))[0]
+    transaction = client.transaction().ack(message)
+    transaction = transaction.timer(queue).key("rider").payload("late").after_ms(200).schedule()
+    result = await transaction.commit()
+    check(result["success"] is True, result)
+    check([m["data"] for m in await gather(client, queue, 1)] == ["late"], "a timer rides along")
+
+
+async def maintenance_holds_everything_back(client):
+    queue, admin = name("held"), client.admin
+    await client.queue(queue).push([{"data": "before"}])
+    await gather(client, queue, 1)
+    on = await admin.set_maintenance_mode(True)
+    try:
+        check(on["maintenanceMode"] is True, on)
+        pushed = await client.queue(queue).partition("p").push([{"data": "meanwhile"}])
+        check(pushed[0]["status"] == "buffered", pushed)
+        told = await admin.get_maintenance_mode()
+        check(told["bufferedMessages"] >= 1, told)
+        check(await client.queue(queue).partition("p").wait(False).pop() == [], "held back")
+    finally:
+        off = await admin.set_maintenance_mode(False)
+    check(off["maintenanceMode"] is False, off)
+    check([m["data"] for m in await gather(client, queue, 1)] == ["meanwhile"], "delivered afterwards")
+    paused = await admin.set_pop_maintenance_mode(True)
+    try:
+        check(paused["popMaintenanceMode"] is True, paused)
+        await client.queue(queue).partition("p").push([{"data": "later"}])
+        check(await client.queue(queue).partition("p").wait(False).pop() == [], "paused")
+    finally:
+        await admin.set_pop_maintenance_mode(False)
+    check((await admin.get_pop_maintenance_mode())["popMaintenanceMode"] is False, "over")
+
+
+SCENARIOS = [
+    every_option_is_taken_and_told,
+    delays_keep_their_word,
+    a_full_queue_refuses,
+    what_is_too_old_is_gone,
+    encrypted_queues_look_the_same,
+    namespaces_tasks_and_priorities,
+    buffered_pushes_arrive,
+    groups_are_listed_moved_and_deleted,
+    messages_are_browsed_and_moved,
+    a_deleted_message_is_never_delivered,
+    queues_and_partitions_are_cleared,
+    consumers_leave_traces,
+    transactions_are_all_or_nothing,
+]
+
+
+async def main(url):
+    client = Queen(url)
+    scenarios = list(SCENARIOS)
+    if hasattr(client, "timer"):
+        scenarios.append(timers_are_set_and_taken_back)
+    if hasattr(client.admin, "set_maintenance_mode"):
+        scenarios.append(maintenance_holds_everything_back)
+    failed = []
+    for scenario in scenarios:
+        try:
+            await asyncio.wait_for(scenario(client), 60)
+        except Exception as error:
+            failed.append(f"{scenario.__name__}: {error!r}")
+    await client.close()
+    if failed:
+        sys.exit("\n".join(failed))
+    print(f"{queen_client.CHECKS} checks hold")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

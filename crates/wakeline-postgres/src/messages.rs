@@ -23,6 +23,41 @@ use crate::access::Act;
 use crate::admin::count;
 use crate::rows::{self, Columns};
 
+impl PostgresStore {
+    /// Removes messages of a queue or of one of its partitions, step by step.
+    async fn clear(
+        &self,
+        queue: &QueueName,
+        partition: Option<&str>,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        const OPERATION: &str = "clear queue";
+        let core = &self.queue.core;
+        let (mut after, mut gone) = (0_i64, 0);
+        loop {
+            let params: crate::connect::Params<'_> =
+                &[&queue.as_str(), &partition, &after, &dead_letters];
+            let sql = &core.sql.queue_clear;
+            // One entry of the audit, for the first step.
+            let rows = match after {
+                0 => {
+                    let changed = Act::any;
+                    core.recorded(Act { operation: OPERATION, sql, params, changed }).await?
+                }
+                _ => core.general(OPERATION, sql, params).await?,
+            };
+            let Some(row) = rows.first() else { return Ok(None) };
+            let mut columns = Columns::new(OPERATION, row);
+            let next: Option<i64> = columns.take()?;
+            gone += count(columns.take()?);
+            match next {
+                Some(next) => after = next,
+                None => return Ok(Some(gone)),
+            }
+        }
+    }
+}
+
 #[async_trait]
 impl QueueMessages for PostgresStore {
     async fn browse(
@@ -113,29 +148,16 @@ impl QueueMessages for PostgresStore {
         queue: &QueueName,
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError> {
-        const OPERATION: &str = "clear queue";
-        let core = &self.queue.core;
-        let (mut after, mut gone) = (0_i64, 0);
-        loop {
-            let params: crate::connect::Params<'_> = &[&queue.as_str(), &after, &dead_letters];
-            let sql = &core.sql.queue_clear;
-            // One entry of the audit, for the first step.
-            let rows = match after {
-                0 => {
-                    let changed = Act::any;
-                    core.recorded(Act { operation: OPERATION, sql, params, changed }).await?
-                }
-                _ => core.general(OPERATION, sql, params).await?,
-            };
-            let Some(row) = rows.first() else { return Ok(None) };
-            let mut columns = Columns::new(OPERATION, row);
-            let next: Option<i64> = columns.take()?;
-            gone += count(columns.take()?);
-            match next {
-                Some(next) => after = next,
-                None => return Ok(Some(gone)),
-            }
-        }
+        self.clear(queue, None, dead_letters).await
+    }
+
+    async fn clear_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        self.clear(queue, Some(partition.as_str()), dead_letters).await
     }
 
     async fn delete_partition(

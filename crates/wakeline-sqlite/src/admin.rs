@@ -180,6 +180,19 @@ impl QueueMessages for SqliteStore {
         self.write(work.recorded()).await
     }
 
+    async fn clear_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        let (queue, partition) = (queue.clone(), partition.clone());
+        let work = Work::new("clear_partition", move |s| {
+            messages::clear_partition(s, (&queue, &partition), dead_letters)
+        });
+        self.write(work.recorded()).await
+    }
+
     async fn delete_partition(
         &self,
         queue: &QueueName,

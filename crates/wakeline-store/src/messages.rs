@@ -184,6 +184,14 @@ pub trait QueueMessages: Send + Sync {
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError>;
 
+    /// The same for one partition; `None` if there is no such one.
+    async fn clear_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError>;
+
     /// Removes a partition with its messages and dead letters; its id is never used again. True if
     /// it existed. The partition `Default` stays.
     async fn delete_partition(

@@ -32,12 +32,22 @@ async fn run(mut program: Command, what: String) {
 
 #[tokio::test]
 async fn published_queen_clients_work_unchanged() {
+    drive_with_queen("queen_client.py").await;
+}
+
+#[tokio::test]
+async fn published_queen_clients_find_every_feature_that_they_offer() {
+    drive_with_queen("queen_features.py").await;
+}
+
+/// Runs a script with both lines of the client against both stores.
+async fn drive_with_queen(name: &str) {
     let interpreters = installed("WAKELINE_TEST_QUEEN");
     for store in Store::both().await {
-        let server = Server::start(&store, &[]).await;
+        let server = serve(&store, None).await;
         for python in interpreters.to_str().expect("UTF-8").split(':') {
             let mut client = Command::new(python);
-            client.arg(script("queen_client.py")).arg(format!("http://{}", server.client.address));
+            client.arg(script(name)).arg(format!("http://{}", server.client.address));
             client.env("PYTHONDONTWRITEBYTECODE", "1");
             run(client, format!("{python} on {}", store.name())).await;
         }

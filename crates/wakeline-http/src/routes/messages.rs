@@ -226,16 +226,18 @@ async fn intervene(
     }
 }
 
-/// Remove all messages of a queue; its groups go on with what will be pushed.
+/// Remove all messages of a queue or of one of its partitions; its groups go on with what will be
+/// pushed.
 #[utoipa::path(
     delete, path = "/api/v1/queues/{queue}/clear", tag = "queues",
     params(
         ("queue" = String, Path, description = "The queue"),
+        ("partition" = Option<String>, Query, description = "Only this partition"),
         ("deadLetters" = Option<bool>, Query, description = "Its dead letters, too (false)"),
     ),
     responses(
         (status = 200, description = "It is empty", body = ClearedAnswer),
-        (status = 404, description = "There is no such queue", body = Problem),
+        (status = 404, description = "There is no such queue or partition", body = Problem),
     )
 )]
 pub(crate) async fn clear(
@@ -244,8 +246,15 @@ pub(crate) async fn clear(
     params: Params,
 ) -> Result<Json<ClearedAnswer>, ApiError> {
     let (queue, dead_letters) = (QueueName::new(queue)?, params.flag("deadLetters")?);
-    let cleared = state.queue().store().clear_queue(&queue, dead_letters).await?;
-    let cleared = cleared.ok_or_else(|| ApiError::not_found("Queue not found"))?;
+    let partition = params.parsed("partition", |text| Ok(PartitionName::new(text)?))?;
+    let store = state.queue().store();
+    let (cleared, missing) = match &partition {
+        Some(only) => {
+            (store.clear_partition(&queue, only, dead_letters).await?, "Partition not found")
+        }
+        None => (store.clear_queue(&queue, dead_letters).await?, "Queue not found"),
+    };
+    let cleared = cleared.ok_or_else(|| ApiError::not_found(missing))?;
     Ok(Json(ClearedAnswer { success: true, queue: queue.into(), cleared }))
 }
 

@@ -80,4 +80,14 @@ async fn queues_are_cleared_and_partitions_deleted() {
     assert_eq!(cleared, json!({"success": true, "queue": "q", "cleared": 1}));
     assert_eq!(node.get("/api/v1/pop/queue/q").await.status, StatusCode::NO_CONTENT);
     node.expect(404, "DELETE", "/api/v1/queues/unknown/clear", Value::Null).await;
+    let items = json!({"items": [item(3, "a"), item(4, "b")]});
+    node.expect(201, "POST", "/api/v1/push", items).await;
+    let cleared = node.expect(200, "DELETE", "/api/v1/queues/q/clear?partition=a", Value::Null);
+    assert_eq!(cleared.await["cleared"], 1);
+    let left = node.get("/api/v1/pop/queue/q?batch=5&partitions=5").await.json();
+    assert_eq!(
+        (left["messages"].as_array().map(Vec::len), &left["messages"][0]["data"]),
+        (Some(1), &json!(4))
+    );
+    node.expect(404, "DELETE", "/api/v1/queues/q/clear?partition=none", Value::Null).await;
 }

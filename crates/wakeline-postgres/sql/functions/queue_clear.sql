@@ -1,10 +1,11 @@
--- Removes the messages of some partitions of a queue, those after p_after: cursors go to the end, leases
--- and parked messages with them. One step per call: returns the partition behind which the next one
--- begins (NULL after the last), and how many messages went; no row if there is no such queue.
--- Called by: QueueMessages::clear_queue. Lock order: the queue FOR SHARE, partitions by id (waits
+-- Removes the messages of some partitions of a queue, those after p_after, or of one: cursors go to the
+-- end, leases and parked messages with them. One step per call: returns the partition behind which the
+-- next one begins (NULL after the last), and how many messages went; no row if there is no such queue
+-- or partition. Called by: QueueMessages::clear_queue, clear_partition. Lock order: the queue FOR SHARE, partitions by id (waits
 -- for pushes), cursors by (partition, group).
 
-CREATE OR REPLACE FUNCTION @schema@.queue_clear(p_queue text, p_after bigint, p_dead boolean)
+CREATE OR REPLACE FUNCTION @schema@.queue_clear(
+    p_queue text, p_partition text, p_after bigint, p_dead boolean)
 RETURNS TABLE (next_after bigint, gone bigint)
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
@@ -13,6 +14,7 @@ SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     v_queue integer;
+    v_only bigint;
     v_partitions bigint[];
     v_segments integer;
 BEGIN
@@ -20,12 +22,21 @@ BEGIN
     IF v_queue IS NULL THEN
         RETURN;
     END IF;
+    IF p_partition IS NOT NULL THEN
+        SELECT p.partition_id INTO v_only FROM @schema@.partitions p
+        WHERE p.queue_id = v_queue AND p.name = p_partition;
+        IF v_only IS NULL THEN
+            RETURN;
+        END IF;
+    END IF;
     IF p_dead THEN
-        DELETE FROM @schema@.dead_letters d WHERE d.queue_id = v_queue;
+        DELETE FROM @schema@.dead_letters d
+        WHERE d.queue_id = v_queue AND (v_only IS NULL OR d.partition_id = v_only);
     END IF;
     SELECT array_agg(l.partition_id) INTO v_partitions FROM (
         SELECT p.partition_id FROM @schema@.partitions p
-        WHERE p.queue_id = v_queue AND p.partition_id > p_after
+        WHERE p.queue_id = v_queue AND p.partition_id > greatest(p_after, v_only - 1)
+            AND p.partition_id <= coalesce(v_only, 9223372036854775807)
         ORDER BY p.partition_id LIMIT 100 FOR UPDATE) l;
     gone := 0;
     IF v_partitions IS NULL THEN

@@ -1,2 +1,3 @@
--- Removes messages of a queue, step by step. Called by: QueueMessages::clear_queue.
-SELECT * FROM @schema@.queue_clear($1, $2, $3)
+-- Removes messages of a queue or of one of its partitions, step by step.
+-- Called by: QueueMessages::clear_queue, clear_partition.
+SELECT * FROM @schema@.queue_clear($1, $2, $3, $4)

@@ -186,6 +186,15 @@ impl QueueMessages for SlowStore {
         self.0.clear_queue(queue, dead_letters).await
     }
 
+    async fn clear_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        self.0.clear_partition(queue, partition, dead_letters).await
+    }
+
     async fn delete_partition(
         &self,
         queue: &QueueName,

@@ -133,6 +133,31 @@ pub(super) fn clear(s: &mut Session<'_>, name: &QueueName, dead_letters: bool) -
     Ok(Some(gone))
 }
 
+/// Removes all messages of a partition.
+pub(super) fn clear_partition(
+    s: &mut Session<'_>,
+    (queue, name): (&QueueName, &PartitionName),
+    dead_letters: bool,
+) -> Res<Option<u64>> {
+    let Some(queue) = s.queue(queue)? else { return Ok(None) };
+    let Some(partition) = s.partition(&queue, name)? else { return Ok(None) };
+    let sql = include_str!("../../sql/queries/partition_delete_messages.sql");
+    let gone = s.conn.prepare_cached(sql)?.execute([partition])? as u64;
+    for sql in [
+        include_str!("../../sql/queries/partition_delete_traces.sql"),
+        include_str!("../../sql/queries/partition_delete_retries.sql"),
+    ] {
+        s.conn.prepare_cached(sql)?.execute([partition])?;
+    }
+    let sql = include_str!("../../sql/queries/partition_clear_cursors.sql");
+    s.conn.prepare_cached(sql)?.execute((partition, s.now.0))?;
+    if dead_letters {
+        let sql = include_str!("../../sql/queries/partition_delete_dead_letters.sql");
+        s.conn.prepare_cached(sql)?.execute([partition])?;
+    }
+    Ok(Some(gone))
+}
+
 /// Removes a partition with all that is in it. True if it existed.
 pub(super) fn delete_partition(
     s: &mut Session<'_>,

@@ -67,6 +67,38 @@ pub async fn a_cleared_queue_is_empty(bench: &Bench) {
     assert_eq!(unknown.expect("it is answered"), None);
 }
 
+/// The others stay as they are.
+pub async fn a_cleared_partition_is_empty(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    let clear = async |name: &str, dead_letters| {
+        let partition = PartitionName::new(name).expect("a short name");
+        let cleared = bench.store.clear_partition(&queue, &partition, dead_letters).await;
+        cleared.expect("it is answered")
+    };
+    assert_eq!(clear("p", true).await, None);
+    bench.push(&queue, "p", &["a", "b", "c"]).await;
+    bench.push(&queue, "r", &["d", "e"]).await;
+    for (partition, id) in [("p", "a"), ("r", "d")] {
+        let taken = bench.take(&Ask::partition(&queue, partition).group(&group)).await;
+        bench.settled(&taken, id, Verdict::DeadLetter).await;
+    }
+    let held = bench.take(&Ask::partition(&queue, "p").group(&group)).await;
+    let kept = bench.take(&Ask::partition(&queue, "r").group(&group)).await;
+    assert_eq!(clear("p", false).await, Some(3));
+    assert_eq!(bench.settle(&held, "b", Verdict::Completed).await, SettleOutcome::StaleLease);
+    bench.settled(&kept, "e", Verdict::Completed).await;
+    assert_eq!(bench.nothing(&Ask::queue(&queue).group(&group)).await, None);
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&bench.group("h"))).await, ["d", "e"]);
+    let mut dead = bench.dead_ids(&queue).await;
+    dead.sort();
+    assert_eq!(dead, ["a", "d"]);
+    bench.push(&queue, "p", &["f"]).await;
+    assert_eq!(bench.take(&Ask::queue(&queue).group(&group)).await.offsets(), [3]);
+    assert_eq!(clear("p", true).await, Some(1));
+    assert_eq!(bench.dead_ids(&queue).await, ["d"]);
+    assert_eq!(clear("unknown", true).await, None);
+}
+
 /// With its messages, leases and dead letters; a new one of its name is another one.
 pub async fn a_deleted_partition_is_gone(bench: &Bench) {
     let queue = bench.queue("q");

@@ -333,6 +333,7 @@ macro_rules! conformance_suite {
         );
         $crate::conformance_module!($fixture; messages;
             a_cleared_queue_is_empty,
+            a_cleared_partition_is_empty,
             a_deleted_partition_is_gone,
             partitions_are_listed,
             a_waiting_message_is_retried_at_once,

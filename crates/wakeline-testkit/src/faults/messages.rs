@@ -17,6 +17,11 @@ passes! { QueueMessages:
         intervention: Intervention,
     ) -> (Intervened, Vec<Change>);
     fn clear_queue(queue: &QueueName, dead_letters: bool) -> Option<u64>;
+    fn clear_partition(
+        queue: &QueueName,
+        partition: &PartitionName,
+        dead_letters: bool,
+    ) -> Option<u64>;
     fn delete_partition(queue: &QueueName, partition: &PartitionName) -> bool;
     fn partitions(queue: Option<&QueueName>, page: Page) -> Vec<PartitionDetail>;
 }

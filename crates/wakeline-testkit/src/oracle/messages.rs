@@ -184,10 +184,21 @@ impl State {
         Intervened::Done
     }
 
-    fn clear(&mut self, name: &QueueName, dead_letters: bool, now: Timestamp) -> Option<u64> {
+    fn clear(
+        &mut self,
+        (name, only): (&QueueName, Option<&PartitionName>),
+        dead_letters: bool,
+        now: Timestamp,
+    ) -> Option<u64> {
         let queue = self.queues.get_mut(name)?;
+        let chosen = |name: &PartitionName| only.is_none_or(|only| only == name);
+        if only.is_some_and(|only| !queue.partitions.contains_key(only)) {
+            return None;
+        }
         let mut gone = 0;
-        for (partition_name, partition) in &mut queue.partitions {
+        for (partition_name, partition) in
+            queue.partitions.iter_mut().filter(|(partition, _)| chosen(partition))
+        {
             gone += partition.log.len() as u64;
             partition.first = partition.end();
             partition.log.clear();
@@ -196,7 +207,8 @@ impl State {
             }
         }
         if dead_letters {
-            self.dead_letters.retain(|buried| buried.letter.queue != *name);
+            self.dead_letters
+                .retain(|buried| buried.letter.queue != *name || !chosen(&buried.letter.partition));
         }
         Some(gone)
     }
@@ -271,7 +283,16 @@ impl QueueMessages for MemoryStore {
         queue: &QueueName,
         dead_letters: bool,
     ) -> Result<Option<u64>, StoreError> {
-        Ok(self.recorded(|state, now| state.clear(queue, dead_letters, now)))
+        Ok(self.recorded(|state, now| state.clear((queue, None), dead_letters, now)))
+    }
+
+    async fn clear_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        Ok(self.recorded(|state, now| state.clear((queue, Some(partition)), dead_letters, now)))
     }
 
     async fn delete_partition(

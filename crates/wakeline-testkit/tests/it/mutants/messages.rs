@@ -41,6 +41,15 @@ impl QueueMessages for Sinner {
         self.inner.clear_queue(queue, dead_letters).await
     }
 
+    async fn clear_partition(
+        &self,
+        queue: &QueueName,
+        partition: &PartitionName,
+        dead_letters: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        self.inner.clear_partition(queue, partition, dead_letters).await
+    }
+
     async fn delete_partition(
         &self,
         queue: &QueueName,

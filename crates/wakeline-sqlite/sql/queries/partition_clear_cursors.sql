@@ -1,0 +1,7 @@
+-- Puts all cursors of a partition at its end; what they held is let go.
+-- Called by: messages::clear_partition.
+UPDATE cursors
+SET next_offset = (SELECT p.next_offset FROM partitions p WHERE p.partition_id = ?1),
+    due_at = NULL, freed_at = ?2, parked = 0,
+    lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
+WHERE partition_id = ?1

@@ -169,7 +169,7 @@ fn deed(act: &'static str, target: &str, detail: &str) -> Deed {
 }
 
 /// Opens the store, does something with it, and closes it.
-fn on_store(
+pub(crate) fn on_store(
     common: &Common,
     work: impl AsyncFnOnce(Arc<dyn WholeStore>) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
@@ -194,7 +194,7 @@ fn show(common: &Common, minted: &MintedKey) {
     }
 }
 
-fn print(
+pub(crate) fn print(
     common: &Common,
     values: impl IntoIterator<Item = Value>,
     lines: impl IntoIterator<Item = String>,

@@ -160,6 +160,9 @@ struct QueueArgs {
     /// Most rows that housekeeping removes in one transaction [default: 1000]
     #[arg(long, env = "WAKELINE_HOUSEKEEPING_ROWS_MAX", value_name = "COUNT")]
     housekeeping_rows_max: Option<u32>,
+    /// Days that figures over time are kept; 0: none are written [default: 7]
+    #[arg(long, env = "WAKELINE_STATS_RETENTION_DAYS", value_name = "DAYS")]
+    stats_retention_days: Option<u64>,
 }
 
 /// All settings of the server, complete and checked.
@@ -179,6 +182,8 @@ pub(crate) struct Settings {
     pub(crate) hook: HookSettings,
     pub(crate) keys: KeySource,
     pub(crate) housekeeping: Housekeeping,
+    /// How long figures over time are kept; `None` writes none.
+    pub(crate) figures_kept: Option<Duration>,
     pub(crate) access: AccessSettings,
 }
 
@@ -221,6 +226,7 @@ impl ServeArgs {
             hook: self.hook.over(&file.hook, mode, poll_mode(&self, &file)),
             keys: key_source(&self, &file),
             housekeeping: housekeeping(&self, &file),
+            figures_kept: figures_kept(&self, &file),
             access: self.access.over(&file.access, pick!(self, file, api_key))?,
         };
         settings.check()?;
@@ -330,6 +336,11 @@ fn housekeeping(over: &ServeArgs, under: &ServeArgs) -> Housekeeping {
         rows_max: pick!(over, under, queue.housekeeping_rows_max).unwrap_or(preset.rows_max),
         ..preset
     }
+}
+
+fn figures_kept(over: &ServeArgs, under: &ServeArgs) -> Option<Duration> {
+    let days = pick!(over, under, queue.stats_retention_days).unwrap_or(7);
+    (days > 0).then(|| Duration::from_secs(days.saturating_mul(86_400)))
 }
 
 fn millis(given: Option<u64>, preset: Duration) -> Duration {

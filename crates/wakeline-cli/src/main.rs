@@ -13,6 +13,7 @@ mod keys;
 mod limits;
 mod logs;
 mod migrate;
+mod queues;
 mod rekey;
 mod serve;
 mod store;
@@ -26,6 +27,7 @@ use crate::access::{AuditArgs, KeyCommand};
 use crate::config::{ConfigMistake, ServeArgs};
 use crate::hook::HookCommand;
 use crate::migrate::MigrateCommand;
+use crate::queues::QueuesArgs;
 use crate::rekey::RekeyArgs;
 
 /// Durable queues, orchestrations and webhooks on PostgreSQL or SQLite. Nobody polls.
@@ -51,6 +53,8 @@ enum Command {
     Key(KeyCommand),
     /// List administrative acts, newest first: who did what to what
     Audit(AuditArgs),
+    /// List queues and how they stand: messages pending, processing, completed, dead, lost
+    Queues(QueuesArgs),
     /// Tools for those who receive webhooks
     #[command(subcommand)]
     Hook(HookCommand),
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Command::Openapi => print_openapi(),
         Command::Key(command) => access::run_key(command),
         Command::Audit(args) => access::run_audit(args),
+        Command::Queues(args) => queues::run(args),
         Command::Hook(command) => hook::run(command),
         Command::EncryptionKey { id } => keys::print_new(id),
         Command::Rekey(args) => rekey::run(args),

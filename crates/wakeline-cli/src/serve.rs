@@ -60,6 +60,8 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     tokio::spawn(async move { queue.run(stop).await });
     let (queue, how, stop) = (faces.queue.clone(), settings.housekeeping, shutdown.clone());
     let keeping = tokio::spawn(async move { queue.keep_house(how, stop).await });
+    let (queue, stop) = (faces.queue.clone(), shutdown.clone());
+    let counting = tokio::spawn(async move { queue.keep_figures(stop).await });
     let scheme = if certificates.is_some() { "https" } else { "http" };
     greet(&store.info(), &format!("{scheme}://{address}"), !faces.access.is_open());
 
@@ -75,6 +77,9 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     }
     if keeping.await.is_err() {
         tracing::error!("housekeeping ended with a panic");
+    }
+    if counting.await.is_err() {
+        tracing::error!("counting ended with a panic");
     }
     // Before the store closes: a lease that nobody heard of would last its whole time.
     let settled = async { tokio::join!(faces.queue.settled(), faces.hook.settled()) };
@@ -99,7 +104,11 @@ async fn faces(
         store.use_keys(Arc::clone(keys));
     }
     let long_poll = settings.long_poll.clone();
-    let options = QueueServiceOptions { mode: settings.mode, long_poll: long_poll.clone() };
+    let options = QueueServiceOptions {
+        mode: settings.mode,
+        long_poll: long_poll.clone(),
+        figures_kept: settings.figures_kept,
+    };
     let queue = QueueService::start(store.clone(), options);
     let hook = hook(store, settings, keys);
     let tell = hook.sink();

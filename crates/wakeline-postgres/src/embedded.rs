@@ -34,6 +34,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0013_scheduled",
     "0014_traces",
     "0015_drops",
+    "0016_stats",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -221,6 +222,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "scheduled_take",
     "settle",
     "settle_match",
+    "stats_record",
     "sweep",
     "trace_add",
     "transact",

@@ -42,6 +42,7 @@ mod room;
 mod rows;
 mod schema_dump;
 mod session;
+mod stats;
 mod tally;
 mod tls;
 mod traces;

@@ -65,6 +65,7 @@ impl HouseKeeper {
         Carried::new(async move {
             let report = service.store().housekeep(how).await?;
             service.tell(&report.changes);
+            service.figures().kept(&report);
             Ok(report)
         })
         .await

@@ -13,9 +13,11 @@ mod chores;
 mod drops;
 mod error;
 mod face;
+mod figures;
 mod keeper;
 mod room;
 mod service;
+mod vitals;
 
 pub use error::QueueError;
 pub use face::{Ask, QueueFace};

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
-    Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Subscription, Verdict,
+    Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Selector, Subscription, Verdict,
 };
 use wakeline_store::{
     Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, Housekeeping,
@@ -24,16 +24,26 @@ use wakeline_wake::{
 use crate::drops::Drops;
 use crate::error::QueueError;
 use crate::face::{Ask, QueueFace};
+use crate::figures::Figures;
 use crate::keeper::HouseKeeper;
 use crate::room::Rooms;
 
 /// How the queue face runs on this node.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct QueueServiceOptions {
     /// How waiting consumers learn of work.
     pub mode: WakeMode,
     /// The settings of long polling.
     pub long_poll: LongPollConfig,
+    /// How long figures over time are kept; `None` writes none.
+    pub figures_kept: Option<Duration>,
+}
+
+impl Default for QueueServiceOptions {
+    fn default() -> Self {
+        let figures_kept = Some(Duration::from_secs(7 * 86_400));
+        Self { mode: WakeMode::default(), long_poll: LongPollConfig::default(), figures_kept }
+    }
 }
 
 /// One pop.
@@ -74,6 +84,7 @@ pub struct QueueService {
     pub(crate) stretch_max: Duration,
     /// A queue was configured here.
     configured: Arc<Notify>,
+    figures: Arc<Figures>,
 }
 
 impl QueueService {
@@ -87,7 +98,9 @@ impl QueueService {
             HubOptions { label: "queue", mode: options.mode, long_poll: options.long_poll },
         );
         let rooms = Arc::new(Rooms::new(Arc::clone(&store)));
-        Self { store, hub, rooms, drops, stretch_max, configured: Arc::default() }
+        let figures = Arc::new(Figures::new(Arc::clone(&store), options.figures_kept));
+        let configured = Arc::default();
+        Self { store, hub, rooms, drops, stretch_max, configured, figures }
     }
 
     /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
@@ -113,6 +126,32 @@ impl QueueService {
     /// Has the store's housekeeping done when it is due, until `shutdown`.
     pub async fn keep_house(&self, how: Housekeeping, shutdown: CancellationToken) {
         HouseKeeper::new(self.clone(), how).run(shutdown).await;
+    }
+
+    /// Has figures over time written down while something happens, until `shutdown`; at the end the
+    /// last ones.
+    pub async fn keep_figures(&self, shutdown: CancellationToken) {
+        let hub = self.hub.clone();
+        self.figures.run(move || hub.snapshot().waiters, shutdown).await;
+    }
+
+    /// Has what was counted written down now. Returns of how many queues.
+    pub async fn write_figures(&self) -> Result<u64, QueueError> {
+        Ok(self.figures.write(self.hub.snapshot().waiters).await?)
+    }
+
+    /// How long ago figures were written down; `None` if never.
+    pub fn figures_age(&self) -> Option<Duration> {
+        self.figures.age()
+    }
+
+    /// The id under which this process writes its figures: another one with each start.
+    pub fn node(&self) -> uuid::Uuid {
+        self.figures.node()
+    }
+
+    pub(crate) fn figures(&self) -> &Figures {
+        &self.figures
     }
 
     /// Tells this node's waiters.
@@ -149,9 +188,11 @@ impl QueueService {
     /// `Default` go to a lane, if the queue has lanes.
     pub async fn push(&self, mut items: Vec<PushItem>) -> Result<Vec<PushOutcome>, QueueError> {
         self.rooms.admit(&mut items).await?;
-        let store = Arc::clone(&self.store);
+        let (store, figures) = (Arc::clone(&self.store), Arc::clone(&self.figures));
         self.to_the_end(async move {
+            let queues: Vec<QueueName> = items.iter().map(|item| item.queue.clone()).collect();
             let reply = store.push(items).await?;
+            figures.pushed(&queues, &reply.outcomes);
             Ok((reply.outcomes, reply.changes))
         })
         .await
@@ -172,16 +213,35 @@ impl QueueService {
             },
             subscription: pop.subscription,
         };
-        let Some(wait) = pop.wait else {
-            return self.take(pop.line, ask, Patience::Now).await;
+        let queue = match &pop.line.selector {
+            Selector::Queue(queue) | Selector::Partition(queue, _) => Some(queue.clone()),
+            Selector::Filter { .. } => None,
         };
+        let popped = match pop.wait {
+            None => self.take(pop.line, ask, Patience::Now).await,
+            Some(wait) => {
+                let _waiting = self.figures.waiting(queue.clone());
+                self.wait(pop.line, ask, wait).await
+            }
+        };
+        match &popped {
+            Ok(Popped::Granted(grant)) => self.figures.popped(grant),
+            Ok(_) => self.figures.popped_nothing(queue.as_ref()),
+            Err(QueueError::Store(_)) => self.figures.failed(),
+            Err(_) => {}
+        }
+        popped
+    }
+
+    /// Waits for messages.
+    async fn wait(&self, line: QueueLine, ask: Ask, wait: Duration) -> Result<Popped, QueueError> {
         // The hub caps one wait by `max_wait_time`; the caller's own time may be longer. A wait
         // that ended before its cap has its reasons (long polling is off), and is not repeated.
         let deadline = Instant::now() + wait;
         loop {
             let started = Instant::now();
             let stretch = deadline.saturating_duration_since(started).min(self.stretch_max);
-            let popped = self.take(pop.line.clone(), ask.clone(), Patience::Wait(stretch)).await?;
+            let popped = self.take(line.clone(), ask.clone(), Patience::Wait(stretch)).await?;
             let now = Instant::now();
             let over = now >= deadline || now.duration_since(started) < stretch;
             if over || !matches!(popped, Popped::Empty) {
@@ -193,11 +253,13 @@ impl QueueService {
     /// Settles messages, in any order.
     pub async fn settle(&self, items: Vec<SettleItem>) -> Result<Vec<SettleOutcome>, QueueError> {
         let (store, drops) = (Arc::clone(&self.store), Arc::clone(&self.drops));
+        let figures = Arc::clone(&self.figures);
         self.to_the_end(async move {
             let failed = items.iter().any(|item| item.verdict == Verdict::Failed);
             let watched = if failed { items.clone() } else { Vec::new() };
             let reply = store.settle(items).await?;
             drops.settled(&watched, &reply.outcomes);
+            figures.settled(&reply.outcomes);
             Ok((reply.outcomes, reply.changes))
         })
         .await
@@ -211,11 +273,14 @@ impl QueueService {
     ) -> Result<TransactOutcome, QueueError> {
         self.rooms.admit(&mut command.pushes).await?;
         let (store, drops) = (Arc::clone(&self.store), Arc::clone(&self.drops));
+        let figures = Arc::clone(&self.figures);
         self.to_the_end(async move {
             let items = command.settles.clone();
+            let queues: Vec<_> = command.pushes.iter().map(|item| item.queue.clone()).collect();
             let reply = store.transact(command).await?;
             if let TransactOutcome::Committed(done) = &reply.outcome {
                 drops.settled(&items, &done.settles);
+                figures.transacted(&queues, &done.pushes, &done.settles);
             }
             if !reply.flow_changes.is_empty() {
                 others.flow_changed(&reply.flow_changes, HintOrigin::InProcess);
@@ -311,9 +376,9 @@ impl QueueService {
         T: Send + 'static,
         Call: Future<Output = Result<(T, Vec<Change>), StoreError>> + Send + 'static,
     {
-        let hub = self.hub.clone();
+        let (hub, figures) = (self.hub.clone(), Arc::clone(&self.figures));
         Carried::new(async move {
-            let (value, changes) = call.await?;
+            let (value, changes) = call.await.inspect_err(|error| figures.failed_by(error))?;
             if hub.hint(&changes, HintSource::InProcess) {
                 // Those who wait for it go first; the answer to this caller is not urgent.
                 tokio::task::yield_now().await;

@@ -51,6 +51,7 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../sql/migrations/0008_traces.sql"),
     },
     Migration { version: 9, name: "drops", sql: include_str!("../sql/migrations/0009_drops.sql") },
+    Migration { version: 10, name: "stats", sql: include_str!("../sql/migrations/0010_stats.sql") },
 ];
 
 /// One migration and whether the database has it.

@@ -29,6 +29,7 @@ mod queue;
 mod room;
 mod schedule;
 mod sealing;
+mod stats;
 mod tally;
 mod traces;
 mod transact;
@@ -63,6 +64,10 @@ pub use schedule::{
 };
 pub use sealing::{
     EndpointSeal, KeyedStore, KeysNeeded, Rekeyed, SealedKind, Sealing, SealingError,
+};
+pub use stats::{
+    DatabaseStats, MINUTE, NodeCounts, NodePoint, QueueCounts, QueuePoint, StatsQuery, StatsRange,
+    StatsRecord, StatsSlot, StatsStore, TableStats,
 };
 pub use tally::{DeadLetterError, Depth, PartitionTally, QueueTallies, QueueTally, Tally};
 pub use traces::{
@@ -101,9 +106,9 @@ impl<T> Queues for T where
 }
 
 /// Everything that the server asks of a store.
-pub trait Store: Queues + HintFeed + StoreAdmin {}
+pub trait Store: Queues + StatsStore + HintFeed + StoreAdmin {}
 
-impl<T: Queues + HintFeed + StoreAdmin> Store for T {}
+impl<T: Queues + StatsStore + HintFeed + StoreAdmin> Store for T {}
 
 /// A store for all faces.
 pub trait WholeStore:

@@ -25,6 +25,7 @@ mod flow;
 mod hook;
 mod messages;
 mod room;
+mod stats;
 mod tally;
 mod traces;
 

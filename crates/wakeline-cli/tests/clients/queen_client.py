@@ -107,6 +107,57 @@ async def transactions(client):
     check([m["data"] for m in await client.queue(target).pop()] == [2], "pushed in it")
 
 
+async def the_administrator_sees_true_numbers(client):
+    if not hasattr(client, "admin"):
+        return
+    admin, namespace = client.admin, name("adm")
+    queue = f"{namespace}.work"
+    await client.queue(queue).push([{"data": n, "transactionId": f"t{n}"} for n in range(3)])
+    messages = await client.queue(queue).batch(1).pop()
+    await client.ack(messages[0])
+
+    detail = await admin.get_queue(queue)
+    totals = detail["totals"]
+    check((totals["total"], totals["pending"], totals["completed"]) == (3, 2, 1), detail)
+    check(detail["partitions"][0]["stats"]["pending"] == 2, detail)
+    listed = await admin.list_queues(limit=10000)
+    ours = [one for one in listed["queues"] if one["name"] == queue]
+    check(ours[0]["messages"] == {"total": 3, "pending": 2, "processing": 0}, ours)
+    if hasattr(admin, "get_queue_depth"):
+        depth = await admin.get_queue_depth(queue)
+        check((depth["pending"], depth["effectivePending"]) == (2, 2), depth)
+        check(depth["partitions"] == [{"partition": "Default", "pending": 2}], depth)
+        new = await admin.get_queue_depth(queue, "scaled-from-zero")
+        check(new["pending"] == 3, new)
+    spaces = await admin.get_namespaces()
+    ours = [one for one in spaces["namespaces"] if one["namespace"] == namespace]
+    check((ours[0]["queues"], ours[0]["messages"]["pending"]) == (1, 2), ours)
+    tasks = await admin.get_tasks()
+    check("work" in [one["task"] for one in tasks["tasks"]], tasks)
+    stats = await admin.get_queue_stats(limit=10000, offset=0)
+    check(queue in [one["name"] for one in stats["queues"]], stats)
+    detail = await admin.get_queue_detail(queue)
+    check(detail["queue"]["config"]["leaseTime"] == 300, detail)
+    check(detail["partitions"][0]["cursor"]["totalConsumed"] == 1, detail)
+    groups = await admin.list_consumer_groups()
+    ours = [one for one in groups if one["queueName"] == queue]
+    check((ours[0]["totalLag"], ours[0]["maxTimeLag"] >= 0) == (2, True), ours)
+
+    refreshed = await admin.refresh_consumer_stats()
+    check(refreshed["queue"]["queuesUpdated"] >= 1, refreshed)
+    overview = await admin.get_overview()
+    check(overview["queues"] >= 1 and overview["messages"]["pending"] >= 2, overview)
+    check(overview["throughput"]["ingestedPerSecond"] > 0, overview)
+    status = await admin.get_status()
+    check(sum(point["ingested"] for point in status["throughput"]) >= 3, status)
+    analytics = await admin.get_analytics(interval="minute", queue=queue)
+    check(sum(point["messages"] for point in analytics["dataPoints"]) == 3, analytics)
+    system = await admin.get_system_metrics()
+    check(system["replicaCount"] >= 1, system)
+    workers = await admin.get_worker_metrics()
+    check(sum(one["pushMessages"] for one in workers["workers"]) >= 3, workers)
+
+
 async def main(url):
     client = Queen(url)
     try:
@@ -116,6 +167,7 @@ async def main(url):
             a_consumer_waits_and_handles,
             partitions_and_subscriptions,
             transactions,
+            the_administrator_sees_true_numbers,
         ]:
             await asyncio.wait_for(scenario(client), 60)
     finally:

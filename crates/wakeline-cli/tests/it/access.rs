@@ -30,6 +30,34 @@ async fn status(server: &Server, bearer: &str) -> u16 {
 }
 
 #[tokio::test]
+async fn queues_are_listed_from_the_command_line() {
+    for store in Store::both().await {
+        let server = Server::start(&store, &[]).await;
+        let items =
+            json!({"items": [{"queue": "a.b", "payload": 1}, {"queue": "c", "payload": 2}]});
+        let pushed = server.client.call("POST", "/api/v1/push", &items.to_string()).await;
+        assert_eq!(pushed.status, 201, "{}", store.name());
+        let popped = server.client.call("GET", "/api/v1/pop/queue/c?autoAck=true", "").await;
+        assert_eq!(popped.status, 200, "{}", store.name());
+        let listed = run_json(&store, &["queues", "--json"]).await;
+        assert_eq!((&listed[0]["queue"], &listed[0]["pending"]), (&json!("a.b"), &json!(1)));
+        assert_eq!((&listed[1]["queue"], &listed[1]["completed"]), (&json!("c"), &json!(1)));
+        let (code, text, _) = run(&store, &["queues", "c"]).await;
+        assert_eq!((code, text.lines().count()), (Some(0), 2), "{text}");
+        assert!(text.contains("c 1 1 0 0 1 0 0"), "{text}");
+        // What happened since the last minute is written down on the way out.
+        assert_eq!(server.terminate().await, Some(0));
+        let server = Server::start(&store, &[]).await;
+        let ops = server.client.call("GET", "/api/v1/analytics/queue-ops?queue=c", "").await;
+        let ops = ops.json();
+        assert_eq!(ops["series"][0]["pushMessages"], 1, "{ops}");
+        let postgres = server.client.call("GET", "/api/v1/analytics/postgres-stats", "").await;
+        let postgres = postgres.json();
+        assert_eq!(postgres["available"], store.name() == "postgres", "{postgres}");
+    }
+}
+
+#[tokio::test]
 async fn keys_are_made_and_ended_while_servers_run() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;

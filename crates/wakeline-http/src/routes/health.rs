@@ -27,22 +27,27 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
         (_, true) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
     };
-    let wake = state.queue().wake_snapshot();
     let answer = HealthAnswer {
         status: word,
         database: if reachable { "connected" } else { "unavailable" },
         server: "wakeline",
         version: env!("CARGO_PKG_VERSION"),
         store: state.queue().store().info().kind,
-        wake: WakeHealth {
-            mode: wake.mode.to_string(),
-            waiters: wake.waiters,
-            lines: wake.lines,
-            link: link_word(&wake.link),
-            degraded: wake.degraded.map(|degraded| degraded.reason.to_string()),
-        },
+        wake: wake_health(&state),
     };
     (status, Json(answer)).into_response()
+}
+
+/// How waiting consumers of this node learn of work.
+pub(super) fn wake_health(state: &AppState) -> WakeHealth {
+    let wake = state.queue().wake_snapshot();
+    WakeHealth {
+        mode: wake.mode.to_string(),
+        waiters: wake.waiters,
+        lines: wake.lines,
+        link: link_word(&wake.link),
+        degraded: wake.degraded.map(|degraded| degraded.reason.to_string()),
+    }
 }
 
 /// Whether the process runs.

@@ -2,6 +2,7 @@
 
 mod access;
 mod ack;
+mod analytics;
 mod configure;
 mod dead;
 mod flow;
@@ -9,6 +10,7 @@ mod groups;
 mod health;
 mod hook;
 mod messages;
+mod overview;
 mod pop;
 mod push;
 mod resources;
@@ -156,6 +158,18 @@ fn inspection_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(status::queue))
         .routes(routes!(status::messages))
         .routes(routes!(status::buffers))
+        .routes(routes!(overview::overview))
+        .routes(routes!(overview::status))
+        .routes(routes!(analytics::analytics))
+        .routes(routes!(analytics::queue_ops))
+        .routes(routes!(analytics::queue_lag))
+        .routes(routes!(analytics::queue_parked))
+        .routes(routes!(analytics::retention))
+        .routes(routes!(analytics::system_metrics))
+        .routes(routes!(analytics::worker_metrics))
+        .routes(routes!(analytics::postgres_stats))
+        .routes(routes!(analytics::refresh))
+        .routes(routes!(analytics::shared_state))
 }
 
 fn flow_routes() -> OpenApiRouter<AppState> {

@@ -15,7 +15,7 @@ use crate::wire::resources::{DepthAnswer, NamespacesAnswer, Sum, TasksAnswer};
 use crate::wire::tally::{QueueDetailAnswer, QueuesAnswer, WholeQueue};
 
 /// All queues that a caller may see.
-const EVERY: Part = Part { limit: u32::MAX, offset: 0 };
+pub(super) const EVERY: Part = Part { limit: u32::MAX, offset: 0 };
 
 pub(super) fn no_queue() -> ApiError {
     ApiError::not_found("Queue not found")

@@ -1,6 +1,7 @@
 //! The HTTP face over the in-memory oracle: wire shapes, statuses, limits, connections.
 
 mod access;
+mod analytics;
 mod connections;
 mod cors;
 mod dead;

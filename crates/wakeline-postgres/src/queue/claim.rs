@@ -83,6 +83,13 @@ impl Core {
         }
     }
 
+    /// The time by the database's clock.
+    pub(crate) async fn clock(&self, operation: &'static str) -> Result<Timestamp, StoreError> {
+        let rows = self.general(operation, &self.sql.clock, &[]).await?;
+        let now = rows.first().map(|row| Columns::new(operation, row).moment()).transpose()?;
+        Ok(now.unwrap_or(Timestamp(0)))
+    }
+
     /// Refuses a moment that lies in the future by the database's clock.
     pub(crate) async fn not_in_the_future(
         &self,
@@ -92,9 +99,7 @@ impl Core {
         if moment.0 <= self.clock_seen.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let rows = self.general("read clock", &self.sql.clock, &[]).await?;
-        let now = rows.first().map(|row| Columns::new(OPERATION, row).moment()).transpose()?;
-        let now = now.unwrap_or(Timestamp(0));
+        let now = self.clock(OPERATION).await?;
         self.clock_seen.fetch_max(now.0, Ordering::Relaxed);
         if moment > now {
             let reason = "must not lie in the future".to_owned();

@@ -1,8 +1,10 @@
 //! The queue service over the oracle, under paused time.
 
+mod figures;
 mod keeper;
 mod room;
 mod service;
 mod slow;
+mod slow_stats;
 mod slow_tally;
 mod traces;

@@ -32,6 +32,7 @@ pub mod room;
 pub mod schedule;
 pub mod seek;
 pub mod settle;
+pub mod stats;
 pub mod subscribe;
 pub mod tally;
 pub mod timers;
@@ -315,6 +316,14 @@ macro_rules! conformance_suite {
             dead_letters_outlive_retention,
             groups_begin_with_what_is_stored,
             housekeeping_goes_by_pieces,
+        );
+        $crate::conformance_module!($fixture; stats;
+            a_slot_that_is_written_again_counts_once,
+            nodes_add_up,
+            points_are_of_whole_steps,
+            old_figures_go,
+            lags_are_by_the_stores_clock,
+            nodes_tell_how_they_were,
         );
         $crate::conformance_module!($fixture; tally;
             messages_are_counted_as_they_stand,

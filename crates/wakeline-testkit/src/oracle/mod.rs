@@ -23,6 +23,7 @@ mod room;
 mod schedule;
 mod settle;
 mod state;
+mod stats;
 mod take;
 mod tally;
 mod traces;

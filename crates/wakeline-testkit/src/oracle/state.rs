@@ -20,6 +20,7 @@ use super::dead::{Buried, Redriving};
 use super::flow::Flow;
 use super::hook::Hook;
 use super::schedule::Scheduled;
+use super::stats::Stats;
 
 /// Everything that the oracle remembers. Cloned to try a transaction.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +44,8 @@ pub(super) struct State {
     pub(super) hook_calls: BTreeMap<&'static str, u64>,
     /// API keys, and what was done to what.
     pub(super) access: Access,
+    /// Figures over time.
+    pub(super) stats: Stats,
     ids: i64,
 }
 

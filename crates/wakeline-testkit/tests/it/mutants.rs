@@ -2,6 +2,7 @@
 
 mod messages;
 mod room;
+mod stats;
 mod tally;
 mod timers;
 mod traces;

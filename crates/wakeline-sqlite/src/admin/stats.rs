@@ -1,0 +1,128 @@
+//! Figures over time.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Row, params_from_iter, types::Value};
+use uuid::Uuid;
+use wakeline_core::{QueueName, Timestamp};
+use wakeline_store::{
+    DatabaseStats, MINUTE, NodeCounts, NodePoint, QueueCounts, QueuePoint, StatsQuery, StatsRange,
+    StatsRecord, StatsStore, StoreError,
+};
+
+use crate::SqliteStore;
+use crate::call::Work;
+use crate::error::{Res, corrupt};
+use crate::session::Session;
+
+#[async_trait]
+impl StatsStore for SqliteStore {
+    async fn record_stats(&self, figures: StatsRecord) -> Result<(), StoreError> {
+        self.write(Work::new("record_stats", move |s| record(s, &figures))).await
+    }
+
+    async fn queue_stats(
+        &self,
+        query: StatsQuery,
+    ) -> Result<(StatsRange, Vec<QueuePoint>), StoreError> {
+        self.read("queue_stats", move |s| queues(s, &query)).await
+    }
+
+    async fn node_stats(
+        &self,
+        query: StatsQuery,
+    ) -> Result<(StatsRange, Vec<NodePoint>), StoreError> {
+        self.read("node_stats", move |s| nodes(s, &query)).await
+    }
+
+    async fn database_stats(&self) -> Result<Option<DatabaseStats>, StoreError> {
+        Ok(None)
+    }
+}
+
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn record(s: &Session<'_>, figures: &StatsRecord) -> Res<()> {
+    let node = figures.node.as_bytes().to_vec();
+    let skew = figures.node_now.0.saturating_sub(s.now.0);
+    for slot in &figures.slots {
+        let began = s.now.0.saturating_sub(micros(slot.age));
+        let bucket = began.div_euclid(MINUTE) * MINUTE;
+        let base = [Value::Blob(node.clone()), i64::from(slot.number).into()];
+        let write = |sql, base: &[Value], values: Vec<i64>| -> Res<()> {
+            let all = base.iter().cloned().chain(values.into_iter().map(Value::Integer));
+            s.conn.prepare_cached(sql)?.execute(params_from_iter(all))?;
+            Ok(())
+        };
+        let sql = include_str!("../../sql/queries/stats_node_write.sql");
+        write(sql, &[&base[..], &[bucket.into()]].concat(), slot.node.values())?;
+        for (queue, counts) in &slot.queues {
+            let name = queue.as_ref().map_or("", QueueName::as_str).to_owned();
+            let sql = include_str!("../../sql/queries/stats_queue_write.sql");
+            let base = [&base[..], &[name.into(), bucket.into()]].concat();
+            write(sql, &base, counts.corrected(skew).values())?;
+        }
+    }
+    let before = s.now.0.saturating_sub(micros(figures.keep));
+    for sql in [
+        include_str!("../../sql/queries/stats_queue_prune.sql"),
+        include_str!("../../sql/queries/stats_node_prune.sql"),
+    ] {
+        s.conn.prepare_cached(sql)?.execute([before])?;
+    }
+    Ok(())
+}
+
+fn queues(s: &Session<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<QueuePoint>)> {
+    let range = query.range(s.now);
+    let mut statement =
+        s.conn.prepare_cached(include_str!("../../sql/queries/stats_queues.sql"))?;
+    let queue = query.queue.as_ref().map(QueueName::as_str);
+    let (from, to, step) = bounds(&range);
+    let mut rows = statement.query((from, to, step, queue, query.by_node))?;
+    let mut points = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name: String = row.get(1)?;
+        let queue = (!name.is_empty()).then(|| QueueName::new(&*name)).transpose();
+        let node: Option<Vec<u8>> = row.get(2)?;
+        points.push(QueuePoint {
+            at: Timestamp(row.get(0)?),
+            queue: queue.map_err(corrupt("queue", &name))?,
+            node: node.map(|bytes| node_id(&bytes)).transpose()?,
+            counts: QueueCounts::from_values(values(row, 3, QueueCounts::NAMES.len())?),
+        });
+    }
+    Ok((range, points))
+}
+
+fn nodes(s: &Session<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<NodePoint>)> {
+    let range = query.range(s.now);
+    let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/stats_nodes.sql"))?;
+    let mut rows = statement.query(bounds(&range))?;
+    let mut points = Vec::new();
+    while let Some(row) = rows.next()? {
+        let node: Vec<u8> = row.get(1)?;
+        points.push(NodePoint {
+            at: Timestamp(row.get(0)?),
+            node: node_id(&node)?,
+            counts: NodeCounts::from_values(values(row, 2, NodeCounts::NAMES.len())?),
+        });
+    }
+    Ok((range, points))
+}
+
+/// The ends of a range, and its step in microseconds.
+fn bounds(range: &StatsRange) -> (i64, i64, i64) {
+    (range.from.0, range.to.0, i64::from(range.step_minutes) * MINUTE)
+}
+
+fn node_id(bytes: &[u8]) -> Res<Uuid> {
+    Uuid::from_slice(bytes).map_err(corrupt("figures of node", format!("{bytes:?}")))
+}
+
+fn values(row: &Row<'_>, first: usize, len: usize) -> Res<Vec<i64>> {
+    Ok((first..first + len).map(|column| row.get(column)).collect::<Result<_, _>>()?)
+}

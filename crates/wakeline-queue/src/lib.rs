@@ -14,6 +14,7 @@ mod drops;
 mod error;
 mod face;
 mod figures;
+mod inspect;
 mod keeper;
 mod room;
 mod service;

@@ -35,9 +35,17 @@ async fn queues_are_listed_from_the_command_line() {
         let server = Server::start(&store, &[]).await;
         let items =
             json!({"items": [{"queue": "a.b", "payload": 1}, {"queue": "c", "payload": 2}]});
-        let pushed = server.client.call("POST", "/api/v1/push", &items.to_string()).await;
+        let pushed = server
+            .client
+            .call("POST", "/api/v1/push", &items.to_string())
+            .await
+            .expect("an answer");
         assert_eq!(pushed.status, 201, "{}", store.name());
-        let popped = server.client.call("GET", "/api/v1/pop/queue/c?autoAck=true", "").await;
+        let popped = server
+            .client
+            .call("GET", "/api/v1/pop/queue/c?autoAck=true", "")
+            .await
+            .expect("an answer");
         assert_eq!(popped.status, 200, "{}", store.name());
         let listed = run_json(&store, &["queues", "--json"]).await;
         assert_eq!((&listed[0]["queue"], &listed[0]["pending"]), (&json!("a.b"), &json!(1)));
@@ -49,10 +57,10 @@ async fn queues_are_listed_from_the_command_line() {
         assert_eq!(server.terminate().await, Some(0));
         let server = Server::start(&store, &[]).await;
         let ops = server.client.call("GET", "/api/v1/analytics/queue-ops?queue=c", "").await;
-        let ops = ops.json();
+        let ops = ops.expect("an answer").json();
         assert_eq!(ops["series"][0]["pushMessages"], 1, "{ops}");
         let postgres = server.client.call("GET", "/api/v1/analytics/postgres-stats", "").await;
-        let postgres = postgres.json();
+        let postgres = postgres.expect("an answer").json();
         assert_eq!(postgres["available"], store.name() == "postgres", "{postgres}");
     }
 }

@@ -270,7 +270,7 @@ pub(crate) async fn refresh(
 /// What this node knows of itself and the others.
 #[utoipa::path(
     get, path = "/api/v1/system/shared-state", tag = "operation",
-    responses((status = 200, description = "How nodes hear of each other", body = SharedStateAnswer))
+    responses((status = 200, description = "What it knows", body = SharedStateAnswer))
 )]
 pub(crate) async fn shared_state(State(state): State<AppState>) -> Json<SharedStateAnswer> {
     Json(SharedStateAnswer {

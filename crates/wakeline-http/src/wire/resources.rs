@@ -23,7 +23,7 @@ struct PartitionDepth {
 pub(crate) struct DepthAnswer {
     queue: String,
     group: Option<String>,
-    /// Messages that are unread or unsettled; without a group, of the one that is furthest behind in
+    /// Messages that are unread or unsettled; without a group, of the one furthest behind in
     /// each partition.
     pending: u64,
     partitions_pending: u64,

@@ -318,21 +318,12 @@ macro_rules! conformance_suite {
             housekeeping_goes_by_pieces,
         );
         $crate::conformance_module!($fixture; stats;
-            a_slot_that_is_written_again_counts_once,
-            nodes_add_up,
-            points_are_of_whole_steps,
-            old_figures_go,
-            lags_are_by_the_stores_clock,
-            nodes_tell_how_they_were,
-        );
+            a_slot_that_is_written_again_counts_once, nodes_add_up, points_are_of_whole_steps,
+            old_figures_go, lags_are_by_the_stores_clock, nodes_tell_how_they_were,);
         $crate::conformance_module!($fixture; tally;
-            messages_are_counted_as_they_stand,
-            what_is_ahead_is_not_given_up,
-            the_group_that_is_furthest_behind_tells,
-            depth_is_what_a_group_has_yet_to_settle,
-            tallies_come_in_pages,
-            drops_are_counted,
-            errors_of_dead_letters_are_counted,
+            messages_are_counted_as_they_stand, what_is_ahead_is_not_given_up,
+            the_group_that_is_furthest_behind_tells, depth_is_what_a_group_has_yet_to_settle,
+            tallies_come_in_pages, drops_are_counted, errors_of_dead_letters_are_counted,
         );
         $crate::conformance_module!($fixture; room;
             without_a_group_everything_counts,

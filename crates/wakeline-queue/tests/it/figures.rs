@@ -146,6 +146,9 @@ async fn who_waits_is_counted_while_they_wait() {
         let pop = Pop { line, subscription, batch_len_max, partitions_len_max, auto_ack, wait };
         service.pop(pop).await
     });
+    while node.service.wake_snapshot().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
     node.push(1).await;
     node.service.write_figures().await.expect("written");
     let query = StatsQuery { span: 60 * MINUTE, ..StatsQuery::default() };

@@ -323,8 +323,7 @@ macro_rules! conformance_suite {
         $crate::conformance_module!($fixture; tally;
             messages_are_counted_as_they_stand, what_is_ahead_is_not_given_up,
             the_group_that_is_furthest_behind_tells, depth_is_what_a_group_has_yet_to_settle,
-            tallies_come_in_pages, drops_are_counted, errors_of_dead_letters_are_counted,
-        );
+            tallies_come_in_pages, drops_are_counted, errors_of_dead_letters_are_counted,);
         $crate::conformance_module!($fixture; room;
             without_a_group_everything_counts,
             what_is_not_settled_counts,

@@ -168,6 +168,7 @@ async fn pop(store: Arc<dyn Store>, queue: QueueName, batch: u32) -> Result<(u16
         batch_len_max: batch,
         partitions_len_max: 1,
         auto_ack: false,
+        worker: None,
     };
     let line = QueueLine { selector: Selector::Queue(queue), group: GroupName::queue_mode() };
     let claim = LineClaim { line, subscription: Subscription::All, requests: vec![request] };

@@ -92,6 +92,8 @@ pub struct QueueOptions {
     /// A push to `Default`, the partition of those that name none, goes to one of so many lanes
     /// instead; 0: to `Default` itself.
     pub lanes: u32,
+    /// How long it is remembered how deliveries ended; 0: it is not.
+    pub ledger_secs: u32,
     /// Orders partitions in a pop over several; higher first, 0 where none is named.
     pub partition_priorities: BTreeMap<PartitionName, i32>,
 }
@@ -121,6 +123,7 @@ impl Default for QueueOptions {
             wait_secs_max: 0,
             encrypted: false,
             lanes: 0,
+            ledger_secs: 86_400,
             partition_priorities: BTreeMap::new(),
         }
     }

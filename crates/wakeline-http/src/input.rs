@@ -229,6 +229,19 @@ fn not_a_moment(field: &str, text: &str) -> String {
     format!("{field} must be a time like 2026-01-31T12:00:00Z, not {text:?}")
 }
 
+/// Longest word that a caller may choose freely, in bytes.
+const WORD_BYTES_MAX: usize = 255;
+
+/// Refuses what is not short, or has what databases or terminals choke on.
+pub(crate) fn word(field: &str, text: &str) -> Result<(), ApiError> {
+    if text.len() > WORD_BYTES_MAX || text.chars().any(char::is_control) {
+        let message =
+            format!("{field} must have at most {WORD_BYTES_MAX} bytes and no control characters");
+        return Err(ApiError::invalid_field(field, message));
+    }
+    Ok(())
+}
+
 /// The key under which a request can be repeated without harm.
 pub(crate) struct Repeatable(pub(crate) Option<IdempotencyKey>);
 

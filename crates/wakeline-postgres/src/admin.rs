@@ -5,7 +5,7 @@
 //! connection for general use.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,7 +14,8 @@ use wakeline_core::{
     Change, GroupName, MessageId, PartitionId, PartitionName, QueueName, TransactionId,
 };
 use wakeline_store::{
-    ConfigureQueue, Delivered, MessageDetail, MessageState, QueueAdmin, QueueDetail, StoreError,
+    ConfigureQueue, Delivered, DeliveryOutcome, LedgerEntry, MessageDetail, MessageState,
+    QueueAdmin, QueueDetail, StoreError,
 };
 
 use crate::PostgresStore;
@@ -120,7 +121,11 @@ impl QueueAdmin for PostgresStore {
             }
             groups.push((group, state));
         }
-        Ok(Some(MessageDetail { queue, partition: name, message, groups }))
+        let sql = &core.sql.ledger_list;
+        let rows = core.general(OPERATION, sql, &[&partition.0, &offset]).await?;
+        let ledger = rows.iter().map(|row| ledger_entry(&mut Columns::new(OPERATION, row)));
+        let ledger = ledger.collect::<Result<_, _>>()?;
+        Ok(Some(MessageDetail { queue, partition: name, message, groups, ledger }))
     }
 }
 
@@ -170,6 +175,26 @@ fn message_group(columns: &mut Columns<'_>) -> Result<(GroupName, MessageState, 
     let group = columns.name("group")?;
     let state = state_of(columns.take()?);
     Ok((group, state, u32::try_from(columns.take::<i32>()?).unwrap_or(0)))
+}
+
+fn ledger_entry(columns: &mut Columns<'_>) -> Result<LedgerEntry, StoreError> {
+    Ok(LedgerEntry {
+        group: columns.name("group")?,
+        worker: columns.take()?,
+        offered_at: columns.moment()?,
+        leased_until: columns.moment()?,
+        ended_at: columns.take::<Option<SystemTime>>()?.map(rows::timestamp),
+        outcome: match columns.take::<i16>()? {
+            0 => DeliveryOutcome::Open,
+            1 => DeliveryOutcome::Acked,
+            2 => DeliveryOutcome::Failed,
+            3 => DeliveryOutcome::Expired,
+            _ => DeliveryOutcome::Released,
+        },
+        first_offset: columns.take()?,
+        last_offset: columns.take()?,
+        messages: count(columns.take()?),
+    })
 }
 
 pub(crate) fn count(number: i64) -> u64 {

@@ -35,6 +35,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0014_traces",
     "0015_drops",
     "0016_stats",
+    "0017_ledger",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -170,6 +171,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "lease_end",
     "lease_expire",
     "lease_find",
+    "lease_note",
     "lease_set_aside",
     "log_cut",
     "log_due",

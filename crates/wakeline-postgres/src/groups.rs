@@ -176,6 +176,8 @@ fn group_partition(operation: &'static str, row: &Row) -> Result<GroupPartition,
         oldest_at,
         behind,
         leased_until,
+        taken_at: columns.take::<Option<SystemTime>>()?.map(rows::timestamp),
+        taken_by: columns.take()?,
     })
 }
 

@@ -31,6 +31,7 @@ impl Ask {
             batch_len_max: 1,
             partitions_len_max: 1,
             auto_ack: false,
+            worker: None,
         };
         Self { request, subscription: Subscription::All }
     }

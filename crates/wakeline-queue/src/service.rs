@@ -59,6 +59,8 @@ pub struct Pop {
     pub partitions_len_max: u32,
     /// Settle at once instead of leasing.
     pub auto_ack: bool,
+    /// Who asks, for the ledger.
+    pub worker: Option<String>,
     /// How long to wait for something; `None` does not wait.
     pub wait: Option<Duration>,
 }
@@ -188,6 +190,7 @@ impl QueueService {
                 batch_len_max: pop.batch_len_max,
                 partitions_len_max: pop.partitions_len_max,
                 auto_ack: pop.auto_ack,
+                worker: pop.worker,
             },
             subscription: pop.subscription,
         };

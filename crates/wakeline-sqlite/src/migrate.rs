@@ -52,6 +52,11 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 9, name: "drops", sql: include_str!("../sql/migrations/0009_drops.sql") },
     Migration { version: 10, name: "stats", sql: include_str!("../sql/migrations/0010_stats.sql") },
+    Migration {
+        version: 11,
+        name: "ledger",
+        sql: include_str!("../sql/migrations/0011_ledger.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

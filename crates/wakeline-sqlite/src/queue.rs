@@ -4,6 +4,7 @@ pub(crate) mod claim;
 pub(crate) mod cursor;
 pub(crate) mod group;
 pub(crate) mod keep;
+pub(crate) mod ledger;
 pub(crate) mod line;
 pub(crate) mod message;
 pub(crate) mod offsets;

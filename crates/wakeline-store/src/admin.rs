@@ -7,6 +7,7 @@ use wakeline_core::{
 };
 
 use crate::error::StoreError;
+use crate::ledger::LedgerEntry;
 
 /// Makes or changes a queue. Options are replaced as a whole.
 #[derive(Debug, Clone)]
@@ -62,6 +63,8 @@ pub struct MessageDetail {
     pub message: crate::queue::Delivered,
     /// How each group of the queue stands with it.
     pub groups: Vec<(GroupName, MessageState)>,
+    /// Its deliveries, as far as they are remembered, in the order in which they were offered.
+    pub ledger: Vec<LedgerEntry>,
 }
 
 /// Configuration and inspection of queues.

@@ -53,6 +53,10 @@ pub struct GroupPartition {
     pub behind: Duration,
     /// When its lease ends, if it holds one.
     pub leased_until: Option<Timestamp>,
+    /// When consumers last took messages.
+    pub taken_at: Option<Timestamp>,
+    /// Who did.
+    pub taken_by: Option<String>,
 }
 
 /// Which partitions of groups to list.

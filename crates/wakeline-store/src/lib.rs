@@ -24,6 +24,7 @@ mod groups;
 mod hints;
 pub mod hook;
 mod keep;
+mod ledger;
 mod messages;
 mod queue;
 mod room;
@@ -49,6 +50,7 @@ pub use error::{BoxError, StoreError};
 pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups, Seek, SeekTo};
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
 pub use keep::{Housekeeping, HousekeepingReport, Losses, QueueKeeper};
+pub use ledger::{DeliveryOutcome, LedgerEntry};
 pub use messages::{
     BROWSE_LOOK, BROWSE_PARTITIONS, BURY_DISTANCE_MAX, Intervened, Intervention, ListedMessage,
     ListedMessages, MessageFilter, MessageKey, MessagePlace, PartitionDetail, QueueMessages,

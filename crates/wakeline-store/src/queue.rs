@@ -72,6 +72,8 @@ pub struct ClaimRequest {
     pub partitions_len_max: u32,
     /// Settle at once instead of leasing: at most once.
     pub auto_ack: bool,
+    /// Who asks, for the ledger.
+    pub worker: Option<String>,
 }
 
 /// The waiters of one line that are served by one claim.

@@ -12,8 +12,9 @@ use wakeline_core::{
 };
 use wakeline_queue::{Pop, Popped};
 
+use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
-use crate::input::{self, Params, Parted};
+use crate::input::{self, Params, Parted, word};
 use crate::state::AppState;
 use crate::wire::ack::group_name;
 use crate::wire::pop::PopAnswer;
@@ -35,6 +36,9 @@ pub(crate) struct PopQuery {
     /// Settle at once instead of leasing: at most once (false).
     #[param(rename = "autoAck")]
     auto_ack: Option<bool>,
+    /// What the consumer calls itself, for the ledger; up to 255 bytes.
+    #[param(rename = "workerId")]
+    worker_id: Option<String>,
     /// Where a new group begins: all (default) or new.
     #[param(rename = "subscriptionMode")]
     subscription_mode: Option<String>,
@@ -69,10 +73,11 @@ pub(crate) struct SeveralPartitions {
 pub(crate) async fn pop_queue(
     State(state): State<AppState>,
     Parted(queue): Parted<String>,
+    permit: Permit,
     params: Params,
 ) -> Result<Response, ApiError> {
     let selector = Selector::Queue(QueueName::new(queue)?);
-    pop(state, selector, params).await
+    pop(state, selector, (permit, params)).await
 }
 
 /// Pop from one partition of one queue.
@@ -93,11 +98,12 @@ pub(crate) async fn pop_queue(
 pub(crate) async fn pop_partition(
     State(state): State<AppState>,
     Parted((queue, partition)): Parted<(String, String)>,
+    permit: Permit,
     params: Params,
 ) -> Result<Response, ApiError> {
     let queue = QueueName::new(queue)?;
     let selector = Selector::Partition(queue, PartitionName::new(partition)?);
-    pop(state, selector, params).await
+    pop(state, selector, (permit, params)).await
 }
 
 /// Pop from any queue of a namespace, of a task, of both, or of all.
@@ -118,6 +124,7 @@ pub(crate) async fn pop_partition(
 )]
 pub(crate) async fn pop_filtered(
     State(state): State<AppState>,
+    permit: Permit,
     params: Params,
 ) -> Result<Response, ApiError> {
     // Clients send an empty text for a filter that they do not use.
@@ -126,11 +133,20 @@ pub(crate) async fn pop_filtered(
         namespace: given("namespace").map(Namespace::new).transpose()?,
         task: given("task").map(TaskName::new).transpose()?,
     };
-    pop(state, selector, params).await
+    pop(state, selector, (permit, params)).await
 }
 
-async fn pop(state: AppState, selector: Selector, params: Params) -> Result<Response, ApiError> {
-    let pop = check(&state, selector, &params)?;
+async fn pop(
+    state: AppState,
+    selector: Selector,
+    (permit, params): (Permit, Params),
+) -> Result<Response, ApiError> {
+    let worker = params.text("workerId").filter(|text| !text.is_empty());
+    if let Some(worker) = worker {
+        word("workerId", worker)?;
+    }
+    let worker = worker.map(str::to_owned).or_else(|| permit.producer());
+    let pop = Pop { worker, ..check(&state, selector, &params)? };
     let group = pop.line.group.clone();
     match state.queue().pop(pop).await? {
         Popped::Granted(grant) => {
@@ -161,6 +177,7 @@ fn check(state: &AppState, selector: Selector, params: &Params) -> Result<Pop, A
         batch_len_max: u32::try_from(batch).unwrap_or(u32::MAX),
         partitions_len_max: if one_partition { 1 } else { partitions as u32 },
         auto_ack: params.flag("autoAck")?,
+        worker: None,
         wait: params.flag("wait")?.then(|| Duration::from_millis(timeout)),
     })
 }

@@ -81,8 +81,10 @@ pub(crate) struct GroupInQueueAnswer {
 struct GroupPartitionAnswer {
     partition: String,
     partition_id: String,
-    /// Always null: a lease's id is known to its holder alone.
+    /// Who took messages last: as it called itself, or the name of its key or token.
     worker_id: Option<String>,
+    /// When that was.
+    last_consumed_at: Option<String>,
     /// Messages that it has read or passed over.
     total_consumed: u64,
     /// Messages that are unread or unsettled.
@@ -120,7 +122,8 @@ impl From<GroupPartition> for GroupPartitionAnswer {
         Self {
             partition: one.partition.into(),
             partition_id: one.partition_id.to_string(),
-            worker_id: None,
+            worker_id: one.taken_by,
+            last_consumed_at: one.taken_at.map(render::time),
             total_consumed: one.end.saturating_sub(one.lag),
             offset_lag: one.lag,
             time_lag_seconds: one.behind.as_secs(),
@@ -138,8 +141,10 @@ pub(crate) struct LaggingAnswer {
     queue_name: String,
     partition_name: String,
     partition_id: String,
-    /// Always null: a lease's id is known to its holder alone.
+    /// Who took messages last: as it called itself, or the name of its key or token.
     worker_id: Option<String>,
+    /// When that was.
+    last_consumed_at: Option<String>,
     offset_lag: u64,
     time_lag_seconds: u64,
     lag_hours: f64,
@@ -154,7 +159,8 @@ impl From<GroupPartition> for LaggingAnswer {
             queue_name: one.queue.into(),
             partition_name: one.partition.into(),
             partition_id: one.partition_id.to_string(),
-            worker_id: None,
+            worker_id: one.taken_by,
+            last_consumed_at: one.taken_at.map(render::time),
             offset_lag: one.lag,
             time_lag_seconds: one.behind.as_secs(),
             lag_hours: (hours * 100.0).round() / 100.0,

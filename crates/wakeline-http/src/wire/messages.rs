@@ -7,7 +7,10 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 use wakeline_core::PartitionId;
-use wakeline_store::{ListedMessage, MessageDetail, MessagePlace, MessageState, PartitionDetail};
+use wakeline_store::{
+    DeliveryOutcome, LedgerEntry, ListedMessage, MessageDetail, MessagePlace, MessageState,
+    PartitionDetail,
+};
 
 use crate::error::ApiError;
 use crate::render;
@@ -42,6 +45,50 @@ pub(crate) struct MessageAnswer<'a> {
     /// How it stands with consumers that name no group, or with the first group.
     status: &'static str,
     consumer_groups: Vec<GroupState<'a>>,
+    /// Its deliveries, as far as they are remembered, in the order in which they were offered.
+    ledger: Vec<LedgerAnswer<'a>>,
+}
+
+/// One delivery of a message.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct LedgerAnswer<'a> {
+    consumer_group: &'a str,
+    /// To whom: as it called itself, or the name of its key or token.
+    worker_id: Option<&'a str>,
+    offered_at: String,
+    /// The end of its lease, as last extended.
+    leased_until: String,
+    /// Null while the lease is live.
+    ended_at: Option<String>,
+    /// `open`, `acked`, `failed`, `expired` or `released`.
+    outcome: &'static str,
+    /// Messages that were delivered together.
+    messages: u64,
+    first_offset: i64,
+    last_offset: i64,
+}
+
+impl<'a> From<&'a LedgerEntry> for LedgerAnswer<'a> {
+    fn from(entry: &'a LedgerEntry) -> Self {
+        Self {
+            consumer_group: entry.group.as_str(),
+            worker_id: entry.worker.as_deref(),
+            offered_at: render::time(entry.offered_at),
+            leased_until: render::time(entry.leased_until),
+            ended_at: entry.ended_at.map(render::time),
+            outcome: match entry.outcome {
+                DeliveryOutcome::Open => "open",
+                DeliveryOutcome::Acked => "acked",
+                DeliveryOutcome::Failed => "failed",
+                DeliveryOutcome::Expired => "expired",
+                DeliveryOutcome::Released => "released",
+            },
+            messages: entry.messages,
+            first_offset: entry.first_offset,
+            last_offset: entry.last_offset,
+        }
+    }
 }
 
 impl<'a> MessageAnswer<'a> {
@@ -69,6 +116,7 @@ impl<'a> MessageAnswer<'a> {
                     status: state_word(*state),
                 })
                 .collect(),
+            ledger: detail.ledger.iter().map(Into::into).collect(),
         })
     }
 }

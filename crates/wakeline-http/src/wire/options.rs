@@ -61,6 +61,8 @@ pub(crate) struct OptionsBody {
     max_wait_time_seconds: Option<u32>,
     /// Lanes over which pushes without a partition, or to `Default`, are spread (0: none).
     lanes: Option<u32>,
+    /// Seconds for which it is remembered how deliveries ended (86,400; 0: not at all).
+    ledger_retention_seconds: Option<u32>,
     /// Orders partitions in a pop over several; higher first, 0 for those not named.
     #[schema(value_type = Option<BTreeMap<String, i32>>)]
     partition_priorities: Option<BTreeMap<PartitionName, i32>>,
@@ -114,6 +116,7 @@ impl OptionsBody {
             wait_secs_max: self.max_wait_time_seconds.unwrap_or_default(),
             encrypted: self.encryption_enabled.unwrap_or_default(),
             lanes: self.lanes.unwrap_or_default(),
+            ledger_secs: self.ledger_retention_seconds.unwrap_or(default.ledger_secs),
             partition_priorities: self.partition_priorities.unwrap_or_default(),
         };
         let span_ms_max = u64::from(SPAN_SECS_MAX) * 1000;
@@ -132,6 +135,7 @@ impl OptionsBody {
         let completed = options.completed_retention_secs.into();
         within("completedRetentionSeconds", completed, 0, AGE_SECS_MAX.into())?;
         within("maxWaitTimeSeconds", options.wait_secs_max.into(), 0, SPAN_SECS_MAX.into())?;
+        within("ledgerRetentionSeconds", options.ledger_secs.into(), 0, SPAN_SECS_MAX.into())?;
         within("lanes", options.lanes.into(), 0, LANES_MAX.into())?;
         let priorities = options.partition_priorities.len() as u64;
         within("partitionPriorities (their number)", priorities, 0, PRIORITIES_LEN_MAX)?;
@@ -176,6 +180,7 @@ pub(crate) struct OptionsAnswer {
     encryption_enabled: bool,
     max_wait_time_seconds: u32,
     lanes: u32,
+    ledger_retention_seconds: u32,
     #[schema(value_type = BTreeMap<String, i32>)]
     partition_priorities: BTreeMap<PartitionName, i32>,
 }
@@ -206,6 +211,7 @@ impl From<QueueOptions> for OptionsAnswer {
             encryption_enabled: options.encrypted,
             max_wait_time_seconds: options.wait_secs_max,
             lanes: options.lanes,
+            ledger_retention_seconds: options.ledger_secs,
             partition_priorities: options.partition_priorities,
         }
     }

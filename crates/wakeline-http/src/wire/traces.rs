@@ -14,11 +14,9 @@ use wakeline_store::{
 };
 
 use crate::error::ApiError;
+use crate::input::word;
 use crate::render;
 use crate::wire::dead::Pagination;
-
-/// Longest name of a kind of event, or of a worker, in bytes.
-const WORD_BYTES_MAX: usize = 255;
 
 /// Something to note on a message.
 #[derive(Deserialize, ToSchema)]
@@ -90,16 +88,6 @@ impl TraceBody<'_> {
             data: Bytes::copy_from_slice(data.as_bytes()),
         })
     }
-}
-
-/// Short, and without what databases or terminals choke on.
-fn word(field: &str, text: &str) -> Result<(), ApiError> {
-    if text.len() > WORD_BYTES_MAX || text.chars().any(char::is_control) {
-        let message =
-            format!("{field} must have at most {WORD_BYTES_MAX} bytes and no control characters");
-        return Err(ApiError::invalid_field(field, message));
-    }
-    Ok(())
 }
 
 /// It is noted.

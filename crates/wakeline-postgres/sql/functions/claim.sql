@@ -10,6 +10,7 @@
 -- told by its last claim (group_id and created_at of the line's row); NULL if it does not know. A
 -- hint: index entries below it are passed over, because an old snapshot of somebody else's may keep
 -- any number of dead ones there. What may be alive below is looked at before a request goes without.
+-- p_workers: who asks, by request; for the ledger.
 -- p_prompt: do not look whether scheduled messages are due, they were just moved.
 -- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due,
 -- 3 scheduled messages are due, and nothing was done before they are moved (scheduled_move).
@@ -25,7 +26,8 @@ CREATE OR REPLACE FUNCTION @schema@.claim(
     p_groups text[], p_modes smallint[], p_firsts integer[], p_counts integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_patient boolean, p_floor_groups integer[] DEFAULT NULL,
-    p_floors timestamptz[] DEFAULT NULL, p_prompt boolean DEFAULT false)
+    p_floors timestamptz[] DEFAULT NULL, p_prompt boolean DEFAULT false,
+    p_workers text[] DEFAULT NULL)
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
@@ -92,7 +94,7 @@ BEGIN
         RETURN QUERY
         SELECT * FROM @schema@.claim_lines(p_kinds, p_queues, p_partitions, p_namespaces, p_tasks,
             p_groups, p_modes, p_firsts, p_counts, p_tokens, p_batches, p_partition_maxes,
-            p_auto_acks, p_agains, p_patient, p_floor_groups, p_floors, p_prompt);
+            p_auto_acks, p_agains, p_patient, p_floor_groups, p_floors, p_prompt, p_workers);
         RETURN;
     END IF;
     IF cardinality(c_partition) = 1 THEN
@@ -103,7 +105,8 @@ BEGIN
                 lease_until = v_now + make_interval(secs => s.lease_secs),
                 due_at = v_now + make_interval(secs => s.lease_secs),
                 lease_start = c_start[1], next_offset = v_until,
-                lease_set = int8multirange(int8range(c_start[1], v_until))
+                lease_set = int8multirange(int8range(c_start[1], v_until)),
+                taken_at = v_now, taken_by = p_workers[1]
             WHERE k.ctid = c_tid[1]
         )
         SELECT 1, 1, NULL::smallint, NULL::bigint, NULL::timestamptz,
@@ -140,7 +143,8 @@ BEGIN
                 lease_until = v_now + make_interval(secs => s.lease_secs),
                 due_at = v_now + make_interval(secs => s.lease_secs),
                 lease_start = h.start, next_offset = h.until,
-                lease_set = int8multirange(int8range(h.start, h.until))
+                lease_set = int8multirange(int8range(h.start, h.until)),
+                taken_at = v_now, taken_by = p_workers[h.ord]
             FROM h WHERE k.ctid = h.tid
         )
         SELECT 1, h.ord::integer, NULL::smallint, NULL::bigint, NULL::timestamptz,

@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION @schema@.claim_line(
     p_partition bigint, p_groups integer[], p_queues integer[], p_priorities integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_windowed boolean, p_ranked boolean, p_passed bigint[], p_patient boolean,
-    p_floor timestamptz, OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
+    p_floor timestamptz, p_workers text[], OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
     OUT o_partitions bigint[], OUT o_groups integer[], OUT o_sets int8multirange[],
     OUT o_lease_us bigint[], OUT o_retry_grants integer[], OUT o_retry_offsets bigint[],
     OUT o_retry_failures integer[], OUT o_floor timestamptz, OUT o_dropped_partitions bigint[],
@@ -65,6 +65,10 @@ DECLARE
     s_group integer[] := '{}';
     s_next bigint[] := '{}';
     s_parked integer[] := '{}';
+    s_set int8multirange[] := '{}';
+    s_worker text[] := '{}';
+    s_secs bigint[] := '{}';
+    g_worker text[] := '{}';
 BEGIN
     o_state := 0;
     o_requests := '{}'; o_partitions := '{}'; o_groups := '{}'; o_sets := '{}'; o_lease_us := '{}';
@@ -178,6 +182,8 @@ BEGIN
             IF c.lease_token IS NOT NULL THEN
                 c.parked := c.parked + @schema@.lease_expire(
                     c.partition_id, c.group_id, c.lease_set, v_queue, v_now);
+                PERFORM @schema@.lease_note(
+                    c.partition_id, c.group_id, NULL, NULL, c.lease_set, c.lease_until);
                 IF NOT v_queue.dead_letters AND upper(c.lease_set) - lower(c.lease_set) = 1
                     AND NOT EXISTS (SELECT FROM @schema@.retries r
                         WHERE r.partition_id = c.partition_id AND r.group_id = c.group_id
@@ -187,7 +193,8 @@ BEGIN
                     o_dropped_offsets := o_dropped_offsets || lower(c.lease_set);
                 END IF;
                 UPDATE @schema@.cursors k SET lease_token = NULL, lease_until = NULL,
-                    lease_start = NULL, lease_set = NULL, parked = c.parked
+                    lease_start = NULL, lease_set = NULL, lease_all = NULL, lease_failed = NULL,
+                    lease_expired = NULL, lease_released = NULL, parked = c.parked
                 WHERE k.ctid = c.tid RETURNING k.ctid INTO c.tid;
             END IF;
             IF v_queue.ttl_secs > 0 OR v_queue.wait_secs_max > 0 THEN
@@ -255,11 +262,14 @@ BEGIN
                 s_partition := s_partition || c.partition_id; s_group := s_group || c.group_id;
                 s_next := s_next || t_next;
                 s_parked := s_parked || c.parked - cardinality(t_offsets);
+                s_set := s_set || t_set; s_worker := s_worker || p_workers[v_request];
+                s_secs := s_secs || v_queue.ledger_secs;
             ELSE
                 g_tid := g_tid || c.tid;
                 g_start := g_start || c.next_offset; g_next := g_next || t_next;
                 g_set := g_set || t_set; g_parked := g_parked || c.parked;
                 g_token := g_token || p_tokens[v_request];
+                g_worker := g_worker || p_workers[v_request];
                 g_until := g_until || v_now + make_interval(secs => v_queue.lease_secs);
             END IF;
         END LOOP;
@@ -282,13 +292,23 @@ BEGIN
         -- By their places, as in claim: they are locked since they were read.
         UPDATE @schema@.cursors k SET lease_token = x.token, lease_until = x.until,
             due_at = x.until, lease_start = x.start, next_offset = x.next, lease_set = x.set,
-            parked = x.parked
-        FROM unnest(g_tid, g_token, g_until, g_start, g_next, g_set, g_parked)
-            AS x (tid, token, until, start, next, set, parked)
+            parked = x.parked, taken_at = v_now, taken_by = x.worker
+        FROM unnest(g_tid, g_token, g_until, g_start, g_next, g_set, g_parked, g_worker)
+            AS x (tid, token, until, start, next, set, parked, worker)
         WHERE k.ctid = x.tid;
     END IF;
     IF s_partition <> '{}' THEN
         PERFORM @schema@.lease_end(s_partition, s_group, s_next, s_parked, v_now);
+        UPDATE @schema@.cursors k SET taken_at = v_now, taken_by = x.worker
+        FROM unnest(s_partition, s_group, s_worker) AS x (partition_id, group_id, worker)
+        WHERE k.partition_id = x.partition_id AND k.group_id = x.group_id;
+        INSERT INTO @schema@.ledger_entries (partition_id, group_id, first_offset, last_offset,
+            worker, offered_at, leased_until, ended_at, expires_at, offsets)
+        SELECT x.partition_id, x.group_id, lower(x.set), upper(x.set) - 1, x.worker, v_now, v_now,
+            v_now, v_now + make_interval(secs => x.secs), x.set
+        FROM unnest(s_partition, s_group, s_set, s_worker, s_secs)
+            AS x (partition_id, group_id, set, worker, secs)
+        WHERE x.secs > 0;
     END IF;
     IF v_without OR v_request < cardinality(p_tokens) THEN
         SELECT n.o_state, n.o_next_due_us INTO o_state, o_next_due_us

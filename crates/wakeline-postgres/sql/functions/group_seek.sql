@@ -47,6 +47,12 @@ BEGIN
             EXIT WHEN v_partitions IS NULL;
             v_last := v_partitions[cardinality(v_partitions)];
             v_now := @schema@.clock();
+            PERFORM @schema@.lease_note(c.partition_id, c.group_id, NULL,
+                CASE WHEN c.lease_until > v_now THEN c.lease_set END,
+                CASE WHEN c.lease_until <= v_now THEN c.lease_set END, least(c.lease_until, v_now))
+            FROM @schema@.cursors c
+            WHERE c.partition_id = ANY (v_partitions) AND c.group_id = q.group_id
+                AND c.lease_token IS NOT NULL;
             DELETE FROM @schema@.retries r
             WHERE r.partition_id = ANY (v_partitions) AND r.group_id = q.group_id;
             RETURN QUERY

@@ -1,4 +1,5 @@
--- Does a piece of housekeeping in one short transaction: adds up what was lost, then goes on with
+-- Does a piece of housekeeping in one short transaction: adds up what was lost, forgets up to p_rows
+-- entries of the ledger that were kept for long enough, and goes on with
 -- the queue that has been due for longest, at most p_rows segments, 500 partitions, and cursors of
 -- 100 of them. One node at a time, by an advisory lock; nobody is waited for.
 -- p_interval: a queue that was looked through is left alone for so many microseconds at least, and
@@ -35,6 +36,8 @@ DECLARE
     v_looked integer := 0;
     v_removed bigint := 0;
     v_again boolean := false;
+    v_forgot integer;
+    v_next timestamptz;
 BEGIN
     kind := 0; a := 0; due_us := 1000000;
     IF NOT pg_try_advisory_xact_lock(hashtext('@schema@.housekeeping'), 0) THEN
@@ -120,13 +123,26 @@ BEGIN
     SELECT 1::smallint, s.name, NULL::text, s.namespace, s.task, s.expired, s.evicted,
         NULL::bigint, s.dropped
     FROM sums s;
+    DELETE FROM @schema@.ledger_entries e USING (
+        SELECT x.ctid AS tid FROM @schema@.ledger_entries x WHERE x.expires_at <= v_now
+        ORDER BY x.expires_at LIMIT p_rows FOR UPDATE SKIP LOCKED
+    ) o WHERE e.ctid = o.tid;
+    GET DIAGNOSTICS v_forgot = ROW_COUNT;
     kind := 0; queue := NULL; partition := NULL; namespace := NULL; task := NULL;
     a := v_removed; b := NULL;
-    SELECT greatest(ceil(extract(epoch FROM x.due_at - v_now) * 1000000), 0)::bigint INTO due_us
-    FROM @schema@.housekeeping x WHERE x.due_at IS NOT NULL ORDER BY x.due_at LIMIT 1;
-    IF (SELECT count(*) FROM (SELECT FROM @schema@.losses LIMIT 5000) x) = 5000 THEN
-        due_us := 0;
+    SELECT x.due_at INTO v_next FROM @schema@.housekeeping x WHERE x.due_at IS NOT NULL
+    ORDER BY x.due_at LIMIT 1;
+    v_next := least(v_next, (
+        SELECT greatest(x.expires_at, v_now + p_interval * interval '1 microsecond')
+        FROM @schema@.ledger_entries x WHERE x.expires_at > v_now
+        ORDER BY x.expires_at LIMIT 1));
+    IF v_forgot >= p_rows
+        OR (SELECT count(*) FROM (SELECT FROM @schema@.losses LIMIT 5000) x) = 5000
+    THEN
+        v_next := v_now;
     END IF;
+    due_us := CASE WHEN v_next IS NOT NULL
+        THEN greatest(ceil(extract(epoch FROM v_next - v_now) * 1000000), 0)::bigint END;
     RETURN NEXT;
 END
 $$;

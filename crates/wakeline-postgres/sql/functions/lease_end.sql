@@ -34,7 +34,8 @@ BEGIN
     END IF;
     RETURN QUERY
     UPDATE @schema@.cursors c SET next_offset = d.next, parked = d.parked, due_at = d.due_at,
-        lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
+        lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL,
+        lease_all = NULL, lease_failed = NULL, lease_expired = NULL, lease_released = NULL
     FROM (
         SELECT x.partition_id, x.group_id, x.next, x.parked, x.ord::integer AS ord, CASE
             WHEN x.parked = 0 AND p.next_offset <= x.next AND m.marked THEN NULL

@@ -78,7 +78,13 @@ BEGIN
                 AND x.group_id = c.group_id AND x.message_offset = v_offset;
             c.parked := c.parked - 1;
         END IF;
-        c.lease_set := c.lease_set - int8multirange(int8range(v_offset, v_offset + 1));
+        -- Of a lease that ran out: a live one was left alone.
+        IF c.lease_set @> v_offset THEN
+            c.lease_all := coalesce(c.lease_all, c.lease_set);
+            c.lease_expired := coalesce(c.lease_expired, '{}')
+                + int8multirange(int8range(v_offset, v_offset + 1));
+            c.lease_set := c.lease_set - int8multirange(int8range(v_offset, v_offset + 1));
+        END IF;
     ELSIF r.message_offset IS NOT NULL AND NOT coalesce(c.lease_set @> v_offset, false) THEN
         UPDATE @schema@.retries x SET due_at = least(x.due_at, v_now)
         WHERE x.partition_id = p_partition AND x.group_id = c.group_id
@@ -93,9 +99,13 @@ BEGIN
     END IF;
     IF c.lease_token IS NOT NULL AND c.lease_set <> '{}' THEN
         UPDATE @schema@.cursors k SET next_offset = c.next_offset, parked = c.parked,
-            lease_set = c.lease_set
+            lease_set = c.lease_set, lease_all = c.lease_all, lease_expired = c.lease_expired
         WHERE k.partition_id = p_partition AND k.group_id = c.group_id;
     ELSE
+        IF c.lease_token IS NOT NULL THEN
+            PERFORM @schema@.lease_note(p_partition, c.group_id, NULL, NULL,
+                int8multirange(int8range(v_offset, v_offset + 1)), c.lease_until);
+        END IF;
         SELECT e.due_at INTO v_due FROM @schema@.lease_end(ARRAY[p_partition],
             ARRAY[c.group_id], ARRAY[c.next_offset], ARRAY[c.parked], v_now) e;
     END IF;

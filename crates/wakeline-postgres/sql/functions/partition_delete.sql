@@ -22,6 +22,7 @@ BEGIN
     DELETE FROM @schema@.scheduled s WHERE s.partition_id = v_partition;
     PERFORM FROM @schema@.cursors c WHERE c.partition_id = v_partition
     ORDER BY c.group_id FOR UPDATE;
+    DELETE FROM @schema@.ledger_entries e WHERE e.partition_id = v_partition;
     DELETE FROM @schema@.retries r WHERE r.partition_id = v_partition;
     DELETE FROM @schema@.cursors c WHERE c.partition_id = v_partition;
     DELETE FROM @schema@.segments s WHERE s.partition_id = v_partition;

@@ -52,6 +52,8 @@ BEGIN
             IF c.lease_token IS NOT NULL THEN
                 v_parked := v_parked + @schema@.lease_expire(
                     c.partition_id, c.group_id, c.lease_set, p_queue, p_now);
+                PERFORM @schema@.lease_note(
+                    c.partition_id, c.group_id, NULL, NULL, c.lease_set, c.lease_until);
             END IF;
             SELECT x.* INTO v_next, v_parked FROM @schema@.cursor_pass(
                 c.partition_id, c.group_id, v_next, v_parked, p_end, p_queue, p_now) x;

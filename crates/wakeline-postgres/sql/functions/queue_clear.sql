@@ -17,6 +17,7 @@ DECLARE
     v_only bigint;
     v_partitions bigint[];
     v_segments integer;
+    v_now timestamptz;
 BEGIN
     SELECT q.queue_id INTO v_queue FROM @schema@.queues q WHERE q.name = p_queue FOR SHARE;
     IF v_queue IS NULL THEN
@@ -45,11 +46,19 @@ BEGIN
     END IF;
     PERFORM FROM @schema@.cursors c WHERE c.partition_id = ANY (v_partitions)
     ORDER BY c.partition_id, c.group_id FOR NO KEY UPDATE;
+    v_now := @schema@.clock();
+    PERFORM @schema@.lease_note(c.partition_id, c.group_id, NULL,
+        CASE WHEN c.lease_until > v_now THEN c.lease_set END,
+        CASE WHEN c.lease_until <= v_now THEN c.lease_set END, least(c.lease_until, v_now))
+    FROM @schema@.cursors c
+    WHERE c.partition_id = ANY (v_partitions)
+        AND c.lease_token IS NOT NULL;
     DELETE FROM @schema@.retries r WHERE r.partition_id = ANY (v_partitions);
     -- Asleep: the partitions are held here, and say so to the next push.
     UPDATE @schema@.partitions p SET idle = true WHERE p.partition_id = ANY (v_partitions);
     UPDATE @schema@.cursors c SET next_offset = p.next_offset, parked = 0, due_at = NULL,
-        lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
+        lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL,
+        lease_all = NULL, lease_failed = NULL, lease_expired = NULL, lease_released = NULL
     FROM @schema@.partitions p
     WHERE p.partition_id = ANY (v_partitions) AND c.partition_id = p.partition_id;
     WITH chosen AS (

@@ -28,7 +28,8 @@ BEGIN
         ttl_secs = o.ttl_secs, len_max = o.len_max, partition_len_max = o.partition_len_max,
         retention = o.retention, retention_secs = o.retention_secs,
         completed_retention_secs = o.completed_retention_secs, wait_secs_max = o.wait_secs_max,
-        encrypted = o.encrypted, lanes = o.lanes, partition_priorities = o.partition_priorities
+        encrypted = o.encrypted, lanes = o.lanes, partition_priorities = o.partition_priorities,
+        ledger_secs = o.ledger_secs
     WHERE q.name = p_queue RETURNING q.queue_id INTO v_queue;
     IF v_queue IS NULL THEN
         RETURN false;

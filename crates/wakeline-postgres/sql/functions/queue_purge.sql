@@ -42,6 +42,7 @@ BEGIN
     GET DIAGNOSTICS v_gone = ROW_COUNT;
     IF v_gone < 5000 THEN
         DELETE FROM @schema@.traces t WHERE t.partition_id = ANY (v_partitions);
+        DELETE FROM @schema@.ledger_entries e WHERE e.partition_id = ANY (v_partitions);
         DELETE FROM @schema@.retries r WHERE r.partition_id = ANY (v_partitions);
         DELETE FROM @schema@.cursors c WHERE c.partition_id = ANY (v_partitions);
         DELETE FROM @schema@.partitions p WHERE p.partition_id = ANY (v_partitions);

@@ -5,7 +5,7 @@
 -- which items, and which of them became dead letters (NULL: was dropped); of leases that ended with something left
 -- (due_us is set): when that can be taken.
 -- The short way, for consumers that complete all they hold and nothing else is in the way: one match,
--- one UPDATE, no loop.
+-- one UPDATE, no loop; and one row per lease in the ledger.
 -- p_verdicts: 0 completed, 1 failed, 2 retry, 3 dead letter.
 -- p_all: change nothing at all unless every item names a message; the rows still say which do.
 -- Called by: QueueStore::settle, transact. Lock order: cursors by (partition, group); then tries
@@ -36,6 +36,10 @@ DECLARE
     -- Nothing is parked, delayed or failed; later also: what is settled is all that is leased.
     v_plain boolean;
     v_drained boolean;
+    -- Some queue keeps a ledger.
+    v_kept boolean;
+    v_failed int8multirange;
+    v_released int8multirange;
     -- The cursors, in the order of their locks.
     c_tid tid[];
     c_entry integer[];
@@ -50,6 +54,7 @@ DECLARE
     c_lenient boolean[];
     c_name text[];
     c_due timestamptz[];
+    c_secs bigint[];
     -- The unsettled messages of live leases, by index of their cursor.
     m_cursor integer[];
     m_offset bigint[];
@@ -64,18 +69,21 @@ DECLARE
     k_group integer[] := '{}';
     k_set int8multirange[] := '{}';
     k_parked integer[] := '{}';
+    k_failed int8multirange[] := '{}';
+    k_released int8multirange[] := '{}';
 BEGIN
     SELECT array_agg(s.ord), array_agg(s.partition_id), array_agg(s.group_id),
         array_agg(s.queue_id), array_agg(c.next_offset), array_agg(c.parked),
         array_agg(c.lease_token), array_agg(c.lease_until), array_agg(c.lease_set),
         array_agg(s.lenient), array_agg(s.name), array_agg(c.tid),
         bool_and(c.parked = 0 AND s.delay_secs = 0 AND s.window_secs = 0),
-        bool_or(s.log_end <= c.next_offset)
+        bool_or(s.log_end <= c.next_offset), array_agg(s.ledger_secs), bool_or(s.ledger_secs > 0)
     INTO c_entry, c_partition, c_group, c_queue, c_next, c_parked, c_token, c_until, c_set,
-        c_lenient, c_name, c_tid, v_plain, v_drained
+        c_lenient, c_name, c_tid, v_plain, v_drained, c_secs, v_kept
     FROM (
         SELECT u.ord::integer AS ord, p.partition_id, p.name, p.next_offset AS log_end, g.group_id,
-            q.queue_id, q.delay_secs, q.window_secs, NOT q.strict_fencing AS lenient
+            q.queue_id, q.delay_secs, q.window_secs, q.ledger_secs,
+            NOT q.strict_fencing AS lenient
         FROM unnest(p_partitions, p_groups) WITH ORDINALITY AS u (partition_id, group_name, ord)
         JOIN @schema@.partitions p ON p.partition_id = u.partition_id
         JOIN @schema@.queues q ON q.queue_id = p.queue_id
@@ -130,13 +138,28 @@ BEGIN
             ) x
         ) named;
         IF v_plain THEN
+            -- The rows are locked: they are where they were.
+            IF v_kept THEN
+                INSERT INTO @schema@.ledger_entries (partition_id, group_id, first_offset,
+                    last_offset, lease_token, worker, offered_at, leased_until, ended_at,
+                    expires_at, offsets, failed, expired, released)
+                SELECT u.partition_id, u.group_id, lower(a.offsets), upper(a.offsets) - 1,
+                    u.lease_token, u.taken_by, u.taken_at, u.lease_until, v_now,
+                    v_now + make_interval(secs => x.secs), a.offsets, u.lease_failed,
+                    u.lease_expired, u.lease_released
+                FROM unnest(c_tid, c_secs) AS x (tid, secs)
+                JOIN @schema@.cursors u ON u.ctid = x.tid
+                CROSS JOIN LATERAL (SELECT coalesce(u.lease_all, u.lease_set) AS offsets) a
+                WHERE x.secs > 0 AND u.taken_at IS NOT NULL;
+            END IF;
             IF v_drained THEN
                 SELECT array_agg(l.due_at ORDER BY l.ord) INTO c_due
                 FROM @schema@.lease_end(c_partition, c_group, c_next, c_parked, v_now) l;
             ELSE
-                -- The rows are locked: they are where they were.
                 UPDATE @schema@.cursors u SET due_at = v_now,
-                    lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
+                    lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL,
+                    lease_all = NULL, lease_failed = NULL, lease_expired = NULL,
+                    lease_released = NULL
                 FROM unnest(c_tid) AS x (tid) WHERE u.ctid = x.tid;
                 c_due := array_fill(v_now, ARRAY[cardinality(c_tid)]);
             END IF;
@@ -205,6 +228,7 @@ BEGIN
     LOOP
         entry := c_entry[n.o_cursor]; items := n.o_items; dead := NULL;
         v_rest := c_set[n.o_cursor] - n.o_done;
+        v_failed := '{}'; v_released := '{}';
         v_parked := c_parked[n.o_cursor];
         IF v_parked > 0 AND n.o_done <> '{}' THEN
             DELETE FROM @schema@.retries r WHERE r.partition_id = c_partition[n.o_cursor]
@@ -215,8 +239,12 @@ BEGIN
         IF n.o_failed > 0 THEN
             SELECT q.* INTO v_queue FROM @schema@.queues q
             WHERE q.queue_id = c_queue[n.o_cursor];
-            SELECT v_parked + f.o_parked, f.o_dead, f.o_dropped, v_rest - f.o_named
-            INTO v_parked, v_dead, v_dropped, v_rest
+            SELECT coalesce(range_agg(int8range(x.message_offset, x.message_offset + 1)), '{}')
+            INTO v_released FROM unnest(n.o_items, n.o_offsets) AS x (item, message_offset)
+            WHERE p_verdicts[x.item] = 2;
+            SELECT v_parked + f.o_parked, f.o_dead, f.o_dropped, v_rest - f.o_named,
+                f.o_named - v_released
+            INTO v_parked, v_dead, v_dropped, v_rest, v_failed
             FROM @schema@.message_fail(c_partition[n.o_cursor], c_group[n.o_cursor], n.o_items,
                 n.o_offsets, p_txns, p_verdicts, p_errors, v_queue, v_now) f;
             dead := ARRAY(SELECT CASE WHEN o = ANY (v_dropped) THEN NULL ELSE o = ANY (v_dead) END
@@ -224,6 +252,10 @@ BEGIN
         END IF;
         RETURN NEXT;
         IF v_rest = '{}' THEN
+            IF c_secs[n.o_cursor] > 0 THEN
+                PERFORM @schema@.lease_note(c_partition[n.o_cursor], c_group[n.o_cursor],
+                    v_failed, v_released, NULL, v_now);
+            END IF;
             x_entry := x_entry || entry;
             x_partition := x_partition || c_partition[n.o_cursor];
             x_group := x_group || c_group[n.o_cursor];
@@ -232,12 +264,16 @@ BEGIN
             k_partition := k_partition || c_partition[n.o_cursor];
             k_group := k_group || c_group[n.o_cursor];
             k_set := k_set || v_rest; k_parked := k_parked || v_parked;
+            k_failed := k_failed || v_failed; k_released := k_released || v_released;
         END IF;
     END LOOP;
     IF k_partition <> '{}' THEN
-        UPDATE @schema@.cursors u SET lease_set = k.set, parked = k.parked
-        FROM unnest(k_partition, k_group, k_set, k_parked)
-            AS k (partition_id, group_id, set, parked)
+        UPDATE @schema@.cursors u SET lease_set = k.set, parked = k.parked,
+            lease_all = coalesce(u.lease_all, u.lease_set),
+            lease_failed = nullif(coalesce(u.lease_failed, '{}') + k.failed, '{}'),
+            lease_released = nullif(coalesce(u.lease_released, '{}') + k.released, '{}')
+        FROM unnest(k_partition, k_group, k_set, k_parked, k_failed, k_released)
+            AS k (partition_id, group_id, set, parked, failed, released)
         WHERE u.partition_id = k.partition_id AND u.group_id = k.group_id;
     END IF;
     IF x_entry <> '{}' THEN

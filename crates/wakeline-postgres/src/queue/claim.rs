@@ -290,6 +290,7 @@ impl Core {
             &floor_groups,
             &floor_times,
             &how.prompt,
+            &requests.workers,
         ];
         let sql = match self.shared.notifier.peers() {
             Some(_) => &self.sql.claim,

@@ -44,6 +44,7 @@ impl Core {
                 columns.batches.push(i32::try_from(request.batch_len_max).unwrap_or(i32::MAX / 2));
                 columns.partition_maxes.push(partitions_max(request));
                 columns.auto_acks.push(request.auto_ack);
+                columns.workers.push(request.worker.clone());
                 columns.agains.push(again || self.tokens.contains(request.token));
             }
         }
@@ -62,6 +63,7 @@ pub(super) struct RequestColumns {
     pub(super) partition_maxes: Vec<i32>,
     pub(super) auto_acks: Vec<bool>,
     pub(super) agains: Vec<bool>,
+    pub(super) workers: Vec<Option<String>>,
 }
 
 fn partitions_max(request: &ClaimRequest) -> i32 {

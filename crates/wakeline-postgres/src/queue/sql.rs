@@ -53,6 +53,7 @@ statements![
     key_rotate,
     key_touch,
     lease_set_aside,
+    ledger_list,
     message_browse,
     message_find,
     message_groups,

@@ -137,6 +137,7 @@ async fn rows_for_a_full_queue_wait_in_order_and_hold_up_no_other() {
         batch_len_max: 2,
         partitions_len_max: 1,
         auto_ack: true,
+        worker: None,
     };
     let claim = LineClaim { line, subscription: Subscription::All, requests: vec![request] };
     node.store.claim(vec![claim]).await.expect("claimed");

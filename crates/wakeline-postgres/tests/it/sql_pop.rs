@@ -60,6 +60,7 @@ async fn claim(node: &Node) -> LineOutcome {
         batch_len_max: 10,
         partitions_len_max: 1,
         auto_ack: false,
+        worker: None,
     };
     let line = QueueLine { selector: Selector::Queue(queue()), group: GroupName::queue_mode() };
     let claim = LineClaim { line, subscription: Subscription::All, requests: vec![request] };

@@ -48,6 +48,7 @@ pub(crate) fn pop(selector: Selector, wait: Option<Duration>) -> Pop {
         batch_len_max: 1,
         partitions_len_max: 1,
         auto_ack: false,
+        worker: None,
         wait,
     }
 }

@@ -4,6 +4,7 @@
 UPDATE cursors
 SET next_offset = (SELECT p.next_offset FROM partitions p WHERE p.partition_id = cursors.partition_id),
     due_at = NULL, freed_at = ?3, parked = 0,
-    lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL
+    lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL,
+    lease_all = NULL, lease_failed = NULL, lease_expired = NULL, lease_released = NULL
 WHERE group_id = ?1 AND partition_id IN (
     SELECT partition_id FROM partitions WHERE queue_id = ?2 AND (?4 IS NULL OR name = ?4))

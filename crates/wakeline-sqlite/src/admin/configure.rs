@@ -74,6 +74,7 @@ pub(super) fn delete_queue(s: &mut Session<'_>, name: &QueueName) -> Res<bool> {
         include_str!("../../sql/queries/queue_delete_messages.sql"),
         include_str!("../../sql/queries/queue_delete_scheduled.sql"),
         include_str!("../../sql/queries/queue_delete_traces.sql"),
+        include_str!("../../sql/queries/queue_delete_ledger.sql"),
         include_str!("../../sql/queries/queue_delete_retries.sql"),
         include_str!("../../sql/queries/queue_delete_cursors.sql"),
         include_str!("../../sql/queries/queue_delete_dead_letters.sql"),

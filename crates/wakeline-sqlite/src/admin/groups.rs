@@ -9,6 +9,7 @@ use wakeline_core::{
 };
 use wakeline_store::{GroupDetail, GroupPartition, GroupPartitionFilter, Seek, SeekTo};
 
+use super::messages::let_go;
 use crate::error::{Fault, Res, corrupt};
 use crate::queue::cursor::{Cursor, created_at};
 use crate::queue::group::{mode_columns, start_from, subscription};
@@ -125,6 +126,8 @@ fn listed(s: &Session<'_>, sql: &str, params: impl Params) -> Res<Vec<GroupParti
             oldest_at,
             behind: oldest_at.map_or(Duration::ZERO, |at| at.until(s.now)),
             leased_until: cursor.live(s.now.0).map(|lease| Timestamp(lease.until)),
+            taken_at: cursor.taken_at.map(Timestamp),
+            taken_by: cursor.taken_by.clone(),
         });
     }
     Ok(found)
@@ -174,6 +177,7 @@ pub(super) fn seek(s: &mut Session<'_>, seek: &Seek) -> Res<(u64, Vec<Change>)> 
             let sql = include_str!("../../sql/queries/group_move.sql");
             s.conn.prepare_cached(sql)?.execute((group, mode, from))?;
         }
+        let_go(s, &queue, group, only)?;
         let sql = include_str!("../../sql/queries/cursor_to_end.sql");
         let params = (group, queue.id, s.now.0, partition);
         moved += s.conn.prepare_cached(sql)?.execute(params)? as u64;

@@ -6,6 +6,7 @@ use wakeline_store::{MessageDetail, MessageState, QueueDetail};
 
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::Cursor;
+use crate::queue::ledger;
 use crate::queue::message;
 use crate::session::{Queue, Session};
 
@@ -41,19 +42,25 @@ pub(super) fn message(
     let queue = s.queue_by_id(queue)?.ok_or_else(missing)?;
     let mut next = message::read(s, partition.0, offset, 0)?;
     let mut groups = Vec::new();
+    let mut entries = ledger::of_message(s, partition.0, offset)?;
     for (group, group_name) in groups_of(s, &queue)? {
         let Some(cursor) = Cursor::read(s, partition.0, group)? else { continue };
+        entries.extend(ledger::of_cursor(s, &cursor, &queue, (offset, &group_name)));
         if group_name.is_queue_mode() {
             next.attempt = failures(s, &cursor, offset)?.saturating_add(1);
         }
         let state = state(s, &cursor, (offset, &group_name))?;
         groups.push((group_name, state));
     }
+    entries.sort_by_key(|entry| {
+        (entry.offered_at, entry.ended_at.is_none(), entry.ended_at, entry.group.clone())
+    });
     Ok(Some(MessageDetail {
         queue: queue.name.clone(),
         partition: PartitionName::new(name).map_err(corrupt("partition", partition.0))?,
         message: next,
         groups,
+        ledger: entries,
     }))
 }
 

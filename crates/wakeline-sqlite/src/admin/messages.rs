@@ -7,9 +7,11 @@ use wakeline_store::{
     BURY_DISTANCE_MAX, Intervened, Intervention, MessageFilter, MessageKey, Page, PartitionDetail,
 };
 
+use super::inspect::groups_of;
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::{Cursor, Held, Parked};
-use crate::session::Session;
+use crate::queue::ledger::{self, Rest};
+use crate::session::{Queue, Session};
 use rusqlite::OptionalExtension as _;
 
 /// Retries a message of a group, or gives it up.
@@ -31,15 +33,15 @@ pub(super) fn intervene(
         return Ok((Intervened::Leased, Vec::new()));
     }
     let free = cursor.lease.is_none();
+    let missing = || corrupt("cursor", cursor.name())("its queue is missing");
+    let queue = s.queue_by_id(cursor.queue)?.ok_or_else(missing)?;
     let outcome = match intervention {
         Intervention::Retry => retry(s, &mut cursor, (offset, group))?,
-        Intervention::Bury { error } => give_up(s, &mut cursor, (offset, error.as_ref()))?,
+        Intervention::Bury { error } => give_up(s, &mut cursor, &queue, (offset, error.as_ref()))?,
     };
     if outcome != Intervened::Done {
         return Ok((outcome, Vec::new()));
     }
-    let missing = || corrupt("cursor", cursor.name())("its queue is missing");
-    let queue = s.queue_by_id(cursor.queue)?.ok_or_else(missing)?;
     cursor.due_at = cursor.due(s, &queue)?;
     cursor.write(s)?;
     let change = cursor.due_at.filter(|_| free).map(|due_at| Change {
@@ -75,6 +77,7 @@ fn retry(
 fn give_up(
     s: &Session<'_>,
     cursor: &mut Cursor,
+    queue: &Queue,
     (offset, error): (i64, Option<&String>),
 ) -> Res<Intervened> {
     let ahead = cursor.has_ahead(s, offset)?;
@@ -95,8 +98,13 @@ fn give_up(
     held.error = error.cloned().or(held.error);
     cursor.bury(s, offset, &held)?;
     if let Some(lease) = &mut cursor.lease {
-        lease.unsettled.remove(offset);
+        // The lease ran out: a live one was left alone.
+        if lease.unsettled.contains(offset) {
+            lease.unsettled.remove(offset);
+            lease.past.expired.insert(offset);
+        }
         if lease.unsettled.is_empty() {
+            ledger::note(s, cursor, queue, Rest::Expired)?;
             cursor.lease = None;
             cursor.freed_at = s.now.0;
         }
@@ -124,6 +132,9 @@ pub(super) fn clear(s: &mut Session<'_>, name: &QueueName, dead_letters: bool) -
     s.conn.prepare_cached(sql)?.execute([queue.id])?;
     let sql = include_str!("../../sql/queries/queue_delete_retries.sql");
     s.conn.prepare_cached(sql)?.execute([queue.id])?;
+    for (group, _) in groups_of(s, &queue)? {
+        let_go(s, &queue, group, None)?;
+    }
     let sql = include_str!("../../sql/queries/queue_clear_cursors.sql");
     s.conn.prepare_cached(sql)?.execute((queue.id, s.now.0))?;
     if dead_letters {
@@ -149,6 +160,9 @@ pub(super) fn clear_partition(
     ] {
         s.conn.prepare_cached(sql)?.execute([partition])?;
     }
+    for (group, _) in groups_of(s, &queue)? {
+        let_go(s, &queue, group, Some(name))?;
+    }
     let sql = include_str!("../../sql/queries/partition_clear_cursors.sql");
     s.conn.prepare_cached(sql)?.execute((partition, s.now.0))?;
     if dead_letters {
@@ -156,6 +170,28 @@ pub(super) fn clear_partition(
         s.conn.prepare_cached(sql)?.execute([partition])?;
     }
     Ok(Some(gone))
+}
+
+/// Notes that the leases of a group in a queue, or in one of its partitions, are lost. The cursors
+/// are still to be written.
+pub(super) fn let_go(
+    s: &Session<'_>,
+    queue: &Queue,
+    group: i64,
+    only: Option<&PartitionName>,
+) -> Res<()> {
+    let sql = include_str!("../../sql/queries/cursor_leased.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query((queue.id, group))?;
+    while let Some(row) = rows.next()? {
+        let Some(cursor) = Cursor::read(s, row.get(0)?, group)? else { continue };
+        if only.is_none_or(|only| *only == cursor.partition_name) {
+            let live = cursor.live(s.now.0).is_some();
+            let rest = if live { Rest::Released } else { Rest::Expired };
+            ledger::note(s, &cursor, queue, rest)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes a partition with all that is in it. True if it existed.
@@ -173,6 +209,7 @@ pub(super) fn delete_partition(
         include_str!("../../sql/queries/partition_delete_messages.sql"),
         include_str!("../../sql/queries/partition_delete_scheduled.sql"),
         include_str!("../../sql/queries/partition_delete_traces.sql"),
+        include_str!("../../sql/queries/partition_delete_ledger.sql"),
         include_str!("../../sql/queries/partition_delete_retries.sql"),
         include_str!("../../sql/queries/partition_delete_cursors.sql"),
         include_str!("../../sql/queries/partition_delete_dead_letters.sql"),

@@ -18,8 +18,10 @@ use wakeline_store::{
 
 use super::cursor::{Cursor, Lease};
 use super::group;
+use super::ledger::{self, Past};
 use super::line::{Offer, Offered};
 use super::message;
+use super::offsets::Offsets;
 use super::pass::pass_over;
 use super::schedule;
 use super::sweep;
@@ -232,14 +234,17 @@ fn hold(s: &Session<'_>, offer: &mut Offer, request: &ClaimRequest, taken: &Take
     let start = std::mem::replace(&mut cursor.next, taken.next);
     if !taken.messages.is_empty() {
         cursor.freed_at = s.now.0;
+        (cursor.taken_at, cursor.taken_by) = (Some(s.now.0), request.worker.clone());
+        let unsettled: Offsets = taken.messages.iter().map(|message| message.offset).collect();
         if request.auto_ack {
+            ledger::note_at_once(s, cursor, queue, &unsettled)?;
             for message in taken.messages.iter().filter(|message| message.offset < start) {
                 cursor.unpark(s, message.offset)?;
             }
         } else {
-            let unsettled = taken.messages.iter().map(|message| message.offset).collect();
             let until = s.now.0 + queue.lease_micros();
-            cursor.lease = Some(Lease { token: request.token, until, start, unsettled });
+            let past = Past { all: unsettled.clone(), ..Past::default() };
+            cursor.lease = Some(Lease { token: request.token, until, start, unsettled, past });
         }
     }
     cursor.due_at = cursor.due(s, queue)?;

@@ -9,6 +9,7 @@ use rusqlite::Row;
 use uuid::Uuid;
 use wakeline_core::{GroupName, LeaseToken, MessageOrder, PartitionName};
 
+use super::ledger::{self, Past};
 use super::offsets::Offsets;
 use crate::error::{Fault, Res, corrupt};
 use crate::session::{Queue, Session};
@@ -28,6 +29,9 @@ pub(crate) struct Cursor {
     /// The offset that the partition's next message gets.
     pub(crate) tail: i64,
     pub(crate) last_push_at: i64,
+    /// When messages were last taken, and by whom.
+    pub(crate) taken_at: Option<i64>,
+    pub(crate) taken_by: Option<String>,
     /// What was dropped since it was read: its last lease had run out.
     pub(crate) dropped: Option<i64>,
 }
@@ -40,6 +44,8 @@ pub(crate) struct Lease {
     /// The next offset before this lease.
     pub(crate) start: i64,
     pub(crate) unsettled: Offsets,
+    /// What it was given, and what became of it so far.
+    pub(crate) past: Past,
 }
 
 /// How a message that failed before is remembered.
@@ -76,6 +82,7 @@ impl Cursor {
     pub(crate) fn write(&self, s: &Session<'_>) -> Res<()> {
         let sql = include_str!("../../sql/queries/cursor_write.sql");
         let lease = self.lease.as_ref();
+        let [all, failed, expired, released] = lease.map(Lease::past_texts).unwrap_or_default();
         s.conn.prepare_cached(sql)?.execute((
             self.partition,
             self.group,
@@ -87,6 +94,12 @@ impl Cursor {
             lease.map(|lease| lease.until),
             lease.map(|lease| lease.start),
             lease.map(|lease| lease.unsettled.to_string()),
+            self.taken_at,
+            &self.taken_by,
+            all,
+            failed,
+            expired,
+            released,
         ))?;
         Ok(())
     }
@@ -94,8 +107,11 @@ impl Cursor {
     /// Writes what a settlement changes of a lease that goes on. Touches no index.
     pub(crate) fn write_unsettled(&self, s: &Session<'_>) -> Res<()> {
         let sql = include_str!("../../sql/queries/cursor_write_unsettled.sql");
-        let unsettled = self.lease.as_ref().map(|lease| lease.unsettled.to_string());
-        let params = (self.partition, self.group, self.parked, unsettled);
+        let lease = self.lease.as_ref();
+        let unsettled = lease.map(|lease| lease.unsettled.to_string());
+        let failed = lease.and_then(|lease| lease.past.failed.text());
+        let released = lease.and_then(|lease| lease.past.released.text());
+        let params = (self.partition, self.group, self.parked, unsettled, failed, released);
         s.conn.prepare_cached(sql)?.execute(params)?;
         Ok(())
     }
@@ -283,6 +299,8 @@ fn decode(row: &Row<'_>) -> Res<Cursor> {
         partition_name: PartitionName::new(partition_name).map_err(corrupt("cursor", name()))?,
         tail: row.get(12)?,
         last_push_at: row.get(13)?,
+        taken_at: row.get(14)?,
+        taken_by: row.get(15)?,
         dropped: None,
     })
 }
@@ -306,5 +324,6 @@ fn decode_lease(row: &Row<'_>) -> Res<Option<Lease>> {
             return Err(corrupt("cursor", name()?)(error));
         }
     };
-    Ok(Some(Lease { token, until, start, unsettled }))
+    let past = ledger::read_past(row, 16, row.get(0)?)?;
+    Ok(Some(Lease { token, until, start, unsettled, past }))
 }

@@ -13,6 +13,7 @@ use wakeline_store::{Housekeeping, HousekeepingReport, Losses};
 
 use super::cursor::{Cursor, created_at};
 use super::group::first_since;
+use super::ledger;
 use super::pass::{count, pass_over};
 use super::take::end_expired_lease;
 use crate::error::{Res, corrupt};
@@ -51,7 +52,10 @@ pub(crate) fn housekeep(s: &mut Session<'_>, how: Housekeeping) -> Res<Housekeep
         go_on(s, look, how, &mut report)?;
     }
     report.losses = tell_losses(s)?;
-    report.next_due = first(s)?.map(|look| s.now.until(Timestamp(look.due_at)));
+    report.next_due = match ledger::forget(s, how)? {
+        true => Some(Duration::ZERO),
+        false => next_due(s, how)?,
+    };
     s.hint(&report.changes);
     Ok(report)
 }
@@ -60,11 +64,21 @@ pub(crate) fn housekeep(s: &mut Session<'_>, how: Housekeeping) -> Res<Housekeep
 pub(crate) fn peek(s: &mut Session<'_>, how: Housekeeping) -> Res<Option<HousekeepingReport>> {
     let first = first(s)?;
     let due = first.as_ref().is_some_and(|look| look.due_at <= s.now.0);
-    if how.anew || due || !untold(s)?.is_empty() {
+    let forgets = ledger::first_due(s)?.is_some_and(|due_at| due_at <= s.now.0);
+    if how.anew || due || forgets || !untold(s)?.is_empty() {
         return Ok(None);
     }
-    let next_due = first.map(|look| s.now.until(Timestamp(look.due_at)));
+    let next_due = next_due(s, how)?;
     Ok(Some(HousekeepingReport { next_due, ..HousekeepingReport::default() }))
+}
+
+/// When to call again: entries of the ledger are not forgotten one by one.
+fn next_due(s: &Session<'_>, how: Housekeeping) -> Res<Option<Duration>> {
+    let look = first(s)?.map(|look| look.due_at);
+    let pause = s.now.plus(how.interval).0;
+    let forgets = ledger::first_due(s)?.map(|due_at| due_at.max(pause));
+    let next = look.into_iter().chain(forgets).min();
+    Ok(next.map(|due_at| s.now.until(Timestamp(due_at))))
 }
 
 /// What the groups of a queue have lost.

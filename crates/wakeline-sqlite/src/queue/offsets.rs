@@ -33,6 +33,29 @@ impl Offsets {
         self.ranges.iter().flat_map(|(first, last)| *first..=*last)
     }
 
+    pub(crate) fn insert(&mut self, offset: i64) {
+        if self.contains(offset) {
+            return;
+        }
+        let at = self.ranges.partition_point(|(first, _)| *first < offset);
+        let after = self.ranges.get(at).is_some_and(|(first, _)| *first == offset + 1);
+        let before = at > 0 && self.ranges[at - 1].1 == offset - 1;
+        match (before, after) {
+            (true, true) => {
+                self.ranges[at - 1].1 = self.ranges[at].1;
+                self.ranges.remove(at);
+            }
+            (true, false) => self.ranges[at - 1].1 = offset,
+            (false, true) => self.ranges[at].0 = offset,
+            (false, false) => self.ranges.insert(at, (offset, offset)),
+        }
+    }
+
+    /// Its text form; `None` if it is empty.
+    pub(crate) fn text(&self) -> Option<String> {
+        (!self.is_empty()).then(|| self.to_string())
+    }
+
     pub(crate) fn remove(&mut self, offset: i64) {
         let Some(at) =
             self.ranges.iter().position(|(first, last)| (*first..=*last).contains(&offset))
@@ -120,6 +143,11 @@ mod tests {
                 plain.remove(&offset);
                 ranges.remove(offset);
                 prop_assert!(!ranges.contains(offset));
+                let other = (offset * 7) % 40;
+                plain.insert(other);
+                ranges.insert(other);
+                let kept: Offsets = plain.iter().copied().collect();
+                prop_assert_eq!(&ranges, &kept);
             }
             prop_assert_eq!(ranges.is_empty(), plain.is_empty());
             prop_assert_eq!(ranges.iter().collect::<BTreeSet<_>>(), plain);

@@ -11,6 +11,7 @@ use wakeline_core::{
 use wakeline_store::{Extension, Losses, SettleItem, SettleOutcome, SettleReply};
 
 use super::cursor::{Cursor, Held, Parked};
+use super::ledger::{self, Rest};
 use super::offsets::Offsets;
 use super::pass::count;
 use crate::error::{Res, corrupt};
@@ -59,8 +60,14 @@ fn settle_one(s: &mut Session<'_>, open: &mut Open, item: &SettleItem) -> Res<Se
     *changed = true;
     let lease = cursor.lease.as_mut().expect("it is live");
     lease.unsettled.remove(offset);
+    match item.verdict {
+        Verdict::Completed => {}
+        Verdict::Failed | Verdict::DeadLetter => lease.past.failed.insert(offset),
+        Verdict::Retry => lease.past.released.insert(offset),
+    }
     let lease_ended = lease.unsettled.is_empty();
     if lease_ended {
+        ledger::note(s, cursor, queue, Rest::Released)?;
         cursor.lease = None;
         cursor.freed_at = s.now.0;
     }
@@ -214,6 +221,7 @@ pub(crate) fn release(s: &mut Session<'_>, leases: &[LeaseId]) -> Res<Vec<Change
         for id in &lease.cursors {
             let Some(mut cursor) = leased(s, lease, *id)? else { continue };
             let queue = queue_of(s, &cursor)?;
+            ledger::note(s, &cursor, &queue, Rest::Released)?;
             give_back(s, &mut cursor)?;
             let group = group_name(s, cursor.group)?;
             changes.extend(free(s, &mut cursor, &queue, group)?);

@@ -4,6 +4,7 @@ use wakeline_core::MessageOrder;
 use wakeline_store::{Delivered, Losses};
 
 use super::cursor::{Cursor, Held, Parked, window_end};
+use super::ledger::{self, Rest};
 use super::message;
 use super::pass::count;
 use crate::error::Res;
@@ -46,6 +47,7 @@ pub(crate) fn end_expired_lease(s: &Session<'_>, cursor: &mut Cursor, queue: &Qu
             }
         }
     }
+    ledger::note(s, cursor, queue, Rest::Expired)?;
     cursor.lease = None;
     cursor.freed_at = until;
     Ok(())

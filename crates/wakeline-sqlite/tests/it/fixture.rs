@@ -103,6 +103,7 @@ pub(crate) fn claim(name: &str, batch_len_max: u32) -> Vec<LineClaim> {
         batch_len_max,
         partitions_len_max: 1,
         auto_ack: false,
+        worker: None,
     };
     vec![LineClaim { line, subscription: Subscription::All, requests: vec![request] }]
 }

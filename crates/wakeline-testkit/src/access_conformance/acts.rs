@@ -65,6 +65,7 @@ pub async fn acts_on_queues_are_recorded(bench: &AccessBench) {
         batch_len_max: 1,
         partitions_len_max: 1,
         auto_ack: false,
+        worker: Some("a worker".to_owned()),
     };
     let begin = LineClaim {
         line: QueueLine { selector: Selector::Queue(queue()), group: group.clone() },

@@ -21,6 +21,7 @@ pub struct Ask {
     partitions: u32,
     auto_ack: bool,
     token: Option<LeaseToken>,
+    worker: Option<String>,
 }
 
 impl Ask {
@@ -32,6 +33,7 @@ impl Ask {
             partitions: 1,
             auto_ack: false,
             token: None,
+            worker: None,
         }
     }
 
@@ -86,6 +88,12 @@ impl Ask {
         self
     }
 
+    /// On behalf of this consumer.
+    pub fn worker(mut self, worker: &str) -> Self {
+        self.worker = Some(worker.to_owned());
+        self
+    }
+
     /// A claim with so many requests of this kind.
     pub fn line_claim(&self, requests: usize) -> LineClaim {
         let request = || ClaimRequest {
@@ -93,6 +101,7 @@ impl Ask {
             batch_len_max: self.batch,
             partitions_len_max: self.partitions,
             auto_ack: self.auto_ack,
+            worker: self.worker.clone(),
         };
         LineClaim {
             line: self.line.clone(),

@@ -31,6 +31,7 @@ fn unusual() -> QueueOptions {
         wait_secs_max: 3_601,
         encrypted: false,
         lanes: 12,
+        ledger_secs: 7,
         partition_priorities: [(PartitionName::default_partition(), -5)].into(),
     }
 }

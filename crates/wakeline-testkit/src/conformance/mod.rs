@@ -20,12 +20,14 @@ pub mod expiry;
 pub mod hints;
 pub mod inspect;
 pub mod lease;
+pub mod ledger;
 pub mod limits;
 pub mod messages;
 pub mod order;
 pub mod payload;
 pub mod pop;
 pub mod push;
+mod records;
 pub mod redrive;
 pub mod retry;
 pub mod room;
@@ -344,15 +346,7 @@ macro_rules! conformance_suite {
             messages_are_found_by_their_state,
             a_look_is_bounded,
         );
-        $crate::conformance_module!($fixture; traces;
-            a_trace_tells_what_was_noted,
-            a_trace_needs_its_message,
-            traces_are_found_by_name,
-            names_tell_what_has_them,
-            a_message_has_so_many_traces_and_no_more,
-            traces_go_with_their_message,
-            traces_go_with_their_partition_and_queue,
-        );
+        $crate::conformance_records!($fixture);
         $crate::conformance_module!($fixture; inspect;
             a_message_tells_where_it_stands,
             a_message_is_found_by_partition_and_id,

@@ -187,5 +187,6 @@ fn request(portion: Portion, partitions: u32) -> ClaimRequest {
         batch_len_max: portion.batch,
         partitions_len_max: partitions,
         auto_ack: portion.auto_ack,
+        worker: Some(format!("worker {}", portion.group)),
     }
 }

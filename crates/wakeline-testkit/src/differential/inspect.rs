@@ -111,6 +111,11 @@ impl World<'_> {
                 detail.message = self.skew.delivered(&detail.message);
                 detail.groups.retain(|(group, _)| known.contains(group));
                 detail.groups.sort_by(|a, b| a.0.cmp(&b.0));
+                detail.ledger = self.skew.ledger(detail.ledger);
+                detail
+            });
+            let oracle = oracle.map(|mut detail| {
+                detail.ledger = NO_SKEW.ledger(detail.ledger);
                 detail
             });
             same("message", oracle, store)?;

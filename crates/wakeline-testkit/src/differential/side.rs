@@ -6,7 +6,7 @@ use wakeline_core::{
     CursorId, DeadLetterId, GroupName, LeaseId, LeaseToken, Namespace, PartitionId, PartitionName,
     QueueLine, QueueName, Selector, Timestamp, TransactionId,
 };
-use wakeline_store::{DeadLetter, Delivered, GroupPartition};
+use wakeline_store::{DeadLetter, Delivered, GroupPartition, LedgerEntry};
 
 use super::op::{GROUPS, PARTITIONS, Place, QUEUES, partition};
 
@@ -80,6 +80,7 @@ impl Skew {
             partition_id: PartitionId(0),
             oldest_at: partition.oldest_at.map(|at| self.to_oracle(at)),
             leased_until: partition.leased_until.map(|until| self.to_oracle(until)),
+            taken_at: partition.taken_at.map(|at| self.to_oracle(at)),
             ..partition
         }
     }
@@ -96,6 +97,19 @@ impl Skew {
 
     pub(super) fn delivered(self, message: &Delivered) -> Delivered {
         Delivered { created_at: self.to_oracle(message.created_at), ..message.clone() }
+    }
+
+    /// Deliveries that were offered and ended at the same moments come in any order.
+    pub(super) fn ledger(self, entries: Vec<LedgerEntry>) -> Vec<LedgerEntry> {
+        let plain = |entry: LedgerEntry| LedgerEntry {
+            offered_at: self.to_oracle(entry.offered_at),
+            ended_at: entry.ended_at.map(|at| self.to_oracle(at)),
+            leased_until: self.to_oracle(entry.leased_until),
+            ..entry
+        };
+        let mut entries: Vec<_> = entries.into_iter().map(plain).collect();
+        entries.sort();
+        entries
     }
 
     pub(super) fn dead_letter(self, letter: &DeadLetter) -> DeadLetter {

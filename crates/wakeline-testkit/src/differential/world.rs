@@ -71,6 +71,7 @@ impl<'a> World<'a> {
             batch_len_max: 1,
             partitions_len_max: 1,
             auto_ack: true,
+            worker: Some("a worker".to_owned()),
         };
         let claim = LineClaim { line, subscription: Default::default(), requests: vec![request] };
         let outcome = store.claim(vec![claim]).await.map_err(failed)?.remove(0);

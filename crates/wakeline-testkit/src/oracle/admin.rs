@@ -75,6 +75,7 @@ impl State {
             partition: name.clone(),
             message: delivered(partition, offset, failures),
             groups,
+            ledger: self.ledger((queue_name, name), offset, now),
         })
     }
 

@@ -8,7 +8,8 @@ use wakeline_core::{
     Subscription, Timestamp,
 };
 use wakeline_store::{
-    ClaimRequest, Delivered, Dropped, Grant, GrantedPartition, LineClaim, LineOutcome,
+    ClaimRequest, Delivered, DeliveryOutcome, Dropped, Grant, GrantedPartition, LineClaim,
+    LineOutcome,
 };
 
 use super::state::{Cursor, Held, Lease, Partition, Remembered, State};
@@ -157,6 +158,7 @@ impl State {
         let queue = self.queues.get_mut(&key.queue).expect("it was offered");
         let group = queue.groups.get_mut(&key.group).expect("it was offered");
         let cursor = group.cursors.get_mut(&key.partition).expect("it was offered");
+        let ran_out = cursor.lease.clone().filter(|lease| lease.until <= now);
         let partition = &queue.partitions[&key.partition];
         let reading = Reading { options: &queue.options, partition, now };
         let due = reading.due_at(cursor).is_some_and(|due_at| due_at <= now);
@@ -177,6 +179,9 @@ impl State {
             }),
             None => {}
         }
+        if let Some(lease) = ran_out {
+            self.note(key, &lease, DeliveryOutcome::Expired, now);
+        }
         taken
     }
 
@@ -192,8 +197,15 @@ impl State {
         let until = now.plus(Duration::from_secs(queue.options.lease_secs.into()));
         let cursor = queue.cursor_mut(key).expect("it was offered");
         cursor.freed_at = now;
-        if !request.auto_ack {
-            cursor.lease = Some(Lease { token: request.token, until, unsettled });
+        cursor.taken = Some((now, request.worker.clone()));
+        let (token, worker, ends) = (request.token, request.worker.clone(), BTreeMap::new());
+        let lease = Lease { token, until, unsettled, at: now, worker, ends };
+        match request.auto_ack {
+            false => cursor.lease = Some(lease),
+            true => {
+                let lease = Lease { until: now, ..lease };
+                self.note(key, &lease, DeliveryOutcome::Acked, now);
+            }
         }
     }
 

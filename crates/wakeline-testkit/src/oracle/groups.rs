@@ -54,8 +54,7 @@ impl State {
     }
 
     pub(super) fn seek(&mut self, seek: &Seek, now: Timestamp) -> (u64, Vec<Change>) {
-        let mut moved = 0;
-        let mut keys = Vec::new();
+        let mut moved = Vec::new();
         for (queue_name, queue) in &mut self.queues {
             if seek.queue.as_ref().is_some_and(|only| only != queue_name) {
                 continue;
@@ -68,7 +67,7 @@ impl State {
                     SeekTo::Since(from) => Subscription::From(from),
                 };
             }
-            for (partition, cursor) in &mut group.cursors {
+            for partition in group.cursors.keys() {
                 if seek.partition.as_ref().is_some_and(|only| only != partition) {
                     continue;
                 }
@@ -78,17 +77,28 @@ impl State {
                     SeekTo::End => log.end(),
                     SeekTo::Since(from) => log.first_since(from),
                 };
-                *cursor = Cursor::at(next, now);
-                moved += 1;
-                keys.push(CursorKey {
+                let key = CursorKey {
                     queue: queue_name.clone(),
                     partition: partition.clone(),
                     group: seek.group.clone(),
-                });
+                };
+                moved.push((key, next));
             }
         }
-        let changes = keys.iter().filter_map(|key| self.left_behind(key, now)).collect();
-        (moved, changes)
+        for (key, next) in &moved {
+            self.move_cursor(key, *next, now);
+        }
+        let keys = moved.iter().map(|(key, _)| key);
+        let changes = keys.filter_map(|key| self.left_behind(key, now)).collect();
+        (moved.len() as u64, changes)
+    }
+
+    /// Puts a cursor elsewhere: what it held and had parked is let go.
+    pub(super) fn move_cursor(&mut self, key: &CursorKey, next: i64, now: Timestamp) {
+        self.note_lost(key, now);
+        let queue = self.queues.get_mut(&key.queue).expect("it has the cursor");
+        let cursor = queue.cursor_mut(key).expect("it is there");
+        *cursor = Cursor { taken: cursor.taken.take(), ..Cursor::at(next, now) };
     }
 
     pub(super) fn group_partitions(
@@ -148,6 +158,8 @@ impl State {
                         oldest_at,
                         behind: oldest_at.map_or(Duration::ZERO, |at| at.until(now)),
                         leased_until: lease.map(|lease| lease.until),
+                        taken_at: cursor.taken.as_ref().map(|(at, _)| *at),
+                        taken_by: cursor.taken.as_ref().and_then(|(_, by)| by.clone()),
                     });
                 }
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeline_core::{GroupName, PartitionName, QueueName, Timestamp};
-use wakeline_store::{HousekeepingReport, Losses};
+use wakeline_store::{DeliveryOutcome, HousekeepingReport, Losses};
 
 use super::claim::CursorKey;
 use super::groups::oldest;
@@ -73,7 +73,8 @@ impl State {
             let cursor = group.cursors.get_mut(&key.partition).expect("it was just listed");
             let partition = &queue.partitions[&key.partition];
             let reading = Reading { options: &queue.options, partition, now };
-            let ended = cursor.lease.as_ref().is_some_and(|lease| lease.until <= now);
+            let ran_out = cursor.lease.clone().filter(|lease| lease.until <= now);
+            let ended = ran_out.is_some();
             let buried = reading.end_expired_lease(cursor);
             let passed = reading.pass_over(cursor);
             if ended || !passed.is_none() {
@@ -84,6 +85,9 @@ impl State {
                 Some(buried) if queue.options.dead_letters => self.bury(&key, buried, now),
                 Some(_) => lost.dropped += 1,
                 None => {}
+            }
+            if let Some(lease) = ran_out {
+                self.note(&key, &lease, DeliveryOutcome::Expired, now);
             }
         }
         lost

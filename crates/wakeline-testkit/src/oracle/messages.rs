@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 use wakeline_core::{Change, GroupName, PartitionId, PartitionName, QueueName, Timestamp};
 use wakeline_store::{
-    BROWSE_LOOK, BROWSE_PARTITIONS, BURY_DISTANCE_MAX, Intervened, Intervention, ListedMessage,
-    ListedMessages, MessageFilter, MessageKey, MessagePlace, Page, PartitionDetail, QueueMessages,
-    StoreError,
+    BROWSE_LOOK, BROWSE_PARTITIONS, BURY_DISTANCE_MAX, DeliveryOutcome, Intervened, Intervention,
+    ListedMessage, ListedMessages, MessageFilter, MessageKey, MessagePlace, Page, PartitionDetail,
+    QueueMessages, StoreError,
 };
 
 use super::MemoryStore;
 use super::admin::{message_state, named};
 use super::claim::CursorKey;
-use super::state::{Cursor, Held, Parked, Partition, Queue, State};
+use super::state::{Cursor, Held, Lease, Parked, Partition, Queue, State};
 use super::take::Doomed;
 
 impl State {
@@ -158,9 +158,10 @@ impl State {
         let queue = self.queues.get_mut(&key.queue).expect("it was just found");
         let cursor = queue.cursor_mut(key).expect("it was just found");
         let lease = cursor.lease.as_mut();
-        let held = if let Some(held) = lease.and_then(|lease| lease.unsettled.remove(&offset)) {
+        let mut ended = None;
+        let held = if let Some(held) = lease.and_then(|lease| lease.take_back(offset)) {
             if cursor.lease.as_ref().is_some_and(|lease| lease.unsettled.is_empty()) {
-                cursor.lease = None;
+                ended = cursor.lease.take();
                 cursor.freed_at = now;
             }
             held
@@ -181,6 +182,9 @@ impl State {
         };
         let held = Held { error: error.or(held.error), ..held };
         self.bury(key, Doomed { offset, held }, now);
+        if let Some(lease) = ended {
+            self.note(key, &lease, DeliveryOutcome::Expired, now);
+        }
         Intervened::Done
     }
 
@@ -195,16 +199,21 @@ impl State {
         if only.is_some_and(|only| !queue.partitions.contains_key(only)) {
             return None;
         }
-        let mut gone = 0;
+        let (mut gone, mut moved) = (0, Vec::new());
         for (partition_name, partition) in
             queue.partitions.iter_mut().filter(|(partition, _)| chosen(partition))
         {
             gone += partition.log.len() as u64;
             partition.first = partition.end();
             partition.log.clear();
-            for group in queue.groups.values_mut() {
-                group.cursors.insert(partition_name.clone(), Cursor::at(partition.first, now));
+            for group in queue.groups.keys().cloned() {
+                let (queue, partition_name) = (name.clone(), partition_name.clone());
+                let key = CursorKey { queue, partition: partition_name, group };
+                moved.push((key, partition.first));
             }
+        }
+        for (key, next) in moved {
+            self.move_cursor(&key, next, now);
         }
         if dead_letters {
             self.dead_letters
@@ -225,6 +234,15 @@ impl State {
         state.scheduled.retain(|one| one.partition != *name);
         self.dead_letters.retain(|buried| buried.letter.partition_id != partition.id);
         true
+    }
+}
+
+impl Lease {
+    /// Takes a message out of a lease that ran out.
+    fn take_back(&mut self, offset: i64) -> Option<Held> {
+        let held = self.unsettled.remove(&offset)?;
+        self.ends.insert(offset, DeliveryOutcome::Expired);
+        Some(held)
     }
 }
 

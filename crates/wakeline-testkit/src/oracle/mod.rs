@@ -18,6 +18,7 @@ mod flow;
 mod groups;
 mod hook;
 mod keep;
+mod ledger;
 mod messages;
 mod room;
 mod schedule;

@@ -6,7 +6,7 @@ use wakeline_core::{
     Change, CursorId, Fencing, GroupName, LeaseId, LeaseToken, PartitionId, RetryDecision,
     Timestamp, Verdict,
 };
-use wakeline_store::{Extension, SettleItem, SettleOutcome, SettleReply};
+use wakeline_store::{DeliveryOutcome, Extension, SettleItem, SettleOutcome, SettleReply};
 
 use super::claim::CursorKey;
 use super::state::{Cursor, Group, Held, Queue, State};
@@ -51,7 +51,9 @@ impl State {
             return (SettleOutcome::NotFound, None);
         };
         let mut held = lease.unsettled.remove(&offset).expect("it was just found");
+        lease.ends.insert(offset, ended_as(item.verdict));
         let lease_ended = lease.unsettled.is_empty();
+        let ended = lease_ended.then(|| lease.clone());
         held.error = item.error.clone().or(held.error);
         let (mut buried, mut dropped) = (None, false);
         match item.verdict {
@@ -88,6 +90,9 @@ impl State {
         if let Some(held) = buried {
             self.bury(&key, Doomed { offset, held }, now);
         }
+        if let Some(lease) = ended {
+            self.note(&key, &lease, DeliveryOutcome::Acked, now);
+        }
         let change = if lease_ended { self.left_behind(&key, now) } else { None };
         (outcome, change)
     }
@@ -120,6 +125,9 @@ impl State {
         let queue = self.queues.get_mut(&key.queue).expect("it was just found");
         let cursor = queue.cursor_mut(&key).expect("it was just found");
         cursor.live_lease(now).filter(|lease| lease.token == token)?;
+        self.note_lost(&key, now);
+        let queue = self.queues.get_mut(&key.queue).expect("it was just found");
+        let cursor = queue.cursor_mut(&key).expect("it was just found");
         let mut lease = cursor.lease.take().expect("it is live");
         cursor.freed_at = now;
         let last = |cursor: &Cursor| cursor.next - 1;
@@ -194,5 +202,14 @@ impl State {
             }
         }
         None
+    }
+}
+
+/// What a delivery ends as by what is said of it.
+fn ended_as(verdict: Verdict) -> DeliveryOutcome {
+    match verdict {
+        Verdict::Completed => DeliveryOutcome::Acked,
+        Verdict::Failed | Verdict::DeadLetter => DeliveryOutcome::Failed,
+        Verdict::Retry => DeliveryOutcome::Released,
     }
 }

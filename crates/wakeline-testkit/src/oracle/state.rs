@@ -13,12 +13,13 @@ use wakeline_core::{
     Change, GroupId, GroupName, LeaseToken, MessageId, Namespace, PartitionId, PartitionName,
     QueueName, QueueOptions, Selector, Subscription, TaskName, Timestamp, TransactionId,
 };
-use wakeline_store::{Dropped, Losses, PushItem, PushOutcome, PushReply, Trace};
+use wakeline_store::{DeliveryOutcome, Dropped, Losses, PushItem, PushOutcome, PushReply, Trace};
 
 use super::access::Access;
 use super::dead::{Buried, Redriving};
 use super::flow::Flow;
 use super::hook::Hook;
+use super::ledger::Ended;
 use super::schedule::Scheduled;
 use super::stats::Stats;
 
@@ -72,6 +73,8 @@ pub(super) struct Queue {
     pub(super) told: Losses,
     /// Messages that wait for their time.
     pub(super) scheduled: Vec<Scheduled>,
+    /// How leases ended.
+    pub(super) ledger: Vec<Ended>,
 }
 
 #[derive(Debug, Clone)]
@@ -114,6 +117,8 @@ pub(super) struct Cursor {
     pub(super) parked: BTreeMap<i64, Parked>,
     /// When it was last served or freed: others that were due before go first.
     pub(super) freed_at: Timestamp,
+    /// When messages were last taken, and by whom.
+    pub(super) taken: Option<(Timestamp, Option<String>)>,
 }
 
 #[derive(Debug, Clone)]
@@ -121,6 +126,11 @@ pub(super) struct Lease {
     pub(super) token: LeaseToken,
     pub(super) until: Timestamp,
     pub(super) unsettled: BTreeMap<i64, Held>,
+    /// When it was granted, and to whom.
+    pub(super) at: Timestamp,
+    pub(super) worker: Option<String>,
+    /// What became of what is settled.
+    pub(super) ends: BTreeMap<i64, DeliveryOutcome>,
 }
 
 /// A message under a lease.
@@ -150,7 +160,7 @@ impl Held {
 
 impl Cursor {
     pub(super) fn at(next: i64, now: Timestamp) -> Self {
-        Self { next, lease: None, parked: BTreeMap::new(), freed_at: now }
+        Self { next, lease: None, parked: BTreeMap::new(), freed_at: now, taken: None }
     }
 
     pub(super) fn live_lease(&mut self, now: Timestamp) -> Option<&mut Lease> {
@@ -264,6 +274,7 @@ impl State {
             losses: Losses::default(),
             told: Losses::default(),
             scheduled: Vec::new(),
+            ledger: Vec::new(),
         };
         let remembered: Vec<_> = (self.remembered.iter())
             .filter(|remembered| queue.matches(name, &remembered.selector))

@@ -17,12 +17,13 @@ use wakeline_core::{
     Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, RedriveId, TransactionId,
 };
 use wakeline_store::{
-    ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
-    GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, LineClaim,
-    LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply, QueueAdmin, QueueChores,
-    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueSchedule, QueueStore, Redrive,
-    RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply, Store,
-    StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    ConfigureQueue, DeadLetterFilter, DeadLetters, DeliveryOutcome, Extension, GroupDetail,
+    GroupPartition, GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport,
+    LedgerEntry, LineClaim, LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply,
+    QueueAdmin, QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper,
+    QueueSchedule, QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek,
+    SettleItem, SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
@@ -75,9 +76,13 @@ enum Sin {
     CountsDeadAsCompleted,
     /// Nobody has anything to do.
     SeesNoDepth,
+    /// Deliveries whose lease ran out are not in the ledger.
+    ForgetsExpiries,
+    /// What failed is acked by the ledger.
+    CallsFailuresAcked,
 }
 
-const SINS: [Sin; 23] = [
+const SINS: [Sin; 25] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -101,6 +106,8 @@ const SINS: [Sin; 23] = [
     Sin::CountsLeasedAsPending,
     Sin::CountsDeadAsCompleted,
     Sin::SeesNoDepth,
+    Sin::ForgetsExpiries,
+    Sin::CallsFailuresAcked,
 ];
 
 struct Sinner {
@@ -237,7 +244,20 @@ impl QueueAdmin for Sinner {
         partition: PartitionId,
         transaction_id: &TransactionId,
     ) -> Result<Option<MessageDetail>, StoreError> {
-        self.inner.message(partition, transaction_id).await
+        let mut detail = self.inner.message(partition, transaction_id).await?;
+        for ledger in detail.iter_mut().map(|detail| &mut detail.ledger) {
+            match self.sin {
+                Sin::ForgetsExpiries => ledger.retain(|e| e.outcome != DeliveryOutcome::Expired),
+                Sin::CallsFailuresAcked => {
+                    let failed = |e: &&mut LedgerEntry| e.outcome == DeliveryOutcome::Failed;
+                    ledger.iter_mut().filter(failed).for_each(|entry| {
+                        entry.outcome = DeliveryOutcome::Acked;
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(detail)
     }
 }
 

@@ -1,0 +1,30 @@
+//! The rules of what is recorded of messages: traces and the ledger.
+
+/// Makes a test of each of these rules; part of the whole suite.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_records {
+    ($fixture:expr) => {
+        $crate::conformance_module!($fixture; traces;
+            a_trace_tells_what_was_noted,
+            a_trace_needs_its_message,
+            traces_are_found_by_name,
+            names_tell_what_has_them,
+            a_message_has_so_many_traces_and_no_more,
+            traces_go_with_their_message,
+            traces_go_with_their_partition_and_queue,
+        );
+        $crate::conformance_module!($fixture; ledger;
+            the_ledger_adds_up,
+            an_entry_tells_who_when_and_how,
+            what_is_settled_shows_while_its_lease_is_live,
+            a_lease_that_ran_out_ended_then,
+            what_is_settled_at_once_is_acked,
+            a_group_that_is_moved_lets_go,
+            what_is_given_up_after_its_lease_has_expired,
+            a_scattered_lease_is_found,
+            entries_are_kept_for_as_long_as_the_queue_says,
+            a_partition_tells_who_took_from_it_last,
+        );
+    };
+}

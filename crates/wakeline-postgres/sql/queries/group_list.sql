@@ -3,7 +3,7 @@
 -- Called by: QueueGroups::groups.
 SELECT q.name, g.name, g.mode, g.from_at, g.created_at, count(c.partition_id),
     count(c.partition_id) FILTER (WHERE c.lag > 0), coalesce(sum(c.lag), 0)::bigint,
-    count(c.partition_id) FILTER (WHERE c.lease_until > n.now_at), min(c.oldest_at), n.now_at
+    count(c.partition_id) FILTER (WHERE c.lease_until > n.now_at), min(c.oldest_at), max(n.now_at)
 FROM (SELECT @schema@.clock() AS now_at) n
 CROSS JOIN @schema@.groups g
 JOIN @schema@.queues q ON q.queue_id = g.queue_id
@@ -32,5 +32,5 @@ LEFT JOIN LATERAL (
     WHERE p.queue_id = q.queue_id
 ) c ON true
 WHERE $1::text IS NULL OR g.name = $1
-GROUP BY q.queue_id, g.group_id, n.now_at
+GROUP BY q.queue_id, g.group_id
 ORDER BY g.name, q.name

@@ -57,6 +57,7 @@ impl Node {
             batch_len_max: 10,
             partitions_len_max: 1,
             auto_ack: true,
+            worker: None,
             wait,
         };
         self.service.pop(pop).await.expect("popped")
@@ -143,7 +144,15 @@ async fn who_waits_is_counted_while_they_wait() {
         let line = QueueLine { selector: Selector::Queue(other), group };
         let (subscription, wait) = (Subscription::All, Some(60 * MINUTE));
         let (batch_len_max, partitions_len_max, auto_ack) = (1, 1, false);
-        let pop = Pop { line, subscription, batch_len_max, partitions_len_max, auto_ack, wait };
+        let pop = Pop {
+            line,
+            subscription,
+            batch_len_max,
+            partitions_len_max,
+            auto_ack,
+            worker: None,
+            wait,
+        };
         service.pop(pop).await
     });
     while node.service.wake_snapshot().waiters == 0 {

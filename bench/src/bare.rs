@@ -28,9 +28,7 @@ use wakeline_core::{
 };
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_sqlite::{SqliteOptions, SqliteStore};
-use wakeline_store::{
-    ClaimRequest, Grant, LineClaim, PushItem, PushOutcome, SettleItem, SettleOutcome, Store,
-};
+use wakeline_store::{ClaimRequest, Grant, LineClaim, PushItem, SettleItem, SettleOutcome, Store};
 
 use crate::table::say;
 
@@ -141,9 +139,7 @@ async fn push(store: Arc<dyn Store>, body: Bytes) -> Result<(u16, Vec<u8>)> {
         });
     }
     let reply = store.push(items).await?;
-    let ids = reply.outcomes.iter().map(|outcome| match outcome {
-        PushOutcome::Queued { id, .. } | PushOutcome::Duplicate { id, .. } => id.0,
-    });
+    let ids = reply.outcomes.iter().map(|outcome| outcome.id().0);
     Ok((201, serde_json::to_vec(&ids.collect::<Vec<_>>())?))
 }
 

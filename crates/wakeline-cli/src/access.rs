@@ -35,7 +35,7 @@ pub(crate) enum KeyCommand {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
     #[command(flatten)]
-    place: StorePlace,
+    pub(crate) place: StorePlace,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -163,7 +163,7 @@ async fn create(store: Arc<dyn WholeStore>, args: CreateArgs) -> anyhow::Result<
     Ok(())
 }
 
-fn deed(act: &'static str, target: &str, detail: &str) -> Deed {
+pub(crate) fn deed(act: &'static str, target: &str, detail: &str) -> Deed {
     let (target, detail) = (target.to_owned(), detail.to_owned());
     Deed { actor: "cli".to_owned(), act, target, detail }
 }
@@ -244,7 +244,7 @@ fn entry_line(entry: &AuditEntry) -> String {
     format!("{number:6}  {}  {actor:20} {act:22} {target}  {detail}", time(*at))
 }
 
-fn time(at: Timestamp) -> String {
+pub(crate) fn time(at: Timestamp) -> String {
     match jiff::Timestamp::from_microsecond(at.0) {
         Ok(at) => format!("{at:.0}"),
         Err(_) => at.0.to_string(),

@@ -26,7 +26,7 @@ use clap::Args;
 use serde::Deserialize;
 use wakeline_http::{HttpSettings, ServerOptions};
 use wakeline_postgres::NotifyMode;
-use wakeline_store::Housekeeping;
+use wakeline_store::{Housekeeping, PushGate};
 use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
 
 pub(crate) use self::access::AccessSettings;
@@ -138,6 +138,16 @@ impl Secrets {
     }
 }
 
+/// What becomes of pushes during a maintenance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MaintenancePushes {
+    /// They are stored, and delivered afterwards
+    Hold,
+    /// They are refused
+    Refuse,
+}
+
 /// Defaults and limits of the queue's routes; `[queue]` in the file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -163,6 +173,10 @@ struct QueueArgs {
     /// Days that figures over time are kept; 0: none are written [default: 7]
     #[arg(long, env = "WAKELINE_STATS_RETENTION_DAYS", value_name = "DAYS")]
     stats_retention_days: Option<u64>,
+    /// What becomes of pushes during a maintenance that does not say: hold or refuse
+    /// [default: hold]
+    #[arg(long, env = "WAKELINE_MAINTENANCE_PUSHES", value_name = "MODE")]
+    maintenance_pushes: Option<MaintenancePushes>,
 }
 
 /// All settings of the server, complete and checked.
@@ -315,6 +329,10 @@ fn http_settings(over: &ServeArgs, under: &ServeArgs, mode: WakeMode) -> HttpSet
         wait_max: millis(pick!(over, under, queue.wait_ms_max), preset.wait_max),
         batch_len_max,
         body_bytes_max: pick!(over, under, body_bytes_max).unwrap_or(preset.body_bytes_max),
+        maintenance_pushes: match pick!(over, under, queue.maintenance_pushes) {
+            Some(MaintenancePushes::Refuse) => PushGate::Refuse,
+            Some(MaintenancePushes::Hold) | None => PushGate::Hold,
+        },
         ..preset
     }
 }

@@ -12,6 +12,7 @@ mod hook;
 mod keys;
 mod limits;
 mod logs;
+mod maintenance;
 mod migrate;
 mod queues;
 mod rekey;
@@ -26,6 +27,7 @@ use wakeline_store::StoreError;
 use crate::access::{AuditArgs, KeyCommand};
 use crate::config::{ConfigMistake, ServeArgs};
 use crate::hook::HookCommand;
+use crate::maintenance::MaintenanceCommand;
 use crate::migrate::MigrateCommand;
 use crate::queues::QueuesArgs;
 use crate::rekey::RekeyArgs;
@@ -55,6 +57,9 @@ enum Command {
     Audit(AuditArgs),
     /// List queues and how they stand: messages pending, processing, completed, dead, lost
     Queues(QueuesArgs),
+    /// Hold pushes back or refuse them, pause pops, for all nodes of a store
+    #[command(subcommand)]
+    Maintenance(MaintenanceCommand),
     /// Tools for those who receive webhooks
     #[command(subcommand)]
     Hook(HookCommand),
@@ -77,6 +82,7 @@ fn main() -> ExitCode {
         Command::Key(command) => access::run_key(command),
         Command::Audit(args) => access::run_audit(args),
         Command::Queues(args) => queues::run(args),
+        Command::Maintenance(command) => maintenance::run(command),
         Command::Hook(command) => hook::run(command),
         Command::EncryptionKey { id } => keys::print_new(id),
         Command::Rekey(args) => rekey::run(args),

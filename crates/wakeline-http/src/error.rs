@@ -144,11 +144,21 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", message).retry_after(1)
     }
 
+    /// The store failed on the way: what was asked for may have happened.
+    fn outcome_unknown(message: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", message).retry_after(1)
+    }
+
     fn no_encryption_key() -> Self {
         let message = "this is only stored encrypted, and this server has no key: set \
                        WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to what \
                        `wakeline encryption-key` prints";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_encryption_key", message)
+    }
+
+    fn maintenance() -> Self {
+        let message = "this server is under maintenance and takes no messages; nothing was stored";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", message).retry_after(5)
     }
 
     /// The same failure, saying where in the request it is.
@@ -173,9 +183,13 @@ impl From<IdError> for ApiError {
 impl From<&StoreError> for ApiError {
     fn from(error: &StoreError) -> Self {
         match error {
-            StoreError::Transient { .. } | StoreError::Unavailable { .. } => {
+            StoreError::Unavailable { .. } => {
                 tracing::warn!(error = %chain(error), "store unavailable");
-                Self::unavailable(error.to_string())
+                Self::unavailable(format!("{error}; nothing was done"))
+            }
+            StoreError::Transient { .. } => {
+                tracing::warn!(error = %chain(error), "store interrupted");
+                Self::outcome_unknown(&format!("{error}; it may have happened or not"))
             }
             StoreError::Invalid { .. } => Self::invalid(error.to_string()),
             StoreError::Full { .. } => {
@@ -183,6 +197,7 @@ impl From<&StoreError> for ApiError {
                     .retry_after(10)
             }
             StoreError::NoKeys { .. } => Self::no_encryption_key(),
+            StoreError::Maintenance { .. } => Self::maintenance(),
             StoreError::Corrupt { .. } | StoreError::Fatal { .. } => {
                 tracing::error!(error = %chain(error), "store failure");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
@@ -317,10 +332,11 @@ mod tests {
         let source = || "the driver's words".into();
         let operation = "push";
         let table = [
-            (StoreError::Transient { operation, source: source() }, 503, "store_unavailable"),
+            (StoreError::Transient { operation, source: source() }, 503, "outcome_unknown"),
             (StoreError::Unavailable { operation, source: source() }, 503, "store_unavailable"),
             (StoreError::Invalid { field: "f", reason: "is odd".into() }, 400, "invalid_request"),
             (StoreError::Full { operation }, 507, "store_full"),
+            (StoreError::Maintenance { operation }, 503, "maintenance"),
             (
                 StoreError::Corrupt { what: "row", id: "7".into(), source: source() },
                 500,

@@ -10,7 +10,7 @@ use wakeline_flow::Client;
 use wakeline_flow::provider::StoreProvider;
 use wakeline_hook::HookService;
 use wakeline_queue::QueueService;
-use wakeline_store::{FanOut, HintSink};
+use wakeline_store::{FanOut, HintSink, PushGate};
 
 /// Limits and defaults of the HTTP face.
 #[derive(Debug, Clone)]
@@ -29,6 +29,8 @@ pub struct HttpSettings {
     pub body_timeout: Duration,
     /// Origins whose pages may call from browsers; `*` for all. None, unless set.
     pub cors_origins: Vec<String>,
+    /// What becomes of pushes during a maintenance that does not say.
+    pub maintenance_pushes: PushGate,
 }
 
 impl Default for HttpSettings {
@@ -41,6 +43,7 @@ impl Default for HttpSettings {
             body_bytes_max: 16 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             cors_origins: Vec::new(),
+            maintenance_pushes: PushGate::Hold,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! * Statements are prepared once per connection. One whose plan went stale (trap 45) is prepared
 //!   anew and repeated, because nothing of it was executed.
 //! * `Unavailable` means that no statement was sent.
+//! * A database that is known to be away is an error at once (see [`crate::breaker`]).
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,6 +26,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use wakeline_store::StoreError;
 
+use crate::breaker;
 use crate::connector::Connector;
 use crate::error::{self, Kind};
 use crate::session::Session;
@@ -204,7 +206,7 @@ impl Link {
         {
             return Err(error::connect_failed(operation, failure.clone()));
         }
-        let opened = Session::open(&self.connector, operation).await;
+        let opened = breaker::open(&self.connector, operation).await;
         *self.failure.lock() = opened.as_ref().err().map(error::chain);
         self.attempts.fetch_add(1, Ordering::Release);
         let session = Arc::new(opened.inspect_err(|_| count_connect("failed"))?);
@@ -300,6 +302,7 @@ fn count_call<T>(operation: &'static str, result: &Result<T, StoreError>) {
         Err(StoreError::Unavailable { .. }) => "unavailable",
         Err(StoreError::Full { .. }) => "full",
         Err(StoreError::NoKeys { .. }) => "no_keys",
+        Err(StoreError::Maintenance { .. }) => "maintenance",
         Err(_) => "failed",
     };
     metrics::counter!("wakeline_store_calls_total", "op" => operation, "outcome" => outcome)

@@ -13,6 +13,7 @@ use tokio_postgres::{Client, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use wakeline_store::StoreError;
 
+use crate::breaker::Breaker;
 use crate::error;
 use crate::options::PostgresOptions;
 use crate::tls::{self, Target};
@@ -27,6 +28,8 @@ pub(crate) struct Connector {
     statement_timeout: Duration,
     /// Statements that set a new session up.
     session: String,
+    /// Whether the database is known to be away.
+    breaker: Breaker,
 }
 
 impl Connector {
@@ -60,6 +63,7 @@ impl Connector {
             connect_timeout: options.timings.connect,
             statement_timeout: options.statement_timeout,
             session,
+            breaker: Breaker::default(),
         })
     }
 
@@ -101,6 +105,11 @@ impl Connector {
             Ok(Err(error)) => Err(error::connect_failed(operation, error)),
             Err(_) => Err(error::connect_failed(operation, "no connection within the deadline")),
         }
+    }
+
+    /// Whether the database is known to be away.
+    pub(crate) fn breaker(&self) -> &Breaker {
+        &self.breaker
     }
 
     /// The statements that set a session up.

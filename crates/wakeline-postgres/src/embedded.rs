@@ -36,6 +36,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0015_drops",
     "0016_stats",
     "0017_ledger",
+    "0018_maintenance",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -175,6 +176,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "lease_set_aside",
     "log_cut",
     "log_due",
+    "maintenance_set",
     "message_browse",
     "message_bury",
     "message_fail",

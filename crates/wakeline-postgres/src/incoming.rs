@@ -114,10 +114,7 @@ impl<'a> IncomingPump<'a> {
         }
         self.hold_back(&mut work, full).await?;
         if !work.items.is_empty() {
-            let items = std::mem::take(&mut work.items);
-            work.done.extend(items.iter().map(|(seq, _)| *seq));
-            let reply = self.store.push(items.into_iter().map(|(_, item)| item).collect()).await?;
-            self.sink.changed(&reply.changes, HintOrigin::Notify);
+            self.push(&mut work, full).await?;
         }
         let emitted = self.store.hook.core().emit_along(&transaction, &work.messages).await?;
         for (seq, outcome) in work.emitted.iter().zip(&emitted.outcomes) {
@@ -136,6 +133,30 @@ impl<'a> IncomingPump<'a> {
             self.sink.hook_changed(&emitted.changes, HintOrigin::Notify);
         }
         Ok(rows.len())
+    }
+
+    /// Pushes. What is refused for the time of a maintenance stays, as what there is no room for.
+    async fn push(
+        &self,
+        work: &mut Work,
+        full: &mut HashMap<QueueName, Instant>,
+    ) -> Result<(), StoreError> {
+        let (rows, items): (Vec<i64>, Vec<PushItem>) =
+            std::mem::take(&mut work.items).into_iter().unzip();
+        let queues: Vec<QueueName> = items.iter().map(|item| item.queue.clone()).collect();
+        match self.store.push(items).await {
+            Ok(reply) => {
+                work.done.extend(rows);
+                self.sink.changed(&reply.changes, HintOrigin::Notify);
+                Ok(())
+            }
+            Err(StoreError::Maintenance { .. }) => {
+                let again = Instant::now() + FULL_AGAIN;
+                full.extend(queues.into_iter().map(|queue| (queue, again)));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes out what there is no room for, and what follows it in the same queue.

@@ -13,6 +13,7 @@
 
 mod access;
 mod admin;
+mod breaker;
 mod commands;
 mod connect;
 mod connector;
@@ -30,6 +31,7 @@ mod keep;
 mod keyed;
 mod lease_hints;
 mod listener;
+mod maintenance;
 mod messages;
 mod migrate;
 mod notifier;

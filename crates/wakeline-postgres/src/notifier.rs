@@ -84,6 +84,19 @@ impl Notifier {
         }
     }
 
+    /// Anything may have changed. Never blocks. Call it after the commit.
+    pub(crate) fn tell_everything(&self) {
+        // Who installs triggers has none for this: it is told in any mode.
+        let mut state = self.board.state.lock();
+        if state.roster.as_ref().is_some_and(HashSet::is_empty) {
+            state.skipped = true;
+            return;
+        }
+        state.everything = true;
+        drop(state);
+        self.board.bell.notify_one();
+    }
+
     /// The statement that goes right behind a push, to be prepared on its connections.
     pub(crate) fn lead_sql(&self) -> Sql {
         self.board.lead.clone()

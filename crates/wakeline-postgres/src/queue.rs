@@ -259,6 +259,7 @@ pub(crate) fn same_error(error: &StoreError) -> StoreError {
         }
         StoreError::Full { operation } => StoreError::Full { operation },
         StoreError::NoKeys { operation } => StoreError::NoKeys { operation },
+        StoreError::Maintenance { operation } => StoreError::Maintenance { operation },
         StoreError::Corrupt { what, id, source } => {
             StoreError::Corrupt { what, id: id.clone(), source: cause(source) }
         }

@@ -5,6 +5,7 @@
 //!   Messages that are claimed in the same call neither wait for chores nor fail with them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -44,12 +45,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub struct QueueFace {
     store: Arc<dyn Store>,
     pub(crate) drops: Arc<Drops>,
+    /// Whether the last claim was told that pops are paused.
+    pub(crate) paused: Arc<AtomicBool>,
 }
 
 impl QueueFace {
     /// A face over a store.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, drops: Arc::default() }
+        Self { store, drops: Arc::default(), paused: Arc::default() }
     }
 
     /// Looks whether there is background work. The first waiter hears of it; the others go on
@@ -73,6 +76,12 @@ impl QueueFace {
         Claimed { grants, next_due: due }
     }
 
+    fn note_pause(&self, paused: bool) {
+        if self.paused.swap(paused, Ordering::Relaxed) != paused {
+            metrics::gauge!("wakeline_queue_pops_paused").set(if paused { 1.0 } else { 0.0 });
+        }
+    }
+
     async fn claim_messages(
         &self,
         lines: Vec<LineClaim>,
@@ -82,6 +91,7 @@ impl QueueFace {
         }
         let outcomes = self.store.claim(lines).await?;
         outcomes.iter().for_each(|outcome| self.drops.expired(&outcome.dropped));
+        self.note_pause(outcomes.iter().any(|outcome| outcome.paused));
         let claimed = |outcome: wakeline_store::LineOutcome| Claimed {
             grants: outcome.grants,
             next_due: outcome.next_due,

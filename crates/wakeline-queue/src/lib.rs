@@ -16,6 +16,7 @@ mod face;
 mod figures;
 mod inspect;
 mod keeper;
+mod maintenance;
 mod room;
 mod service;
 mod vitals;

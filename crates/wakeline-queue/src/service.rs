@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -26,6 +27,7 @@ use crate::error::QueueError;
 use crate::face::{Ask, QueueFace};
 use crate::figures::Figures;
 use crate::keeper::HouseKeeper;
+use crate::maintenance;
 use crate::room::Rooms;
 
 /// How the queue face runs on this node.
@@ -72,6 +74,8 @@ pub enum Popped {
     Granted(Grant),
     /// With nothing, in time.
     Empty,
+    /// With nothing, in time: pops are paused.
+    Paused,
     /// With nothing, because this node is going away.
     Drained,
 }
@@ -83,6 +87,7 @@ pub struct QueueService {
     pub(crate) hub: Hub<QueueFace>,
     rooms: Arc<Rooms>,
     drops: Arc<Drops>,
+    paused: Arc<AtomicBool>,
     pub(crate) stretch_max: Duration,
     /// A queue was configured here.
     configured: Arc<Notify>,
@@ -94,7 +99,7 @@ impl QueueService {
     pub fn start(store: Arc<dyn Store>, options: QueueServiceOptions) -> Self {
         let stretch_max = options.long_poll.max_wait_time;
         let face = Arc::new(QueueFace::new(Arc::clone(&store)));
-        let drops = Arc::clone(&face.drops);
+        let (drops, paused) = (Arc::clone(&face.drops), Arc::clone(&face.paused));
         let hub = Hub::start(
             face,
             HubOptions { label: "queue", mode: options.mode, long_poll: options.long_poll },
@@ -102,7 +107,7 @@ impl QueueService {
         let rooms = Arc::new(Rooms::new(Arc::clone(&store)));
         let figures = Arc::new(Figures::new(Arc::clone(&store), options.figures_kept));
         let configured = Arc::default();
-        Self { store, hub, rooms, drops, stretch_max, configured, figures }
+        Self { store, hub, rooms, drops, paused, stretch_max, configured, figures }
     }
 
     /// Feeds hints of other processes to this one's waiters until `shutdown`. In poll mode nobody
@@ -132,6 +137,12 @@ impl QueueService {
 
     pub(crate) fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// Tells this node's waiters that anything may have changed.
+    pub(crate) fn tell_everything(&self) {
+        self.rooms.forget_all();
+        self.hub.everything();
     }
 
     /// Tells this node's waiters.
@@ -171,8 +182,9 @@ impl QueueService {
         let (store, figures) = (Arc::clone(&self.store), Arc::clone(&self.figures));
         self.to_the_end(async move {
             let queues: Vec<QueueName> = items.iter().map(|item| item.queue.clone()).collect();
-            let reply = store.push(items).await?;
+            let reply = maintenance::counted(store.push(items).await)?;
             figures.pushed(&queues, &reply.outcomes);
+            maintenance::count_held(&reply.outcomes);
             Ok((reply.outcomes, reply.changes))
         })
         .await
@@ -225,7 +237,7 @@ impl QueueService {
             let popped = self.take(line.clone(), ask.clone(), Patience::Wait(stretch)).await?;
             let now = Instant::now();
             let over = now >= deadline || now.duration_since(started) < stretch;
-            if over || !matches!(popped, Popped::Empty) {
+            if over || !matches!(popped, Popped::Empty | Popped::Paused) {
                 return Ok(popped);
             }
         }
@@ -258,8 +270,9 @@ impl QueueService {
         self.to_the_end(async move {
             let items = command.settles.clone();
             let queues: Vec<_> = command.pushes.iter().map(|item| item.queue.clone()).collect();
-            let reply = store.transact(command).await?;
+            let reply = maintenance::counted(store.transact(command).await)?;
             if let TransactOutcome::Committed(done) = &reply.outcome {
+                maintenance::count_held(&done.pushes);
                 drops.settled(&items, &done.settles);
                 figures.transacted(&queues, &done.pushes, &done.settles);
             }
@@ -341,6 +354,7 @@ impl QueueService {
     ) -> Result<Popped, QueueError> {
         match self.hub.take(line, ask, patience).await {
             Ok(Taken::Granted(grant)) => Ok(Popped::Granted(grant)),
+            Ok(Taken::Empty) if self.paused.load(Ordering::Relaxed) => Ok(Popped::Paused),
             Ok(Taken::Empty) => Ok(Popped::Empty),
             Ok(Taken::Drained) => Ok(Popped::Drained),
             Err(TakeError::TooMany { retry_after }) => {

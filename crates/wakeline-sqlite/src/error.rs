@@ -25,6 +25,9 @@ pub(crate) enum Fault {
     /// Something is stored encrypted only, and there are no keys.
     #[error("no encryption keys")]
     NoKeys,
+    /// Pushes are refused for the time of a maintenance.
+    #[error("under maintenance")]
+    Maintenance,
     /// The command itself is wrong.
     #[error("{field} {reason}")]
     Invalid { field: &'static str, reason: String },
@@ -59,6 +62,7 @@ impl Fault {
             Self::Corrupt { what, id, source } => StoreError::Corrupt { what, id, source },
             Self::Full => StoreError::Full { operation },
             Self::NoKeys => StoreError::NoKeys { operation },
+            Self::Maintenance => StoreError::Maintenance { operation },
             Self::Invalid { field, reason } => StoreError::Invalid { field, reason },
             Self::Panicked => StoreError::Fatal { operation, source: self.into() },
         }

@@ -25,6 +25,7 @@ mod flow;
 mod hook;
 mod keyed;
 mod listener;
+mod maintenance;
 mod migrate;
 mod options;
 mod queue;

@@ -57,6 +57,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "ledger",
         sql: include_str!("../sql/migrations/0011_ledger.sql"),
     },
+    Migration {
+        version: 12,
+        name: "maintenance",
+        sql: include_str!("../sql/migrations/0012_maintenance.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

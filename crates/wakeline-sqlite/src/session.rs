@@ -8,6 +8,7 @@
 //! * What is cached was read inside this process's own transactions and is dropped whenever
 //!   another process wrote (`PRAGMA data_version`) or a command was undone.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,11 +18,12 @@ use wakeline_core::{
     QueueName, QueueOptions, Selector, TaskName, Timestamp,
 };
 
-use wakeline_store::Sealing;
+use wakeline_store::{Maintenance, Sealing};
 
 use crate::error::{Fault, Res, corrupt};
 use crate::flow::Names;
 use crate::hook::Known;
+use crate::maintenance;
 use crate::sidecar::Hints;
 
 /// Cached partitions beyond this are forgotten, all at once.
@@ -97,6 +99,8 @@ pub(crate) struct Cache {
     groups: HashMap<(i64, GroupName), i64>,
     partitions: HashMap<(i64, PartitionName), i64>,
     data_version: i64,
+    /// What is suspended.
+    maintenance: Cell<Option<Maintenance>>,
     /// When other processes were last told of the end of a lease, by queue and group.
     lease_hints: HashMap<(QueueName, Option<GroupName>), i64>,
     /// The same for turns and activities: the end that they were told of last.
@@ -204,6 +208,21 @@ impl<'c> Session<'c> {
             self.cache.lease_hints.insert(key, self.now.0);
             self.hints.queue.push(change);
         }
+    }
+
+    /// What is suspended.
+    pub(crate) fn maintenance(&self) -> Res<Maintenance> {
+        if let Some(known) = self.cache.maintenance.get() {
+            return Ok(known);
+        }
+        let read = maintenance::read(self)?;
+        self.cache.maintenance.set(Some(read));
+        Ok(read)
+    }
+
+    /// Forgets what was read of that: it has changed.
+    pub(crate) fn forget_maintenance(&self) {
+        self.cache.maintenance.set(None);
     }
 
     /// Runs a part of an operation that leaves nothing behind if it fails.

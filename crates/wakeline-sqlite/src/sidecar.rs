@@ -42,6 +42,8 @@ pub(crate) struct Hints {
     pub(crate) queue: Vec<Change>,
     pub(crate) flow: Vec<FlowChange>,
     pub(crate) hook: Vec<HookChange>,
+    /// Anything may have changed.
+    pub(crate) everything: bool,
 }
 
 impl Hints {
@@ -49,6 +51,7 @@ impl Hints {
         self.queue.extend(more.queue);
         self.flow.extend(more.flow);
         self.hook.extend(more.hook);
+        self.everything |= more.everything;
     }
 
     fn len(&self) -> usize {
@@ -173,11 +176,11 @@ impl Sidecar {
 
     /// Tells the other processes, if there are any, what a commit changed.
     pub(crate) fn tell(&self, hints: Hints) {
-        if hints.len() == 0 || !self.peers.load(Ordering::SeqCst) {
+        if (hints.len() == 0 && !hints.everything) || !self.peers.load(Ordering::SeqCst) {
             return;
         }
         let hints = hints.deduped();
-        let few = hints.len() <= CHANGES_PER_ENTRY_MAX;
+        let few = hints.len() <= CHANGES_PER_ENTRY_MAX && !hints.everything;
         self.append(few.then_some(hints));
     }
 
@@ -193,7 +196,7 @@ impl Sidecar {
         outbox.seq += 1;
         let seq = outbox.seq;
         let anything = hints.is_none();
-        let Hints { queue, flow, hook } = hints.unwrap_or_default();
+        let Hints { queue, flow, hook, .. } = hints.unwrap_or_default();
         let changes = (!anything).then_some(queue);
         outbox.entries.push_back(Entry { seq, changes, flow, hook });
         while outbox.entries.iter().map(Entry::len).sum::<usize>() > CHANGES_LEN_MAX {
@@ -337,7 +340,12 @@ impl Peer {
         for entry in entries.into_iter().filter(|entry| entry.seq > known) {
             match entry.changes {
                 Some(queue) if !missed => {
-                    hints.extend(Hints { queue, flow: entry.flow, hook: entry.hook });
+                    hints.extend(Hints {
+                        queue,
+                        flow: entry.flow,
+                        hook: entry.hook,
+                        ..Hints::default()
+                    });
                 }
                 _ => return News::Everything,
             }

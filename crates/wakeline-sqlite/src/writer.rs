@@ -130,6 +130,7 @@ pub(crate) fn count_call<T>(operation: &'static str, outcome: &Result<T, StoreEr
         Err(StoreError::Invalid { .. }) => "invalid",
         Err(StoreError::Full { .. }) => "full",
         Err(StoreError::NoKeys { .. }) => "no_keys",
+        Err(StoreError::Maintenance { .. }) => "maintenance",
         Err(StoreError::Corrupt { .. }) => "corrupt",
         Err(StoreError::Fatal { .. }) => "fatal",
     };

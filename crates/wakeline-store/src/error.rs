@@ -45,6 +45,12 @@ pub enum StoreError {
         /// The operation that failed.
         operation: &'static str,
     },
+    /// Pushes are refused for the time of a maintenance. Nothing was written.
+    #[error("{operation} is refused: this server is under maintenance")]
+    Maintenance {
+        /// The operation that was refused.
+        operation: &'static str,
+    },
     /// A row cannot be understood. It is left where it is.
     #[error("{what} {id} cannot be read")]
     Corrupt {

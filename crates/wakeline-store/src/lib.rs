@@ -25,6 +25,7 @@ mod hints;
 pub mod hook;
 mod keep;
 mod ledger;
+mod maintenance;
 mod messages;
 mod queue;
 mod room;
@@ -51,6 +52,7 @@ pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups,
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
 pub use keep::{Housekeeping, HousekeepingReport, Losses, QueueKeeper};
 pub use ledger::{DeliveryOutcome, LedgerEntry};
+pub use maintenance::{Maintenance, MaintenanceSet, PushGate, QueueMaintenance, SetMaintenance};
 pub use messages::{
     BROWSE_LOOK, BROWSE_PARTITIONS, BURY_DISTANCE_MAX, Intervened, Intervention, ListedMessage,
     ListedMessages, MessageFilter, MessageKey, MessagePlace, PartitionDetail, QueueMessages,
@@ -90,6 +92,7 @@ pub trait Queues:
     + QueueMessages
     + QueueTraces
     + QueueKeeper
+    + QueueMaintenance
 {
 }
 
@@ -104,6 +107,7 @@ impl<T> Queues for T where
         + QueueMessages
         + QueueTraces
         + QueueKeeper
+        + QueueMaintenance
 {
 }
 

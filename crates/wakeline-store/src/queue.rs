@@ -42,6 +42,13 @@ pub enum PushOutcome {
         /// Where it went.
         partition: PartitionId,
     },
+    /// Stored, and held back for the time of a maintenance.
+    Held {
+        /// Its id.
+        id: MessageId,
+        /// Where it will go.
+        partition: PartitionId,
+    },
     /// The partition has this transaction id already.
     Duplicate {
         /// The id of the first message.
@@ -49,6 +56,24 @@ pub enum PushOutcome {
         /// Where that one is.
         partition: PartitionId,
     },
+}
+
+impl PushOutcome {
+    /// The id of the message: the first of its transaction id.
+    pub fn id(&self) -> MessageId {
+        match self {
+            Self::Queued { id, .. } | Self::Held { id, .. } | Self::Duplicate { id, .. } => *id,
+        }
+    }
+
+    /// Where that message is, or will go.
+    pub fn partition(&self) -> PartitionId {
+        match self {
+            Self::Queued { partition, .. }
+            | Self::Held { partition, .. }
+            | Self::Duplicate { partition, .. } => *partition,
+        }
+    }
 }
 
 /// Answer to a push.
@@ -143,6 +168,8 @@ pub struct LineOutcome {
     pub next_due: Option<Duration>,
     /// Messages whose last lease had run out, in queues that keep no dead letters.
     pub dropped: Vec<Dropped>,
+    /// Whether claims get nothing for the time of a maintenance. The end of that is told to all.
+    pub paused: bool,
 }
 
 /// A message that used up its tries in a queue that keeps no dead letters.

@@ -23,6 +23,7 @@ mod access;
 mod dead;
 mod flow;
 mod hook;
+mod maintenance;
 mod messages;
 mod room;
 mod stats;

@@ -78,6 +78,10 @@ const SERVER: &[Line] = &[
     (M::DELETE, "/api/v1/keys/{id}", Server, Admin, All, "key.revoke"),
     (M::POST, "/api/v1/keys/{id}/rotate", Server, Admin, All, "key.rotate"),
     (M::GET, "/api/v1/audit", Server, Admin, All, ""),
+    (M::GET, "/api/v1/system/maintenance", Server, Read, All, ""),
+    (M::POST, "/api/v1/system/maintenance", Server, Admin, All, "maintenance.set"),
+    (M::GET, "/api/v1/system/maintenance/pop", Server, Read, All, ""),
+    (M::POST, "/api/v1/system/maintenance/pop", Server, Admin, All, "maintenance.set"),
 ];
 
 /// The routes of queues.

@@ -9,6 +9,7 @@ mod flow;
 mod groups;
 mod health;
 mod hook;
+mod maintenance;
 mod messages;
 mod overview;
 mod pop;
@@ -89,6 +90,8 @@ fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
         .merge(message_routes())
         .merge(plain_routes())
         .merge(access_routes())
+        .routes(routes!(maintenance::maintenance, maintenance::set_maintenance))
+        .routes(routes!(maintenance::pause, maintenance::set_pause))
         .routes(routes!(health::health))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

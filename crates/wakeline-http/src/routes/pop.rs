@@ -17,7 +17,7 @@ use crate::error::{ApiError, Problem};
 use crate::input::{self, Params, Parted, word};
 use crate::state::AppState;
 use crate::wire::ack::group_name;
-use crate::wire::pop::PopAnswer;
+use crate::wire::pop::{PausedAnswer, PopAnswer};
 
 /// What all pops may ask for; [`check`] reads these by name.
 #[derive(IntoParams)]
@@ -59,7 +59,8 @@ pub(crate) struct SeveralPartitions {
 /// Pop from any partition of one queue.
 ///
 /// With `wait=true` the request is parked until there is something, without polling. 204 if
-/// there is nothing, also for a queue that does not exist yet.
+/// there is nothing, also for a queue that does not exist yet. While pops pause, the answer is an
+/// empty list with `paused`, after the wait.
 #[utoipa::path(
     get, path = "/api/v1/pop/queue/{queue}", tag = "queue",
     params(("queue" = String, Path, description = "The queue"), PopQuery, SeveralPartitions),
@@ -153,6 +154,7 @@ async fn pop(
             let lease = grant.lease.as_ref().map(ToString::to_string).unwrap_or_default();
             Ok(Json(PopAnswer::new(&grant, &group, &lease)?).into_response())
         }
+        Popped::Paused => Ok(Json(PausedAnswer::new(&group)).into_response()),
         Popped::Empty => Ok(StatusCode::NO_CONTENT.into_response()),
         Popped::Drained => {
             let close = (header::CONNECTION, HeaderValue::from_static("close"));

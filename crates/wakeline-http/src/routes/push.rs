@@ -18,7 +18,8 @@ use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushResult, Sent};
 /// Push messages.
 ///
 /// Answers when all of them are durable. Queues and partitions are made by the first push. If some
-/// of them are for later (`delayMs`, `deliverAt`), all are stored together or none is.
+/// of them are for later (`delayMs`, `deliverAt`), all are stored together or none is. During a
+/// maintenance they are `buffered`: stored, and delivered after its end.
 #[utoipa::path(
     post, path = "/api/v1/push", tag = "queue", request_body = PushBody<'_>,
     responses(
@@ -28,7 +29,7 @@ use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushResult, Sent};
         (status = 413, description = "The body is too large", body = Problem),
         (status = 415, description = "The body is not JSON", body = Problem),
         (status = 429, description = "A queue is full; nothing was stored", body = Problem),
-        (status = 503, description = "The store cannot be reached; try again", body = Problem),
+        (status = 503, description = "The store cannot be reached, or pushes are refused during a maintenance; try again", body = Problem),
         (status = 507, description = "No space is left", body = Problem),
     )
 )]

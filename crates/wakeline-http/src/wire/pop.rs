@@ -34,6 +34,27 @@ pub(crate) struct PopAnswer<'a> {
     partitions_claimed: usize,
 }
 
+/// What a pop gets while pops pause.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PausedAnswer<'a> {
+    /// Always true.
+    success: bool,
+    /// Always true.
+    paused: bool,
+    /// On whose behalf it was.
+    consumer_group: &'a str,
+    /// None.
+    #[schema(value_type = Vec<Object>)]
+    messages: [(); 0],
+}
+
+impl<'a> PausedAnswer<'a> {
+    pub(crate) fn new(group: &'a GroupName) -> Self {
+        Self { success: true, paused: true, consumer_group: group.as_str(), messages: [] }
+    }
+}
+
 /// A message that was popped.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

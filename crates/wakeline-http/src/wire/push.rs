@@ -140,6 +140,7 @@ impl Sent {
     pub(crate) fn told(&self) -> (&'static str, MessageId, PartitionId, Option<String>) {
         match *self {
             Self::Now(PushOutcome::Queued { id, partition }) => ("queued", id, partition, None),
+            Self::Now(PushOutcome::Held { id, partition }) => ("buffered", id, partition, None),
             Self::Later(ScheduleOutcome::Scheduled { id, partition, deliver_at, replaced }) => {
                 let status = if replaced { "rescheduled" } else { "scheduled" };
                 (status, id, partition, Some(time(deliver_at)))

@@ -10,6 +10,7 @@ mod hook;
 mod hostile;
 mod inspect;
 mod keys;
+mod maintenance;
 mod messages;
 mod policy;
 mod queue;

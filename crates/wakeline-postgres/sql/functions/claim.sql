@@ -13,7 +13,8 @@
 -- p_workers: who asks, by request; for the ledger.
 -- p_prompt: do not look whether scheduled messages are due, they were just moved.
 -- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due,
--- 3 scheduled messages are due, and nothing was done before they are moved (scheduled_move).
+-- 3 scheduled messages are due, and nothing was done before they are moved (scheduled_move),
+-- 4 claims are paused: only what the tokens were granted before is told again.
 --
 -- The commonest call takes a short cut: one queue without delay, window, limits of time,
 -- priorities of partitions or schedule, requests that want one
@@ -64,6 +65,7 @@ BEGIN
         WHERE q.name = p_queues[1] AND q.delay_secs = 0 AND q.window_secs = 0
             AND q.ttl_secs = 0 AND q.wait_secs_max = 0 AND q.partition_priorities = '{}'
             AND NOT q.scheduled
+            AND NOT (SELECT m.pops_paused FROM @schema@.maintenance m WHERE m.one)
             AND g.backfilled_to IS NULL;
         IF FOUND THEN
             v_now := @schema@.clock();

@@ -23,6 +23,7 @@ DECLARE
     v_last integer;
     v_passed bigint[];
     v_wait timestamptz;
+    v_paused boolean;
     h_line integer[] := '{}';
     h_request integer[] := '{}';
     h_partition bigint[] := '{}';
@@ -36,6 +37,7 @@ BEGIN
     IF p_patient THEN
         PERFORM set_config('lock_timeout', '50ms', true);
     END IF;
+    SELECT m.pops_paused INTO v_paused FROM @schema@.maintenance m WHERE m.one;
     FOR v_line IN 1 .. cardinality(p_kinds) LOOP
         SELECT x.* INTO s FROM @schema@.claim_scope(p_kinds[v_line], p_queues[v_line],
             p_partitions[v_line], p_namespaces[v_line], p_tasks[v_line], p_groups[v_line],
@@ -51,9 +53,16 @@ BEGIN
             state := 3;
         ELSIF s.o_begin THEN
             state := 1;
+        ELSIF v_paused AND NOT true = ANY (
+            p_agains[p_firsts[v_line] : p_firsts[v_line] + p_counts[v_line] - 1])
+        THEN
+            state := 4;
         ELSIF s.o_groups <> '{}' THEN
             v_first := p_firsts[v_line];
             v_last := v_first + p_counts[v_line] - 1;
+            IF v_paused THEN
+                p_batches[v_first:v_last] := array_fill(0, ARRAY[p_counts[v_line]]);
+            END IF;
             v_passed := '{}';
             IF h_line <> '{}' THEN
                 SELECT coalesce(array_agg(x.partition_id), '{}') INTO v_passed
@@ -101,6 +110,9 @@ BEGIN
             h_group := h_group || l.o_groups;
             h_set := h_set || l.o_sets;
             h_lease_us := h_lease_us || l.o_lease_us;
+        END IF;
+        IF v_paused AND state NOT IN (1, 3) THEN
+            state := 4; next_due_us := NULL;
         END IF;
         RETURN NEXT;
     END LOOP;

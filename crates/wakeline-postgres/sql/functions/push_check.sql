@@ -3,7 +3,11 @@
 -- 3 the node knows too little of the partition's transaction ids (dedup_load), 4 some items turn
 -- out to be known, or known ones to have left the window: the node sorts them out and tries again,
 -- 5 payloads are sealed and the queue is not encrypted, or the other way round,
--- 6 scheduled messages of the partition are due: they go first (scheduled_move).
+-- 6 scheduled messages of the partition are due: they go first (scheduled_move),
+-- 7 the queue has to be marked first (scheduled_mark), because the push will be held back.
+-- During a maintenance o_end is -2 for what is to be held back, or -3 if producers are to be refused;
+-- push_store takes both. The mode is read with the locks: a push that finds none comes after all that
+-- was held back, which it sees as due.
 --
 -- Dedup without an index row per message: a node remembers the transaction ids of p_froms to p_tos.
 -- What came after p_tos (other nodes wrote it) is compared here, under the lock, and returned;
@@ -42,6 +46,7 @@ BEGIN
             SELECT u.slot::integer, x.partition_id, x.next_offset, x.idle, x.last_push_at,
                 q.queue_id, q.strict_order, q.dedup_window_secs, q.namespace, q.task, q.encrypted,
                 q.scheduled,
+                (SELECT m.pushes FROM @schema@.maintenance m WHERE m.one) AS mode,
                 greatest(q.delay_secs, q.window_secs) AS wait
             FROM unnest(p_partitions) WITH ORDINALITY AS u (partition_id, slot)
             JOIN @schema@.partitions x ON x.partition_id = u.partition_id
@@ -68,9 +73,14 @@ BEGIN
                 p_froms[p.slot], p_tos[p.slot], p_known_slots, p_known_offsets, p_known_txns,
                 p_chunk_slots, p_chunk_txns) d;
         END IF;
-        IF p.scheduled AND p_pushing THEN
+        IF p.mode > 0 THEN
+            o_idle := false; o_end := -1 - p.mode;
+        END IF;
+        IF p_pushing AND p.mode > 0 AND NOT p.scheduled THEN
+            o_state := 7;
+        ELSIF p.scheduled AND p_pushing THEN
             -- What this transaction itself has scheduled comes after what it pushes.
-            IF EXISTS (SELECT FROM @schema@.scheduled s
+            IF p.mode = 0 AND EXISTS (SELECT FROM @schema@.scheduled s
                 WHERE s.partition_id = p.partition_id AND s.deliver_at <= v_now
                     AND s.xmin <> pg_current_xact_id()::xid)
             THEN

@@ -1,5 +1,6 @@
 -- Stores messages: one slot per partition, each of which fails or succeeds by itself. Returns one
--- row per slot: see push_check for its states; for those that were stored, where.
+-- row per slot: see push_check for its states; for those that were stored, where (-2: held back).
+-- State 8: pushes of producers are refused.
 -- The commonest call, one segment for one partition whose ids the node knows, takes a short cut:
 -- the same locks and the same writes, in fewer statements.
 -- Called by: QueueStore::push. Lock order: partitions by id, only tried unless p_patient (then by
@@ -42,12 +43,13 @@ BEGIN
     THEN
         SELECT x.next_offset, x.idle, x.last_push_at, q.queue_id, q.strict_order,
             q.dedup_window_secs, q.namespace, q.task, q.encrypted, q.scheduled,
+            (SELECT m.pushes FROM @schema@.maintenance m WHERE m.one) AS mode,
             greatest(q.delay_secs, q.window_secs) AS wait
         INTO r
         FROM @schema@.partitions x JOIN @schema@.queues q ON q.queue_id = x.queue_id
         WHERE x.partition_id = v_partition
         FOR NO KEY UPDATE OF x SKIP LOCKED;
-        IF FOUND AND r.encrypted = p_sealed[1] AND NOT r.scheduled
+        IF FOUND AND r.encrypted = p_sealed[1] AND NOT r.scheduled AND r.mode = 0
             AND (NOT p_checks[1] OR (p_tos[1] >= r.next_offset AND p_froms[1] <= 0))
         THEN
             v_now := @schema@.clock();
@@ -91,8 +93,11 @@ BEGIN
         namespace := r.o_namespace; task := r.o_task; known_txns := r.o_known_txns;
         known_ids := r.o_known_ids; known_offsets := r.o_known_offsets;
         delta_firsts := r.o_delta_firsts; delta_ats := r.o_delta_ats; delta_txns := r.o_delta_txns;
+        IF r.o_end = -3 THEN
+            state := 8;
+        END IF;
         RETURN NEXT;
-        CONTINUE WHEN r.o_state <> 0 OR p_lens[r.o_slot] = 0;
+        CONTINUE WHEN state <> 0 OR p_lens[r.o_slot] = 0;
         w_first[r.o_slot] := r.o_end; w_at[r.o_slot] := r.o_at; v_stored := true;
         CONTINUE WHEN NOT r.o_idle;
         i_partition := i_partition || p_partitions[r.o_slot]; i_queue := i_queue || r.o_queue_id;

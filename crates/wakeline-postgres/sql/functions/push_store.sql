@@ -1,7 +1,9 @@
 -- Gives messages their offsets and stores them, one row per chunk. The arrays of the items are cut
 -- up by the chunks; p_traces and p_producers are empty if no item has any.
--- p_firsts: by slot, the offset of its first message; -1 for slots that are not stored.
--- Called by: push, transact, under the partitions' locks.
+-- p_firsts: by slot, the offset of its first message; -1 for slots that are not stored. -2 and less
+-- for those that are held back: they go to scheduled, due since now, and the partition's last push
+-- tells that they come before what is pushed later, even if the clock were set back.
+-- Called by: push_slots, transact, flow_commit, redrive_push, under the partitions' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.push_store(
     p_partitions bigint[], p_lens integer[], p_firsts bigint[], p_ats timestamptz[],
@@ -26,5 +28,25 @@ BEGIN
     FROM unnest(p_chunk_slots, p_chunk_starts, p_chunk_lens, p_chunk_items, p_chunk_txns,
         p_chunk_bodies) AS c (slot, start, len, item, txns, body)
     WHERE p_firsts[c.slot] >= 0;
+    IF -1 > ANY (p_firsts) THEN
+        UPDATE @schema@.partitions p SET last_push_at = x.at
+        FROM unnest(p_partitions, p_lens, p_firsts, p_ats) AS x (partition_id, len, first, at)
+        WHERE p.partition_id = x.partition_id AND x.first < -1 AND x.len > 0;
+        INSERT INTO @schema@.scheduled (queue_id, partition_id, deliver_at, id, txn_id, trace_id,
+            producer, scheduled_at, payload, held)
+        SELECT p.queue_id, p.partition_id, i.at, p_ids[i.ord], i.txns[i.n], p_traces[i.ord],
+            p_producers[i.ord], i.at,
+            substring(i.body FROM i.body_start + 1 FOR p_ends[i.ord] - i.body_start), true
+        FROM (
+            SELECT c.item + n - 1 AS ord, p_partitions[c.slot] AS partition_id, n,
+                p_ats[c.slot] AS at, string_to_array(c.txns, E'\n') AS txns, c.body,
+                CASE WHEN n = 1 THEN 0 ELSE p_ends[c.item + n - 2] END AS body_start
+            FROM unnest(p_chunk_slots, p_chunk_lens, p_chunk_items, p_chunk_txns, p_chunk_bodies)
+                AS c (slot, len, item, txns, body)
+            CROSS JOIN LATERAL generate_series(1, c.len) AS n
+            WHERE p_firsts[c.slot] < -1
+        ) i JOIN @schema@.partitions p ON p.partition_id = i.partition_id
+        ORDER BY i.ord;
+    END IF;
 END
 $$;

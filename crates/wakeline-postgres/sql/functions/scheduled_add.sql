@@ -3,7 +3,7 @@
 -- p_delays: by item, in how many microseconds it is due; NULL if at a moment of p_ats.
 -- p_keys: by item, the key of its timer, of which the one before is replaced; or NULL.
 -- Returns rows of kind 0, one per slot, as push_slots; state 7: the queue is not marked yet
--- (scheduled_mark). If all states are 0, everything was stored, and rows of kind 1 tell, by item,
+-- (scheduled_mark); state 8: pushes are refused. If all states are 0, everything was stored, and rows of kind 1 tell, by item,
 -- when it is due (created_at), in how many microseconds (wait_secs), and whether it replaced
 -- another (state 1).
 -- Called by: QueueStore::transact, after scheduled_take. Lock order: partitions by id, then
@@ -51,7 +51,9 @@ BEGIN
             known_txns := known_txns || k.o_txns; known_ids := known_ids || k.o_ids;
             known_offsets := known_offsets || k.o_offsets;
         END IF;
-        IF state = 0 AND NOT r.o_scheduled THEN
+        IF r.o_end = -3 THEN
+            state := 8;
+        ELSIF state = 0 AND NOT r.o_scheduled THEN
             state := 7;
         END IF;
         RETURN NEXT;

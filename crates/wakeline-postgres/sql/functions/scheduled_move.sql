@@ -2,6 +2,7 @@
 -- which they became due, and wakes the cursors. At most 1,000 messages or about 16 MB a call: call
 -- it until it has moved none. moved: how many; busy: some partitions are held by others and were
 -- passed over (unless p_patient: then they are waited for, by lock_timeout).
+-- Moves nothing while a maintenance holds back pushes.
 -- p_kind to p_task: those of a line, as in claim; with kind 3 those of p_partitions.
 -- A message is deleted here and stored by the same statement, so it is delivered once; one that is
 -- cancelled at the same time is either gone before (and not stored) or found gone by the canceller.
@@ -28,6 +29,9 @@ DECLARE
     w_strict boolean[];
 BEGIN
     moved := 0; busy := false;
+    IF (SELECT m.pushes FROM @schema@.maintenance m WHERE m.one) > 0 THEN
+        RETURN;
+    END IF;
     IF p_kind = 1 THEN
         SELECT array_agg(p.partition_id) INTO p_partitions
         FROM @schema@.queues q JOIN @schema@.partitions p ON p.queue_id = q.queue_id
@@ -44,8 +48,10 @@ BEGIN
             ELSE (p_namespace IS NULL OR q.namespace = p_namespace)
                 AND (p_task IS NULL OR q.task = p_task) END;
     ELSE
-        SELECT array_agg(x.partition_id) INTO v_want FROM unnest(p_partitions) AS x (partition_id)
-        WHERE @schema@.scheduled_next(NULL, x.partition_id) <= v_now;
+        -- By the clock that push_check goes by, which does not run backwards within a partition.
+        SELECT array_agg(p.partition_id) INTO v_want FROM unnest(p_partitions) AS x (partition_id)
+        JOIN @schema@.partitions p ON p.partition_id = x.partition_id
+        WHERE @schema@.scheduled_next(NULL, p.partition_id) <= greatest(v_now, p.last_push_at);
     END IF;
     IF v_want IS NULL THEN
         RETURN;
@@ -68,10 +74,10 @@ BEGIN
     FROM (
         SELECT s.scheduled_id, sum(octet_length(s.payload)) OVER w - octet_length(s.payload)
             AS before
-        FROM unnest(l.partitions) AS x (partition_id)
+        FROM unnest(l.partitions, l.pushed) AS x (partition_id, pushed)
         CROSS JOIN LATERAL (
             SELECT s.* FROM @schema@.scheduled s
-            WHERE s.partition_id = x.partition_id AND s.deliver_at <= v_now
+            WHERE s.partition_id = x.partition_id AND s.deliver_at <= greatest(v_now, x.pushed)
             ORDER BY s.deliver_at, s.scheduled_id LIMIT 1000) s
         WINDOW w AS (ORDER BY s.deliver_at, s.scheduled_id)
         ORDER BY s.deliver_at, s.scheduled_id LIMIT 1000

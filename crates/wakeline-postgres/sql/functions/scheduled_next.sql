@@ -1,4 +1,5 @@
 -- When the first scheduled message of some queues is due, or of one partition if that is named.
+-- Nothing is due while a maintenance holds back pushes.
 -- Called by: claim_lines, sweep. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.scheduled_next(p_queues integer[], p_partition bigint)
@@ -7,6 +8,9 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_next timestamptz;
 BEGIN
+    IF (SELECT m.pushes FROM @schema@.maintenance m WHERE m.one) > 0 THEN
+        RETURN NULL;
+    END IF;
     IF p_partition IS NOT NULL THEN
         SELECT s.deliver_at INTO v_next FROM @schema@.scheduled s
         WHERE s.partition_id = p_partition

@@ -1,6 +1,6 @@
 -- Pushes and settles, all or nothing. Returns rows of kind 0, one per slot of the push (as push),
 -- and of kind 1 (as settle). If a slot has a state other than 0, nothing happened, and the node
--- tries again as after a push. If an item names no message, nothing happened, and the rows of
+-- tries again as after a push (state 8: pushes are refused). If an item names no message, nothing happened, and the rows of
 -- kind 1 say which do (see settle).
 -- Called by: QueueStore::transact. Lock order: partitions by id (waits, by lock_timeout), then all
 -- cursors that it settles or may wake by (partition, group), then tries queues. Push before
@@ -49,8 +49,11 @@ BEGIN
         namespace := r.o_namespace; task := r.o_task; known_txns := r.o_known_txns;
         known_ids := r.o_known_ids; known_offsets := r.o_known_offsets;
         delta_firsts := r.o_delta_firsts; delta_ats := r.o_delta_ats; delta_txns := r.o_delta_txns;
+        IF r.o_end = -3 THEN
+            state := 8;
+        END IF;
         RETURN NEXT;
-        v_go := v_go AND r.o_state = 0;
+        v_go := v_go AND state = 0;
         CONTINUE WHEN r.o_state <> 0 OR p_lens[r.o_slot] = 0;
         w_first[r.o_slot] := r.o_end; w_at[r.o_slot] := r.o_at;
         w_partition := w_partition || p_partitions[r.o_slot];

@@ -46,6 +46,9 @@ const OFFSET_COLUMN: usize = 15;
 /// Where the row of a line has its floor.
 const FLOOR_COLUMN: usize = 16;
 
+/// What the row of a line says while claims are paused.
+const PAUSED: i16 = 4;
+
 /// How a line stands after a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineState {
@@ -341,8 +344,10 @@ impl Core {
                 results[line].outcome.dropped.push(dropped(row)?);
                 continue;
             }
-            results[line].state = match columns.take::<i16>()? {
-                0 => LineState::Done,
+            let state: i16 = columns.take()?;
+            results[line].outcome.paused = state == PAUSED;
+            results[line].state = match state {
+                0 | PAUSED => LineState::Done,
                 1 => LineState::Begin,
                 3 => LineState::Scheduled,
                 _ => LineState::Contended,

@@ -65,7 +65,7 @@ impl Core {
         let alone = lens.len() > 1 && failure.as_ref().is_some_and(error::blames_values);
         let answer = |part: PushPart| match &failure {
             // One request is at fault: each is pushed once more, by itself (trap 70).
-            Some(failure) if part.failed && !alone => Err(same_error(failure)),
+            Some(failure) if part.failed && !alone => Err(part.after(same_error(failure))),
             _ => Ok(part),
         };
         split(call, &lens).into_iter().map(answer).collect()
@@ -87,12 +87,22 @@ impl Core {
             self.run_push(None, &mut call).await?;
             Ok::<_, StoreError>((indexes, call))
         });
+        let mut failure = None;
         for done in join_all(calls).await {
-            let (indexes, call) = done?;
+            let (indexes, call) = match done {
+                Ok(done) => done,
+                Err(error) => {
+                    failure.get_or_insert(error);
+                    continue;
+                }
+            };
             changes.extend(call.changes.into_iter().flatten());
             for (index, outcome) in indexes.into_iter().zip(call.outcomes) {
                 outcomes[index] = outcome;
             }
+        }
+        if let Some(error) = failure {
+            return Err(after(&outcomes, error));
         }
         let outcomes = outcomes.into_iter().collect::<Option<_>>().ok_or_else(unanswered)?;
         Ok(PushReply { outcomes, changes })
@@ -156,6 +166,10 @@ impl Core {
                 // What `on_link` does by itself.
                 Err(error) if error::was_rolled_back(&error) && led.take().is_some() => continue,
                 Err(StoreError::Transient { .. }) if !call.repeated => call.repeated = true,
+                // An earlier try may have stored what this one could not even send.
+                Err(StoreError::Unavailable { operation, source }) if call.repeated => {
+                    return Err(StoreError::Transient { operation, source });
+                }
                 Err(error) => return Err(error),
             }
             if !call.open().is_empty() {
@@ -231,8 +245,9 @@ impl Core {
                 slot.sealed = !slot.sealed;
                 self.directory.set_encrypted(&slot.key.0, slot.sealed);
             }
+            8 => return Err(StoreError::Maintenance { operation: OPERATION }),
             7 => self.mark_scheduled(&[call.slots[planned.slot].key.0.clone()]).await?,
-            6 => self.move_due_in(&[partition]).await?,
+            6 => self.move_due_in(&[partition]).await.map(drop)?,
             _ => {
                 let mut dedup = self.dedup.lock();
                 dedup.learn(partition, planned.named, &answer.delta);
@@ -248,7 +263,8 @@ impl Core {
     }
 
     fn finish_slot(&self, call: &mut PushCall, planned: &Planned, answer: SlotAnswer) {
-        call.finish(planned, &answer.ids);
+        let held = answer.first_offset < 0;
+        call.finish(planned, &answer.ids, held);
         let partition = call.slots[planned.slot].partition;
         let mut dedup = self.dedup.lock();
         if planned.checked {
@@ -257,7 +273,9 @@ impl Core {
         if !planned.stored.is_empty() {
             let txns = planned.stored.iter().map(|item| call.items[*item].transaction_id.as_str());
             let complete = planned.checked && planned.named == Known::default();
-            dedup.stored((partition, answer.first_offset), answer.at, txns, complete);
+            if !held {
+                dedup.stored((partition, answer.first_offset), answer.at, txns, complete);
+            }
             let (queue, name) = call.slots[planned.slot].key.clone();
             let change = Change {
                 queue,
@@ -379,7 +397,11 @@ fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
                     part.failed |= open[slot];
                     part.left.push((index, item));
                 }
-                Some(PushOutcome::Queued { .. }) if !queued.contains(&slot) => queued.push(slot),
+                Some(PushOutcome::Queued { .. } | PushOutcome::Held { .. })
+                    if !queued.contains(&slot) =>
+                {
+                    queued.push(slot);
+                }
                 Some(_) => {}
             }
             part.outcomes.push(outcome);
@@ -388,6 +410,28 @@ fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
         parts.push(part);
     }
     parts
+}
+
+impl PushPart {
+    fn after(&self, error: StoreError) -> StoreError {
+        after(&self.outcomes, error)
+    }
+}
+
+/// The error of a push of which some items may have been stored before: then it must not say that
+/// nothing was written.
+fn after(outcomes: &[Option<PushOutcome>], error: StoreError) -> StoreError {
+    let stored = outcomes.iter().any(Option::is_some);
+    match error {
+        StoreError::Unavailable { operation, source } if stored => {
+            StoreError::Transient { operation, source }
+        }
+        StoreError::Maintenance { operation } | StoreError::Full { operation } if stored => {
+            let source = "some of the messages were stored before".into();
+            StoreError::Transient { operation, source }
+        }
+        error => error,
+    }
 }
 
 fn unanswered() -> StoreError {

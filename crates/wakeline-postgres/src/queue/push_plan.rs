@@ -25,6 +25,9 @@ use crate::dedup::{DedupCache, Known};
 const SEGMENT_LEN_MAX: usize = 100;
 const SEGMENT_BYTES_MAX: usize = 64 * 1024;
 
+/// What a message that waits for its time, or is held back, is told to have for an offset.
+const NO_OFFSET: i64 = -1;
+
 /// How a slot stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotState {
@@ -145,28 +148,30 @@ impl PushCall {
         }
     }
 
-    /// Records the outcomes of a slot that was stored.
-    pub(super) fn finish(&mut self, planned: &Planned, ids: &HashMap<String, Uuid>) {
+    /// Records the outcomes of a slot that was stored, or is held back.
+    pub(super) fn finish(&mut self, planned: &Planned, ids: &HashMap<String, Uuid>, held: bool) {
         let slot = &mut self.slots[planned.slot];
         slot.state = SlotState::Done;
         let partition = PartitionId(slot.partition);
         for index in &planned.stored {
             let id = self.items[*index].id;
-            self.outcomes[*index] = Some(PushOutcome::Queued { id, partition });
+            self.outcomes[*index] = Some(match held {
+                true => PushOutcome::Held { id, partition },
+                false => PushOutcome::Queued { id, partition },
+            });
         }
-        for (index, _) in &planned.known {
+        for (index, offset) in &planned.known {
             let item = &self.items[*index];
             let id = ids.get(item.transaction_id.as_str()).copied().unwrap_or(item.id.0);
             let id = MessageId(id);
             self.outcomes[*index] = Some(match self.repeated && id == item.id {
+                true if *offset == NO_OFFSET => PushOutcome::Held { id, partition },
                 true => PushOutcome::Queued { id, partition },
                 false => PushOutcome::Duplicate { id, partition },
             });
         }
         for (index, first) in &slot.repeats {
-            if let Some(PushOutcome::Queued { id, .. } | PushOutcome::Duplicate { id, .. }) =
-                self.outcomes[*first].clone()
-            {
+            if let Some(id) = self.outcomes[*first].as_ref().map(PushOutcome::id) {
                 self.outcomes[*index] = Some(PushOutcome::Duplicate { id, partition });
             }
         }
@@ -381,7 +386,7 @@ mod tests {
         assert_eq!(plan.lens, [2, 1]);
         assert_eq!(plan.chunk_txns, ["x\ny", "x"]);
         for planned in &plan.slots {
-            call.finish(planned, &HashMap::new());
+            call.finish(planned, &HashMap::new(), false);
         }
         assert!(matches!(call.outcomes[2], Some(PushOutcome::Duplicate { id, .. }) if id == first));
         assert!(matches!(call.outcomes[3], Some(PushOutcome::Queued { .. })));

@@ -262,7 +262,7 @@ impl Core {
                     due_in,
                 });
             }
-            schedule.call.finish(planned, &answer.ids);
+            schedule.call.finish(planned, &answer.ids, false);
         }
         let outcomes = schedule.call.outcomes.into_iter().zip(by_item);
         let outcomes = outcomes.map(|(outcome, stored)| outcome_of(outcome?, stored));
@@ -287,46 +287,47 @@ impl Core {
         let none: Option<Vec<i64>> = None;
         let scope: [&(dyn ToSql + Sync); 6] =
             [&kinds[0], &queues[0], &partitions[0], &namespaces[0], &tasks[0], &none];
-        self.move_due(scope).await
+        self.move_due(scope).await.map(drop)
     }
 
-    /// Moves what is due in some partitions, for a push that waits for it.
-    pub(super) async fn move_due_in(&self, partitions: &[i64]) -> Result<(), StoreError> {
+    /// Moves what is due in some partitions, for a push that waits for it. Returns how many.
+    pub(crate) async fn move_due_in(&self, partitions: &[i64]) -> Result<u64, StoreError> {
         let none: Option<String> = None;
         let kind = 3i16;
         self.move_due([&kind, &none, &none, &none, &none, &partitions]).await
     }
 
-    async fn move_due(&self, scope: [&(dyn ToSql + Sync); 6]) -> Result<(), StoreError> {
-        let mut patient = false;
+    async fn move_due(&self, scope: [&(dyn ToSql + Sync); 6]) -> Result<u64, StoreError> {
+        let (mut patient, mut all) = (false, 0);
         for _ in 0..MOVES_MAX {
             let mut params = scope.to_vec();
             params.push(&patient);
             let rows = self.general("move scheduled", &self.sql.scheduled_move, &params).await;
             let rows = match rows {
                 // Somebody would not let go of a partition. Whoever that is can move them, too.
-                Err(error) if patient && error::was_rolled_back(&error) => return Ok(()),
+                Err(error) if patient && error::was_rolled_back(&error) => return Ok(all),
                 rows => rows?,
             };
-            let Some(row) = rows.first() else { return Ok(()) };
+            let Some(row) = rows.first() else { return Ok(all) };
             let mut columns = Columns::new("move scheduled", row);
             let (moved, busy): (i32, bool) = (columns.take()?, columns.take()?);
-            metrics::counter!("wakeline_scheduled_moved_total")
-                .increment(u64::try_from(moved).unwrap_or(0));
+            let moved = u64::try_from(moved).unwrap_or(0);
+            all += moved;
+            metrics::counter!("wakeline_scheduled_moved_total").increment(moved);
             match (moved, busy) {
                 (0, true) if !patient => patient = true,
-                (0, _) => return Ok(()),
+                (0, _) => return Ok(all),
                 _ => {}
             }
         }
-        Ok(())
+        Ok(all)
     }
 }
 
 fn outcome_of(outcome: PushOutcome, stored: Option<Stored>) -> Option<ScheduleOutcome> {
     Some(match outcome {
         PushOutcome::Duplicate { id, partition } => ScheduleOutcome::Duplicate { id, partition },
-        PushOutcome::Queued { id, partition } => {
+        PushOutcome::Queued { id, partition } | PushOutcome::Held { id, partition } => {
             let Stored { deliver_at, replaced, .. } = stored?;
             ScheduleOutcome::Scheduled { id, partition, deliver_at, replaced }
         }

@@ -39,6 +39,7 @@ async fn two_nodes_never_both_store_an_id() {
                     assert_eq!(stored.insert(txn, id), None, "stored twice");
                 }
                 PushOutcome::Duplicate { id, .. } => known.push((txn, id)),
+                PushOutcome::Held { .. } => panic!("nothing holds it back"),
             }
         }
         assert_eq!((stored.len(), known.len()), (12, 6));

@@ -164,12 +164,7 @@ async fn pushes_without_a_partition_spread_over_lanes_and_are_still_recognised()
     };
     let first = node.service.push((0..40).map(named).collect()).await.expect("stored");
     let places = |outcomes: &[PushOutcome]| -> Vec<_> {
-        let place = |outcome: &PushOutcome| match outcome {
-            PushOutcome::Queued { partition, .. } | PushOutcome::Duplicate { partition, .. } => {
-                *partition
-            }
-        };
-        outcomes.iter().map(place).collect()
+        outcomes.iter().map(PushOutcome::partition).collect()
     };
     let lanes: BTreeSet<_> = places(&first).into_iter().collect();
     assert_eq!(lanes.len(), 4);

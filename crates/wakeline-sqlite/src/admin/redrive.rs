@@ -19,7 +19,7 @@ use wakeline_store::{
 use super::dead::Fitting;
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::{Cursor, Held, Parked};
-use crate::queue::push::push;
+use crate::queue::push::push_own;
 use crate::session::Session;
 
 /// How long jobs that ended are remembered.
@@ -156,7 +156,7 @@ fn redrive_one(
             payload: letter.payload.clone(),
             producer: letter.producer.clone(),
         };
-        return Ok(Some(push(s, &[item])?.changes));
+        return Ok(Some(push_own(s, &[item])?.changes));
     }
     let Some(mut cursor) = Cursor::named(s, letter.partition_id.0, &letter.group)? else {
         return Ok(None);

@@ -103,7 +103,7 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
     for key in &commit.cancelled_messages {
         message::cancel(s, id, *key)?;
     }
-    let pushed = push::push(s, &commit.pushes)?;
+    let pushed = push::push_own(s, &commit.pushes)?;
     message::remove_taken(s, id, lease)?;
     if commit.clear {
         delete::clear(s, id)?;

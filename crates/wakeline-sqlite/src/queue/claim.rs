@@ -71,22 +71,24 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
     for LineClaim { line, subscription, requests } in lines {
         schedule::move_due_of(s, &line.selector)?;
         let groups = group::begin(s, line, *subscription)?;
+        let paused = s.maintenance()?.pops_paused;
         let mut offered = Offered::new(s, &line.selector, &groups)?;
         let mut grants = Vec::with_capacity(requests.len());
         for request in requests {
             let grant = match held(s, line, &groups, request.token)? {
                 Some(grant) => Some(grant),
+                None if paused => None,
                 None => serve(s, request, &mut offered, &mut books)?,
             };
             hint_lease_end(s, line, &grant)?;
             grants.push(grant);
         }
-        let next_due = match grants.iter().any(Option::is_none) {
+        let next_due = match !paused && grants.iter().any(Option::is_none) {
             true => sweep::next_due(s, line, &groups)?.map(|due| s.now.until(Timestamp(due))),
             false => None,
         };
         let dropped = std::mem::take(&mut books.dropped);
-        outcomes.push(LineOutcome { grants, next_due, dropped });
+        outcomes.push(LineOutcome { grants, next_due, dropped, paused });
     }
     Ok(Claimed { outcomes, spoilt: books.spoilt })
 }
@@ -112,7 +114,8 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
                 return Ok(None);
             }
         }
-        let next_due = sweep::next_due(s, line, &groups)?;
+        let paused = s.maintenance()?.pops_paused;
+        let next_due = if paused { None } else { sweep::next_due(s, line, &groups)? };
         if next_due.is_some_and(|due| due <= s.now.0) {
             return Ok(None);
         }
@@ -122,6 +125,7 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
                 .map(|due| s.now.until(Timestamp(due)))
                 .filter(|_| !requests.is_empty()),
             dropped: Vec::new(),
+            paused,
         });
     }
     Ok(Some(Claimed { outcomes, spoilt: None }))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::OptionalExtension as _;
 use uuid::Uuid;
 use wakeline_core::{Change, MessageId, MessageOrder, PartitionId, PartitionName, Timestamp};
-use wakeline_store::{PushItem, PushOutcome, PushReply, SealingError};
+use wakeline_store::{PushGate, PushItem, PushOutcome, PushReply, SealingError};
 
 use super::group::{ensure_partition, ensure_queue};
 use super::schedule;
@@ -56,7 +56,21 @@ pub(super) fn item_bytes(item: &PushItem) -> usize {
 
 /// Stores messages in order; missing queues and partitions are made.
 pub(crate) fn push(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
+    admit(s, items.is_empty())?;
+    push_own(s, items)
+}
+
+/// The same for what the server itself pushes: it is never refused.
+pub(crate) fn push_own(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
     store(s, items, true)
+}
+
+/// Refuses what producers send, if a maintenance says so.
+pub(super) fn admit(s: &Session<'_>, nothing: bool) -> Res<()> {
+    match s.maintenance()?.pushes {
+        PushGate::Refuse if !nothing => Err(Fault::Maintenance),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the partitions of messages and moves what is due there, before other parts of a
@@ -76,6 +90,9 @@ pub(super) fn make_way(s: &mut Session<'_>, items: &[PushItem]) -> Res<()> {
 
 /// Stores messages in order; if it is said so, what is due in their partitions is moved first.
 pub(super) fn store(s: &mut Session<'_>, items: &[PushItem], moving: bool) -> Res<PushReply> {
+    if s.maintenance()?.pushes != PushGate::Open {
+        return hold(s, items);
+    }
     let mut tails: HashMap<i64, Tail> = HashMap::new();
     let mut order = Vec::new();
     let mut outcomes = Vec::with_capacity(items.len());
@@ -113,6 +130,45 @@ pub(super) fn store(s: &mut Session<'_>, items: &[PushItem], moving: bool) -> Re
     }
     s.hint(&changes);
     Ok(PushReply { outcomes, changes })
+}
+
+/// Stores messages that are held back for the time of a maintenance, in order. The partition's last
+/// push tells that they come before what is pushed later.
+fn hold(s: &mut Session<'_>, items: &[PushItem]) -> Res<PushReply> {
+    let mut reply = PushReply::default();
+    for item in items {
+        let queue = schedule::mark(s, &item.queue)?;
+        let place = ensure_partition(s, &queue, &item.partition)?;
+        let partition = PartitionId(place);
+        let known = match repeated(s, &queue, place, item)? {
+            Some(id) => Some(id),
+            None => schedule::waits(s, &queue, (place, &item.transaction_id), None)?,
+        };
+        if let Some(id) = known {
+            reply.outcomes.push(PushOutcome::Duplicate { id, partition });
+            continue;
+        }
+        let tail = Tail::open(s, &queue, place)?;
+        let sealed = sealed(s, &queue, item)?;
+        let sql = include_str!("../../sql/queries/scheduled_hold.sql");
+        s.conn.prepare_cached(sql)?.execute((
+            queue.id,
+            place,
+            tail.last_push_at,
+            item.id.0.as_bytes(),
+            item.transaction_id.as_str(),
+            item.trace_id.map(Uuid::into_bytes),
+            &item.producer,
+            sealed.as_deref().unwrap_or(&item.payload),
+        ))?;
+        let sql = include_str!("../../sql/queries/partition_advance.sql");
+        s.conn.prepare_cached(sql)?.execute((place, tail.next, tail.last_push_at))?;
+        reply.outcomes.push(PushOutcome::Held { id: item.id, partition });
+        let change = tail.change(&item.partition);
+        reply.changes.extend((!reply.changes.contains(&change)).then_some(change));
+    }
+    s.hint(&reply.changes);
+    Ok(reply)
 }
 
 /// The first message of the same transaction id within the queue's dedup window.

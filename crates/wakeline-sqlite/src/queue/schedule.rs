@@ -6,6 +6,7 @@
 //!
 //! # Invariants
 //! * A queue in which nothing was ever scheduled costs nothing: its mark tells.
+//! * Nothing is due while a maintenance holds back pushes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use wakeline_core::{
 };
 use wakeline_store::flow::Visible;
 use wakeline_store::{
-    CancelItem, CancelOutcome, QueueSchedule, ScheduleItem, ScheduleOutcome, ScheduledFilter,
-    ScheduledMessage, ScheduledRef, StoreError,
+    CancelItem, CancelOutcome, PushGate, QueueSchedule, ScheduleItem, ScheduleOutcome,
+    ScheduledFilter, ScheduledMessage, ScheduledRef, StoreError,
 };
 
 use super::group::{ensure_partition, ensure_queue};
@@ -41,6 +42,11 @@ impl QueueSchedule for SqliteStore {
     ) -> Result<Vec<ScheduledMessage>, StoreError> {
         self.read("scheduled", move |s| list(s, &filter)).await
     }
+}
+
+/// Moves what is due in a queue; tells how many.
+pub(crate) fn move_due_of_queue(s: &Session<'_>, queue: &Arc<Queue>) -> Res<u64> {
+    move_due(s, queue, (None, MOVED_LEN_MAX))
 }
 
 /// Moves what is due in the queues or the partition of a selector.
@@ -65,14 +71,17 @@ pub(super) fn move_due_of(s: &mut Session<'_>, selector: &Selector) -> Res<()> {
 
 /// Moves all that is due in a partition, before a push to it.
 pub(super) fn move_due_in(s: &Session<'_>, queue: &Arc<Queue>, partition: i64) -> Res<()> {
-    move_due(s, queue, (Some(partition), i64::MAX))
+    move_due(s, queue, (Some(partition), i64::MAX)).map(drop)
 }
 
 fn move_due(
     s: &Session<'_>,
     queue: &Arc<Queue>,
     (partition, limit): (Option<i64>, i64),
-) -> Res<()> {
+) -> Res<u64> {
+    if s.maintenance()?.pushes != PushGate::Open {
+        return Ok(0);
+    }
     let (sql, of) = match partition {
         Some(partition) => {
             (include_str!("../../sql/queries/scheduled_due_of_partition.sql"), partition)
@@ -100,12 +109,12 @@ fn move_due(
         push::finish(s, *partition, tail)?;
     }
     metrics::counter!("wakeline_scheduled_moved_total").increment(due.len() as u64);
-    Ok(())
+    Ok(due.len() as u64)
 }
 
 /// When the first message of a queue is due, or of one of its partitions.
 pub(super) fn next_due(s: &Session<'_>, queue: &Queue, partition: Option<i64>) -> Res<Option<i64>> {
-    if !queue.scheduled {
+    if !queue.scheduled || s.maintenance()?.pushes != PushGate::Open {
         return Ok(None);
     }
     let (sql, of) = match partition {
@@ -222,7 +231,7 @@ pub(super) fn schedule(
 }
 
 /// The queue, marked: pushes and claims look for scheduled messages in it from now on.
-fn mark(s: &mut Session<'_>, name: &QueueName) -> Res<Arc<Queue>> {
+pub(super) fn mark(s: &mut Session<'_>, name: &QueueName) -> Res<Arc<Queue>> {
     let queue = ensure_queue(s, name)?;
     if queue.scheduled {
         return Ok(queue);

@@ -29,6 +29,7 @@ pub(super) fn check(command: &TransactCommand) -> Result<(), StoreError> {
 
 /// Does all of it, or undoes it.
 pub(super) fn transact(s: &mut Session<'_>, command: &TransactCommand) -> Res<TransactReply> {
+    push::admit(s, command.pushes.is_empty() && command.schedules.is_empty())?;
     let mut done = Transacted::default();
     let mut changes = Vec::new();
     push::make_way(s, &command.pushes)?;

@@ -102,7 +102,9 @@ pub async fn racing_repetitions_store_one_message(bench: &Bench) {
                 queued += 1;
                 ids.insert(id);
             }
-            PushOutcome::Duplicate { id, .. } => drop(ids.insert(id)),
+            PushOutcome::Held { id, .. } | PushOutcome::Duplicate { id, .. } => {
+                ids.insert(id);
+            }
         }
     }
     assert_eq!((queued, ids.len()), (1, 1));

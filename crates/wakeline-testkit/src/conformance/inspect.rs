@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeline_core::{PartitionId, QueueName, QueueOptions, Subscription, TransactionId, Verdict};
-use wakeline_store::{GroupDetail, MessageDetail, MessageState, PushOutcome, SettleOutcome};
+use wakeline_store::{GroupDetail, MessageDetail, MessageState, SettleOutcome};
 
 use super::{Ask, Bench};
 
@@ -14,11 +14,7 @@ async fn find(bench: &Bench, partition: PartitionId, id: &str) -> Option<Message
 
 async fn partition_of(bench: &Bench, queue: &QueueName, name: &str) -> PartitionId {
     let reply = bench.push(queue, name, &["a"]).await;
-    match reply.outcomes[0] {
-        PushOutcome::Queued { partition, .. } | PushOutcome::Duplicate { partition, .. } => {
-            partition
-        }
-    }
+    reply.outcomes[0].partition()
 }
 
 async fn group_of(bench: &Bench, ask: &Ask) -> Vec<GroupDetail> {

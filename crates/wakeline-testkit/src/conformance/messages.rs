@@ -4,7 +4,7 @@ use wakeline_core::{GroupName, PartitionId, PartitionName, QueueName, QueueOptio
 use wakeline_core::{Subscription, TransactionId, Verdict};
 use wakeline_store::{
     Intervened, Intervention, ListedMessages, MessageFilter, MessageKey, MessagePlace,
-    MessageState, Page, PartitionDetail, PushOutcome, SettleOutcome,
+    MessageState, Page, PartitionDetail, SettleOutcome,
 };
 
 use super::{Ask, Bench, is_settled, partition_name, secs, told};
@@ -25,11 +25,7 @@ async fn intervene(
 }
 
 async fn pushed(bench: &Bench, queue: &QueueName, ids: &[&str]) -> PartitionId {
-    match bench.push(queue, "p", ids).await.outcomes[0] {
-        PushOutcome::Queued { partition, .. } | PushOutcome::Duplicate { partition, .. } => {
-            partition
-        }
-    }
+    bench.push(queue, "p", ids).await.outcomes[0].partition()
 }
 
 async fn partitions(bench: &Bench, queue: &QueueName) -> Vec<PartitionDetail> {

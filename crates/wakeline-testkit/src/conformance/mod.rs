@@ -22,6 +22,7 @@ pub mod inspect;
 pub mod lease;
 pub mod ledger;
 pub mod limits;
+pub mod maintenance;
 pub mod messages;
 pub mod order;
 pub mod payload;
@@ -326,6 +327,16 @@ macro_rules! conformance_suite {
             messages_are_counted_as_they_stand, what_is_ahead_is_not_given_up,
             the_group_that_is_furthest_behind_tells, depth_is_what_a_group_has_yet_to_settle,
             tallies_come_in_pages, drops_are_counted, errors_of_dead_letters_are_counted,);
+        $crate::conformance_module!($fixture; maintenance;
+            what_is_suspended_is_told, held_pushes_come_in_order_after_the_end,
+            a_queue_that_is_made_meanwhile_is_held_back,
+            transaction_ids_count_across_a_maintenance, what_is_due_is_held_back_too,
+            a_transaction_settles_and_its_pushes_are_held_back, refused_pushes_leave_nothing,
+            redrives_are_held_back_where_producers_are_refused,
+            what_was_held_back_is_released_in_pieces,
+            paused_claims_get_nothing_and_leases_live_on, a_group_begins_during_a_pause,
+            a_claim_that_is_repeated_in_a_pause_finds_its_lease,
+            order_holds_while_pushes_race_with_switches,);
         $crate::conformance_module!($fixture; room;
             without_a_group_everything_counts,
             what_is_not_settled_counts,

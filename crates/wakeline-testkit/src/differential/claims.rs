@@ -23,6 +23,7 @@ impl World<'_> {
         let requests = vec![request(portion, 1)];
         let oracle = self.claim_oracle(&line, portion, requests.clone()).await?;
         let store = self.claim_store(&line, portion, requests).await?;
+        same("whether claims are paused", oracle.paused, store.paused)?;
         match (&oracle.grants[0], &store.grants[0]) {
             (Some(oracle), Some(store)) => {
                 same("number of partitions", oracle.partitions.len(), store.partitions.len())?;
@@ -75,6 +76,10 @@ impl World<'_> {
             let line = self.names.line(place, portion.group);
             let missed = self.claim_oracle(&line, portion, vec![request(portion, 1)]).await?;
             same(&format!("what is left of {line:?}"), &missed.grants, &vec![None])?;
+        }
+        same("whether claims are paused", self.is_paused().await?, store.paused)?;
+        if store.paused {
+            return Ok(());
         }
         let next_due = self.oracle.sweep(vec![line.clone()]).await.map_err(failed)?.remove(0);
         same_next_due(next_due, store.next_due, &line)

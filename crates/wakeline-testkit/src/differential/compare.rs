@@ -92,6 +92,7 @@ pub(super) fn same_pushes(oracle: &[PushOutcome], store: &[PushOutcome]) -> Same
         (outcomes.iter())
             .map(|outcome| match outcome {
                 PushOutcome::Queued { id, .. } => ("queued", *id),
+                PushOutcome::Held { id, .. } => ("held", *id),
                 PushOutcome::Duplicate { id, .. } => ("duplicate", *id),
             })
             .collect()

@@ -21,6 +21,7 @@ const LAGGING: Duration = Duration::from_secs(3);
 impl World<'_> {
     pub(super) async fn inspect(&mut self) -> Same {
         self.inspect_scheduled().await?;
+        self.inspect_maintenance().await?;
         for queue in self.names.queues.clone() {
             let filter = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
             let page = Page { limit: 10_000, offset: 0 };

@@ -13,6 +13,7 @@ mod claims;
 mod compare;
 mod dead;
 mod inspect;
+mod maintain;
 mod messages;
 mod op;
 mod schedules;

@@ -6,6 +6,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use wakeline_core::{Backoff, Fencing, MessageOrder, PartitionName, QueueOptions, Verdict};
+use wakeline_store::{PushGate, SetMaintenance};
 
 /// Number of queues in a sequence.
 pub(super) const QUEUES: usize = 2;
@@ -118,6 +119,8 @@ pub(super) enum Op {
     Advance { ms: u64 },
     /// Moves the clock to the moment at which a cursor has something, or next to it.
     AdvanceToDue { place: Place, group: usize, beside_ms: i64 },
+    /// Holds pushes back, refuses them, pauses claims; or ends that.
+    Maintain(SetMaintenance),
     /// Does all the housekeeping there is.
     Housekeep,
     /// Compares all that can be listed.
@@ -222,6 +225,13 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
     )
 }
 
+fn maintenance() -> impl Strategy<Value = SetMaintenance> {
+    use PushGate::{Hold, Open, Refuse};
+    let pushes = select(vec![None, Some(Open), Some(Open), Some(Hold), Some(Hold), Some(Refuse)]);
+    let pops_paused = select(vec![None, None, Some(true), Some(false)]);
+    (pushes, pops_paused).prop_map(|(pushes, pops_paused)| SetMaintenance { pushes, pops_paused })
+}
+
 fn work() -> impl Strategy<Value = Op> {
     let count = prop_oneof![8 => 1usize..6, 2 => 90usize..110, 1 => 110usize..250];
     prop_oneof![
@@ -262,6 +272,7 @@ fn rarity() -> impl Strategy<Value = Op> {
         1 => (0..QUEUES, 0..GROUPS).prop_map(|(queue, group)| Op::Purge { queue, group }),
         1 => (0..QUEUES, any::<bool>())
             .prop_map(|(queue, dead_letters)| Op::Clear { queue, dead_letters }),
+        4 => maintenance().prop_map(Op::Maintain),
         4 => Just(Op::Inspect),
         4 => Just(Op::Housekeep),
     ]

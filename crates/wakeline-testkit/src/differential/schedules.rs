@@ -11,6 +11,7 @@ use wakeline_store::{
 };
 
 use super::compare::{Same, same};
+use super::maintain::agreed;
 use super::op::{Place, Scheduling};
 use super::world::{World, failed};
 
@@ -26,6 +27,9 @@ impl World<'_> {
         let mut named = HashSet::new();
         let mut schedules = Vec::new();
         for (pick, message) in picks.iter().zip(messages) {
+            if !self.may_push(&message).await? {
+                continue;
+            }
             let key = pick.key.filter(|key| named.insert((pick.place.queue, *key)));
             let due = Visible::After(Duration::from_millis(pick.ms));
             schedules.push(ScheduleItem { message, due, key: key.map(timer_key) });
@@ -37,8 +41,9 @@ impl World<'_> {
         });
         let cancels = cancels.collect();
         let command = TransactCommand { schedules, cancels, ..TransactCommand::default() };
-        let oracle = self.oracle.transact(command.clone()).await.map_err(failed)?;
-        let store = self.store.transact(command).await.map_err(failed)?;
+        let (oracle, store) =
+            (self.oracle.transact(command.clone()).await, self.store.transact(command).await);
+        let Some((oracle, store)) = agreed(oracle, store)? else { return Ok(Vec::new()) };
         let (TransactOutcome::Committed(oracle), TransactOutcome::Committed(done)) =
             (oracle.outcome, store.outcome)
         else {
@@ -78,6 +83,9 @@ impl World<'_> {
         let queue = &self.names.queues[place.queue];
         let partition = &self.names.partitions[place.partition];
         let now = self.oracle.now();
+        if self.holds_back().await? {
+            return Ok(false);
+        }
         let found = self.oracle.scheduled(all_of(queue)).await.map_err(failed)?;
         Ok(found.iter().any(|one| one.partition == *partition && one.deliver_at <= now))
     }

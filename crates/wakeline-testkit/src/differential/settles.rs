@@ -8,6 +8,7 @@ use wakeline_store::{
 };
 
 use super::compare::{Same, same, same_pushes, same_settlements};
+use super::maintain::agreed;
 use super::op::{Fence, Place, Settling};
 use super::side::{Handle, Hold};
 use super::world::{World, failed};
@@ -88,8 +89,9 @@ impl World<'_> {
             settles,
             ..TransactCommand::default()
         };
-        let oracle = self.oracle.transact(command(oracle_items.clone())).await.map_err(failed)?;
-        let store = self.store.transact(command(store_items)).await.map_err(failed)?;
+        let oracle = self.oracle.transact(command(oracle_items.clone())).await;
+        let store = self.store.transact(command(store_items)).await;
+        let Some((oracle, store)) = agreed(oracle, store)? else { return Ok(Vec::new()) };
         match (oracle.outcome, store.outcome) {
             (
                 TransactOutcome::Committed(Transacted { pushes, settles, .. }),

@@ -11,6 +11,7 @@ use wakeline_store::{
 };
 
 use super::compare::{Same, same, same_pushes, sweep_is_not_late, told_of_what_became_due};
+use super::maintain::agreed;
 use super::op::{Begin, Op, Place};
 use super::side::{Hold, Names, Skew, ago};
 use crate::conformance::{StoreUnderTest, housekeep_all};
@@ -83,6 +84,7 @@ impl<'a> World<'a> {
 
     /// Leaves the store small for the next case. What it made of the sequence is told already.
     async fn end(self) {
+        self.reopen().await;
         for queue in [clock_queue(&self.names)].iter().chain(&self.names.queues) {
             self.store.delete_queue(queue).await.ok();
         }
@@ -164,6 +166,7 @@ impl<'a> World<'a> {
             Op::AdvanceToDue { place, group, beside_ms } => {
                 self.advance_to_due(*place, *group, *beside_ms).await?;
             }
+            Op::Maintain(set) => self.maintain(*set).await?,
             Op::Housekeep => return self.housekeep().await.map(Some),
             Op::Inspect => self.inspect().await?,
         }
@@ -184,9 +187,14 @@ impl<'a> World<'a> {
         picks.iter().map(item).collect()
     }
 
-    async fn push(&mut self, items: Vec<PushItem>) -> Result<Vec<Change>, String> {
-        let oracle = self.oracle.push(items.clone()).await.map_err(failed)?;
-        let store = self.store.push(items).await.map_err(failed)?;
+    async fn push(&mut self, mut items: Vec<PushItem>) -> Result<Vec<Change>, String> {
+        for index in (0..items.len()).rev() {
+            if !self.may_push(&items[index]).await? {
+                items.remove(index);
+            }
+        }
+        let (oracle, store) = (self.oracle.push(items.clone()).await, self.store.push(items).await);
+        let Some((oracle, store)) = agreed(oracle, store)? else { return Ok(Vec::new()) };
         same_pushes(&oracle.outcomes, &store.outcomes)?;
         Ok(store.changes)
     }

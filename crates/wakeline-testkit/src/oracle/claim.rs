@@ -9,7 +9,7 @@ use wakeline_core::{
 };
 use wakeline_store::{
     ClaimRequest, Delivered, DeliveryOutcome, Dropped, Grant, GrantedPartition, LineClaim,
-    LineOutcome,
+    LineOutcome, PushGate,
 };
 
 use super::state::{Cursor, Held, Lease, Partition, Remembered, State};
@@ -30,13 +30,14 @@ impl State {
         for LineClaim { line, subscription, requests } in lines {
             self.move_due(&line.selector, now);
             self.begin(&line, subscription, now);
+            let paused = self.maintenance.pops_paused;
             let grants: Vec<_> = (requests.iter())
                 .map(|request| self.serve(&line, request, &mut served, now))
                 .collect();
             let went_without = grants.iter().any(Option::is_none);
-            let next_due = if went_without { self.next_due(&line, now) } else { None };
+            let next_due = if went_without && !paused { self.next_due(&line, now) } else { None };
             let dropped = std::mem::take(&mut self.dropped);
-            outcomes.push(LineOutcome { grants, next_due, dropped });
+            outcomes.push(LineOutcome { grants, next_due, dropped, paused });
         }
         outcomes
     }
@@ -101,6 +102,8 @@ impl State {
         }
         let read = self.offered(line, now).into_iter().filter_map(|(_, due_at)| due_at);
         let queues = self.queues.iter().filter(|(name, queue)| queue.matches(name, &line.selector));
+        let open = self.maintenance.pushes == PushGate::Open;
+        let queues = queues.filter(|_| open);
         let waits = queues.filter_map(|(_, queue)| queue.scheduled_due(&line.selector));
         read.chain(waits).min().map(|due_at| now.until(due_at))
     }
@@ -130,7 +133,7 @@ impl State {
     ) -> Option<Grant> {
         let offered = self.offered(line, now);
         let repeated = self.held_under(&offered, request.token, now);
-        if repeated.is_some() {
+        if repeated.is_some() || self.maintenance.pops_paused {
             return repeated;
         }
         let mut gathered = Gathered::default();

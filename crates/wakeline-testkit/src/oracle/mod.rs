@@ -19,6 +19,7 @@ mod groups;
 mod hook;
 mod keep;
 mod ledger;
+mod maintenance;
 mod messages;
 mod room;
 mod schedule;
@@ -133,12 +134,14 @@ impl MemoryStore {
 impl QueueStore for MemoryStore {
     async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
         let mut state = self.state.lock();
+        state.admit("push", items.is_empty())?;
         Ok(state.push(items, self.now()))
     }
 
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
         command.check()?;
         let mut state = self.state.lock();
+        state.admit("transact", command.pushes.is_empty() && command.schedules.is_empty())?;
         Ok(state.transact(command, self.now()))
     }
 

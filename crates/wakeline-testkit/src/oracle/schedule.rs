@@ -3,8 +3,9 @@
 use wakeline_core::{Change, PartitionName, Selector, TimerKey, Timestamp};
 use wakeline_store::flow::Visible;
 use wakeline_store::{
-    CancelItem, CancelOutcome, ScheduleItem, ScheduleOutcome, ScheduledFilter, ScheduledMessage,
-    ScheduledRef, TransactCommand, TransactOutcome, TransactReply, Transacted,
+    CancelItem, CancelOutcome, PushGate, PushItem, PushOutcome, ScheduleItem, ScheduleOutcome,
+    ScheduledFilter, ScheduledMessage, ScheduledRef, TransactCommand, TransactOutcome,
+    TransactReply, Transacted,
 };
 
 use super::state::{Message, Queue, State};
@@ -17,6 +18,8 @@ pub(super) struct Scheduled {
     pub(super) message: Message,
     pub(super) deliver_at: Timestamp,
     pub(super) key: Option<TimerKey>,
+    /// Whether it was pushed, and is held back.
+    pub(super) held: bool,
 }
 
 impl Scheduled {
@@ -57,8 +60,11 @@ fn speaks_of(selector: &Selector, partition: &PartitionName) -> bool {
 }
 
 impl State {
-    /// Gives scheduled messages that are due their offsets.
+    /// Gives scheduled messages that are due their offsets, unless pushes are held back.
     pub(super) fn move_due(&mut self, selector: &Selector, now: Timestamp) {
+        if self.maintenance.pushes != PushGate::Open {
+            return;
+        }
         for (name, queue) in &mut self.queues {
             if queue.matches(name, selector) {
                 queue.move_due(selector, now);
@@ -159,8 +165,30 @@ impl State {
             created_at: now,
             traces: Vec::new(),
         };
-        queue.scheduled.push(Scheduled { seq, partition, message, deliver_at, key });
+        let held = false;
+        queue.scheduled.push(Scheduled { seq, partition, message, deliver_at, key, held });
         (outcome, Some(change))
+    }
+
+    /// Stores a message that was pushed and is held back: due, but not moved before the end.
+    pub(super) fn hold_back(&mut self, item: PushItem, now: Timestamp) -> PushOutcome {
+        let seq = self.next_id();
+        let queue = self.queues.get_mut(&item.queue).expect("made before the push");
+        let partition = queue.partitions.get_mut(&item.partition).expect("made before the push");
+        partition.last_push_at = partition.last_push_at.max(now);
+        let outcome = PushOutcome::Held { id: item.id, partition: partition.id };
+        let message = Message {
+            id: item.id,
+            transaction_id: item.transaction_id,
+            trace_id: item.trace_id,
+            payload: item.payload,
+            producer: item.producer,
+            created_at: now,
+        };
+        let (partition, deliver_at) = (item.partition, now);
+        let one = Scheduled { seq, partition, message, deliver_at, key: None, held: true };
+        queue.scheduled.push(one);
+        outcome
     }
 
     pub(super) fn scheduled(&self, filter: &ScheduledFilter) -> Vec<ScheduledMessage> {

@@ -13,7 +13,9 @@ use wakeline_core::{
     Change, GroupId, GroupName, LeaseToken, MessageId, Namespace, PartitionId, PartitionName,
     QueueName, QueueOptions, Selector, Subscription, TaskName, Timestamp, TransactionId,
 };
-use wakeline_store::{DeliveryOutcome, Dropped, Losses, PushItem, PushOutcome, PushReply, Trace};
+use wakeline_store::{
+    DeliveryOutcome, Dropped, Losses, Maintenance, PushGate, PushItem, PushOutcome, PushReply, Trace,
+};
 
 use super::access::Access;
 use super::dead::{Buried, Redriving};
@@ -47,6 +49,8 @@ pub(super) struct State {
     pub(super) access: Access,
     /// Figures over time.
     pub(super) stats: Stats,
+    /// What is suspended.
+    pub(super) maintenance: Maintenance,
     ids: i64,
 }
 
@@ -368,6 +372,13 @@ impl State {
         }
         let options = &queue.options;
         let wait = Duration::from_secs(options.delay_secs.max(options.window_secs).into());
+        if self.maintenance.pushes != PushGate::Open {
+            let change = Change {
+                partition: Some(item.partition.clone()),
+                ..queue.change(&item.queue, wait)
+            };
+            return (self.hold_back(item, now), Some(change));
+        }
         let partition = queue.partitions.get_mut(partition_name).expect("made before the push");
         partition.append(Message {
             id: item.id,

@@ -1,5 +1,6 @@
 //! Stores that break one rule each: the differential run must catch every one.
 
+mod maintenance;
 mod messages;
 mod room;
 mod stats;
@@ -80,9 +81,13 @@ enum Sin {
     ForgetsExpiries,
     /// What failed is acked by the ledger.
     CallsFailuresAcked,
+    /// What is held back is delivered.
+    DeliversTheHeld,
+    /// A pause is told of, but not held to.
+    PausesNothing,
 }
 
-const SINS: [Sin; 25] = [
+const SINS: [Sin; 27] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -108,6 +113,8 @@ const SINS: [Sin; 25] = [
     Sin::SeesNoDepth,
     Sin::ForgetsExpiries,
     Sin::CallsFailuresAcked,
+    Sin::DeliversTheHeld,
+    Sin::PausesNothing,
 ];
 
 struct Sinner {
@@ -131,7 +138,10 @@ impl StoreUnderTest for Mutant {
 #[async_trait]
 impl QueueStore for Sinner {
     async fn push(&self, items: Vec<PushItem>) -> Result<PushReply, StoreError> {
-        self.inner.push(items).await
+        match self.sin {
+            Sin::DeliversTheHeld => self.push_past(items).await,
+            _ => self.inner.push(items).await,
+        }
     }
 
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
@@ -146,7 +156,10 @@ impl QueueStore for Sinner {
     }
 
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
-        let mut outcomes = self.inner.claim(lines).await?;
+        let mut outcomes = match self.sin {
+            Sin::PausesNothing => self.claim_past(lines).await?,
+            _ => self.inner.claim(lines).await?,
+        };
         for outcome in &mut outcomes {
             if self.sin == Sin::SeesNothingComing {
                 outcome.next_due = None;

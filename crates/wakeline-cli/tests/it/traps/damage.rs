@@ -126,9 +126,21 @@ async fn a_database_that_says_nothing_is_an_error_in_seconds() {
     for answer in [pushed, popped] {
         let answer = answer.expect("an answer");
         assert_eq!(answer.status, 503, "{answer:?}");
-        assert_eq!(answer.json()["code"], "store_unavailable");
+        assert_eq!(answer.json()["code"], "outcome_unknown", "it was sent");
     }
     assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
+    eventually("it is known to be away", || async {
+        let push = server.client.call("POST", "/api/v1/push", &body).await.expect("an answer");
+        push.json()["code"] == "store_unavailable"
+    })
+    .await;
+    let started = Instant::now();
+    for _ in 0..20 {
+        let answer = server.client.call("POST", "/api/v1/push", &body).await.expect("an answer");
+        assert_eq!(answer.json()["code"], "store_unavailable", "nobody waits in vain");
+        assert!(answer.head.contains("retry-after: "), "{answer:?}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     hole.open.send_replace(true);
     eventually("it works again", || async {
         let again = server.client.call("POST", "/api/v1/push", &body).await;

@@ -1,0 +1,90 @@
+//! Maintenance of running servers: on all nodes, by the command line, across kill -9.
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Server, Store, output_of, wakeline};
+
+/// A fallback so rare that a test that passes was not saved by it.
+const NO_FALLBACK: [&str; 4] =
+    ["--fallback-poll-interval-ms", "3600000", "--notify-delivery-timeout-ms", "30000"];
+const PATH: &str = "/api/v1/system/maintenance";
+
+async fn maintenance(store: &Store, arguments: &[&str]) -> Value {
+    let mut command = wakeline();
+    command.env("WAKELINE_STORE", store.url()).arg("maintenance").args(arguments).arg("--json");
+    let output = output_of(command).await;
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+async fn push(client: &Client, id: &str) -> String {
+    let item = json!({"queue": "q", "partition": "p", "payload": id, "transactionId": id});
+    let answer = client.post("/api/v1/push", json!({"items": [item]})).await;
+    match answer.status {
+        201 => answer.json()[0]["status"].as_str().expect("a status").to_owned(),
+        _ => answer.json()["code"].as_str().expect("a code").to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn all_nodes_obey_at_once_and_wake_at_the_end() {
+    for store in Store::both().await {
+        let a = Server::start(&store, &NO_FALLBACK).await;
+        let b = Server::start(&store, &NO_FALLBACK).await;
+        assert_eq!(push(&a.client, "0").await, "queued");
+        let on = a.client.post(PATH, json!({"enabled": true})).await;
+        assert_eq!(on.json()["maintenanceMode"], true, "{}", store.name());
+        for n in 1..=6 {
+            let node = if n % 2 == 0 { &a } else { &b };
+            assert_eq!(push(&node.client, &n.to_string()).await, "buffered", "{}", store.name());
+        }
+        assert_eq!(b.client.get(PATH).await.json()["bufferedMessages"], 6);
+        let pop = "/api/v1/pop/queue/q?wait=true&timeout=60000&autoAck=true&batch=1";
+        assert_eq!(b.client.get(pop).await.ids(), ["0"], "consumers go on");
+        let paused = b.client.post(&format!("{PATH}/pop"), json!({"enabled": true})).await;
+        assert_eq!(paused.json()["popMaintenanceMode"], true);
+        let (first, second) = (a.client.park(pop).await, b.client.park(pop).await);
+        a.parked(1).await;
+        b.parked(1).await;
+        assert_eq!(maintenance(&store, &["off"]).await["pushes"], "open");
+        assert_eq!(push(&b.client, "7").await, "queued");
+        let told = maintenance(&store, &["off", "--pops"]).await;
+        assert_eq!((&told["popsPaused"], &told["heldMessages"]), (&json!(false), &json!(0)));
+        let mut ids = first.answer().await.expect("an answer").ids();
+        ids.extend(second.answer().await.expect("an answer").ids());
+        ids.sort();
+        assert_eq!(ids, ["1", "2"], "{}: who waits on either node is woken", store.name());
+        let rest = a.client.get(&pop.replace("batch=1", "batch=10")).await;
+        assert_eq!(rest.ids(), ["3", "4", "5", "6", "7"], "{}", store.name());
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_back_outlasts_kill_9_and_so_does_the_maintenance() {
+    for store in Store::both().await {
+        let mut server = Server::start(&store, &[]).await;
+        let told = maintenance(&store, &["on"]).await;
+        assert_eq!((&told["pushes"], &told["popsPaused"]), (&json!("hold"), &json!(false)));
+        for n in 0..20 {
+            assert_eq!(push(&server.client, &n.to_string()).await, "buffered");
+            if n % 5 == 4 {
+                server.kill().await;
+                server = Server::start(&store, &[]).await;
+                assert_eq!(push(&server.client, &n.to_string()).await, "duplicate");
+            }
+        }
+        assert_eq!(server.client.get("/api/v1/pop/queue/q").await.status, 204);
+        assert_eq!(maintenance(&store, &["status"]).await["heldMessages"], 20);
+        let told = maintenance(&store, &["on", "--refuse"]).await;
+        assert_eq!(told["pushes"], "refuse");
+        assert_eq!(push(&server.client, "20").await, "maintenance");
+        let off = server.client.post(PATH, json!({"enabled": false})).await;
+        assert_eq!(off.status, 200);
+        server.kill().await;
+        let server = Server::start(&store, &[]).await;
+        assert_eq!(push(&server.client, "20").await, "queued");
+        let popped = server.client.get("/api/v1/pop/queue/q?batch=100").await;
+        let expected: Vec<_> = (0..=20).map(|n| n.to_string()).collect();
+        assert_eq!(popped.ids(), expected, "{}", store.name());
+    }
+}

@@ -1,0 +1,151 @@
+//! A database that is away: answers at once that say what is known, and nothing half done.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{Client, OwnPostgres, Server, eventually};
+
+/// What producers were told of their messages.
+#[derive(Default)]
+struct Told {
+    stored: BTreeSet<String>,
+    not_stored: BTreeSet<String>,
+    unknown: BTreeSet<String>,
+}
+
+/// Pushes messages, each once, and notes what it was told.
+async fn produce(client: Client, name: usize, told: Arc<Mutex<Told>>, going: Arc<AtomicBool>) {
+    for n in 0.. {
+        if !going.load(Ordering::SeqCst) {
+            return;
+        }
+        let id = format!("{name}-{n}");
+        let items: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .map(|partition| {
+                json!({"queue": "q", "partition": format!("{partition}{name}"), "payload": n,
+                    "transactionId": format!("{id}-{partition}")})
+            })
+            .collect();
+        let answer = client.call("POST", "/api/v1/push", &json!({"items": items}).to_string());
+        let answer = answer.await.expect("the server itself is there");
+        let ids = ["a", "b", "c"].iter().map(|partition| format!("{id}-{partition}"));
+        let mut told = told.lock().expect("not poisoned");
+        match answer.status {
+            201 => told.stored.extend(ids),
+            503 => match answer.json()["code"].as_str() {
+                Some("store_unavailable") => told.not_stored.extend(ids),
+                Some("outcome_unknown") => told.unknown.extend(ids),
+                other => panic!("{other:?}: {answer:?}"),
+            },
+            _ => panic!("{answer:?}"),
+        }
+    }
+}
+
+/// Pops and settles until nothing is left; returns the ids, each as often as it came.
+async fn drain(client: &Client) -> Vec<String> {
+    let mut ids = Vec::new();
+    loop {
+        let popped = client.get("/api/v1/pop/queue/q?batch=1000&partitions=100&autoAck=true").await;
+        match popped.ids() {
+            none if none.is_empty() => return ids,
+            some => ids.extend(some),
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_tell_what_was_not_stored_from_what_is_not_known() {
+    let postgres = OwnPostgres::start();
+    let server = Server::start_url(&postgres.url(), &[]).await;
+    let (told, going) = (Arc::new(Mutex::new(Told::default())), Arc::new(AtomicBool::new(true)));
+    let mut producers = tokio::task::JoinSet::new();
+    for name in 0..8 {
+        producers.spawn(produce(server.client, name, told.clone(), going.clone()));
+    }
+    for _ in 0..3 {
+        let stored = told.lock().expect("not poisoned").stored.len();
+        eventually("pushes go through", || async {
+            told.lock().expect("not poisoned").stored.len() > stored + 30
+        })
+        .await;
+        postgres.stop();
+        let refused = told.lock().expect("not poisoned").not_stored.len();
+        eventually("pushes are refused", || async {
+            told.lock().expect("not poisoned").not_stored.len() > refused + 30
+        })
+        .await;
+        postgres.restart();
+    }
+    eventually("it is ready again", || async { server.client.get("/readyz").await.status == 200 })
+        .await;
+    going.store(false, Ordering::SeqCst);
+    while producers.join_next().await.transpose().expect("no panic").is_some() {}
+    let came = drain(&server.client).await;
+    let once: BTreeSet<String> = came.iter().cloned().collect();
+    assert_eq!(came.len(), once.len(), "none comes twice");
+    let told = told.lock().expect("not poisoned");
+    let lost: Vec<_> = told.stored.difference(&once).collect();
+    assert!(lost.is_empty(), "said to be stored, and lost: {lost:?}");
+    let ghosts: Vec<_> = told.not_stored.intersection(&once).collect();
+    assert!(ghosts.is_empty(), "said not to be stored, and delivered: {ghosts:?}");
+    eprintln!(
+        "{} stored, {} not stored, {} unknown",
+        told.stored.len(),
+        told.not_stored.len(),
+        told.unknown.len()
+    );
+}
+
+#[tokio::test]
+async fn every_route_that_needs_the_database_is_503_at_once_and_health_tells() {
+    let postgres = OwnPostgres::start();
+    let server = Server::start_url(&postgres.url(), &[]).await;
+    server.client.push("q", &[("p", "x")]).await;
+    let popped = server.client.get("/api/v1/pop/queue/q").await;
+    let message = popped.json()["messages"][0].clone();
+    let waiting = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=120000").await;
+    server.parked(1).await;
+    postgres.stop();
+    eventually("it knows", || async { server.client.get("/readyz").await.status == 503 }).await;
+    let ack = json!({"transactionId": "x", "partitionId": message["partitionId"],
+        "leaseId": message["leaseId"], "status": "completed"});
+    let lease = message["leaseId"].as_str().expect("a lease");
+    let push = json!({"items": [{"queue": "q", "transactionId": "y"}]});
+    let transaction = json!({"operations": [{"type": "push", "items": [{"queue": "q"}]}]});
+    let calls = [
+        ("POST", "/api/v1/push".to_owned(), push.to_string()),
+        ("GET", "/api/v1/pop/queue/q".to_owned(), String::new()),
+        ("POST", "/api/v1/ack".to_owned(), ack.to_string()),
+        ("POST", format!("/api/v1/lease/{lease}/extend"), "{}".to_owned()),
+        ("POST", "/api/v1/transaction".to_owned(), transaction.to_string()),
+        ("POST", "/api/v1/configure".to_owned(), json!({"queue": "q"}).to_string()),
+        ("GET", "/api/v1/dlq".to_owned(), String::new()),
+        ("GET", "/api/v1/consumer-groups".to_owned(), String::new()),
+        ("GET", "/api/v1/system/maintenance".to_owned(), String::new()),
+        ("GET", "/api/v1/orchestrations".to_owned(), String::new()),
+        ("GET", "/api/v1/app".to_owned(), String::new()),
+    ];
+    let started = Instant::now();
+    for (method, path, body) in &calls {
+        let answer = server.client.call(method, path, body).await.expect("an answer");
+        assert_eq!(answer.status, 503, "{method} {path}: {answer:?}");
+        assert_eq!(answer.json()["code"], "store_unavailable", "{method} {path}");
+        assert!(answer.head.contains("retry-after: "), "{method} {path}: {answer:?}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    let health = server.client.get("/health").await;
+    assert_eq!((health.status, &health.json()["database"]), (503, &json!("unavailable")));
+    assert_eq!(server.client.get("/healthz").await.status, 200, "the process itself is well");
+    postgres.restart();
+    eventually("it is back", || async { server.client.get("/readyz").await.status == 200 }).await;
+    let settled = server.client.post("/api/v1/ack", ack).await;
+    assert_eq!(settled.json()[0]["success"], true, "the lease outlasted it: {settled:?}");
+    server.client.push("q", &[("p", "z")]).await;
+    assert_eq!(waiting.answer().await.expect("an answer").ids(), ["z"], "and so did who waits");
+}

@@ -1,0 +1,4 @@
+-- Stores a message that is held back for the time of a maintenance.
+-- Called by: push::hold.
+INSERT INTO scheduled (queue_id, partition_id, deliver_at, id, transaction_id, trace_id, producer, scheduled_at, payload, held)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?3, ?8, 1)

@@ -1,0 +1,294 @@
+//! Maintenance: pushes that are held back or refused, claims that pause.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wakeline_core::{QueueName, RedriveId, Subscription, Verdict};
+use wakeline_store::flow::Visible;
+use wakeline_store::{
+    DeadLetterFilter, Maintenance, PushGate, PushItem, PushOutcome, Redrive, SetMaintenance,
+    StoreError, TransactCommand, TransactOutcome,
+};
+
+use super::schedule::{after, later, schedule};
+use super::{Ask, Bench, is_settled, item, secs};
+
+async fn pushes(bench: &Bench, gate: PushGate) {
+    let set = SetMaintenance { pushes: Some(gate), ..SetMaintenance::default() };
+    bench.store.set_maintenance(set).await.expect("maintenance is set");
+}
+
+async fn pause(bench: &Bench, paused: bool) {
+    let set = SetMaintenance { pops_paused: Some(paused), ..SetMaintenance::default() };
+    bench.store.set_maintenance(set).await.expect("maintenance is set");
+}
+
+async fn held(bench: &Bench) -> u64 {
+    bench.store.held_messages().await.expect("they are counted")
+}
+
+/// Pushes; says of each message whether it is held back.
+async fn push_held(bench: &Bench, queue: &QueueName, partition: &str, ids: &[&str]) -> Vec<bool> {
+    let outcomes = bench.push(queue, partition, ids).await.outcomes;
+    outcomes.iter().map(|outcome| matches!(outcome, PushOutcome::Held { .. })).collect()
+}
+
+/// What is given is set, what is not given stays; what stood before is told.
+pub async fn what_is_suspended_is_told(bench: &Bench) {
+    let set = async |pushes, pops_paused| {
+        let done = bench.store.set_maintenance(SetMaintenance { pushes, pops_paused }).await;
+        let done = done.expect("maintenance is set");
+        assert_eq!(bench.store.maintenance().await.expect("it is read"), done.now);
+        (done.before, done.now)
+    };
+    let stands = |pushes, pops_paused| Maintenance { pushes, pops_paused };
+    let open = stands(PushGate::Open, false);
+    assert_eq!(bench.store.maintenance().await.expect("it is read"), open);
+    let hold = stands(PushGate::Hold, false);
+    assert_eq!(set(Some(PushGate::Hold), None).await, (open, hold));
+    let both = stands(PushGate::Hold, true);
+    assert_eq!(set(None, Some(true)).await, (hold, both));
+    let refuse = stands(PushGate::Refuse, true);
+    assert_eq!(set(Some(PushGate::Refuse), None).await, (both, refuse));
+    assert_eq!(set(Some(PushGate::Open), Some(false)).await, (refuse, open));
+}
+
+/// They are stored at once and come after the end, in their order, before what is pushed then.
+pub async fn held_pushes_come_in_order_after_the_end(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a"]).await;
+    pushes(bench, PushGate::Hold).await;
+    assert_eq!(push_held(bench, &queue, "p", &["b", "c"]).await, [true, true]);
+    assert_eq!(push_held(bench, &queue, "r", &["x"]).await, [true]);
+    assert_eq!(push_held(bench, &queue, "p", &["d"]).await, [true]);
+    let ask = Ask::queue(&queue).batch(10);
+    assert_eq!(bench.drain(&ask).await, ["a"], "what was there is delivered");
+    bench.advance(10).await;
+    assert_eq!((bench.nothing(&ask).await, bench.sweep(&ask).await), (None, None));
+    assert_eq!(held(bench).await, 4);
+    pushes(bench, PushGate::Open).await;
+    assert_eq!(bench.sweep(&ask).await, secs(0));
+    assert_eq!(push_held(bench, &queue, "p", &["e"]).await, [false]);
+    let taken = bench.take(&Ask::partition(&queue, "p").batch(10)).await;
+    assert_eq!(taken.ids(), ["b", "c", "d", "e"]);
+    assert_eq!(taken.offsets(), [1, 2, 3, 4]);
+    assert_eq!(bench.drain(&ask).await, ["x"]);
+    assert_eq!(held(bench).await, 0);
+}
+
+/// A queue and a partition that are made meanwhile are held back as well.
+pub async fn a_queue_that_is_made_meanwhile_is_held_back(bench: &Bench) {
+    pushes(bench, PushGate::Hold).await;
+    let queue = bench.queue("new");
+    assert_eq!(push_held(bench, &queue, "p", &["a"]).await, [true]);
+    let ask = Ask::queue(&queue);
+    assert_eq!(bench.nothing(&ask).await, None);
+    pushes(bench, PushGate::Open).await;
+    assert_eq!(bench.drain(&ask).await, ["a"]);
+}
+
+/// Ids are compared with what came before, with what is held back, and after the end with both.
+pub async fn transaction_ids_count_across_a_maintenance(bench: &Bench) {
+    let queue = bench.queue("q");
+    let before = item(&queue, "p", "before");
+    let during = item(&queue, "p", "during");
+    let ids = (before.id, during.id);
+    bench.push_items(vec![before]).await;
+    pushes(bench, PushGate::Hold).await;
+    let repeated = async || {
+        let reply = bench.push(&queue, "p", &["before", "during"]).await;
+        reply.outcomes.iter().map(PushOutcome::id).collect::<Vec<_>>()
+    };
+    bench.push_items(vec![during, item(&queue, "p", "during")]).await;
+    assert_eq!(repeated().await, [ids.0, ids.1]);
+    assert_eq!(held(bench).await, 1);
+    pushes(bench, PushGate::Open).await;
+    assert_eq!(repeated().await, [ids.0, ids.1]);
+    let ask = Ask::queue(&queue).batch(10);
+    assert_eq!(bench.drain(&ask).await, ["before", "during"]);
+    assert_eq!(repeated().await, [ids.0, ids.1]);
+    assert_eq!(bench.nothing(&ask).await, None);
+}
+
+/// What became due meanwhile comes in the order of that, among what was pushed.
+pub async fn what_is_due_is_held_back_too(bench: &Bench) {
+    let queue = bench.queue("q");
+    schedule(bench, vec![later(item(&queue, "p", "due"), after(5))]).await;
+    pushes(bench, PushGate::Hold).await;
+    bench.push(&queue, "p", &["early"]).await;
+    bench.advance(10).await;
+    bench.push(&queue, "p", &["late"]).await;
+    let ask = Ask::queue(&queue).batch(10);
+    assert_eq!((bench.nothing(&ask).await, bench.sweep(&ask).await), (None, None));
+    pushes(bench, PushGate::Open).await;
+    assert_eq!(bench.drain(&ask).await, ["early", "due", "late"]);
+}
+
+/// The pushes of a transaction are held back, its settlements are not.
+pub async fn a_transaction_settles_and_its_pushes_are_held_back(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a"]).await;
+    let ask = Ask::queue(&queue).batch(10);
+    let taken = bench.take(&ask).await;
+    pushes(bench, PushGate::Hold).await;
+    let command = TransactCommand {
+        pushes: vec![item(&queue, "p", "b")],
+        settles: vec![taken.item("a", Verdict::Completed)],
+        ..TransactCommand::default()
+    };
+    let reply = bench.store.transact(command).await.expect("it is committed");
+    let TransactOutcome::Committed(done) = reply.outcome else { panic!("{reply:?}") };
+    assert!(matches!(done.pushes[0], PushOutcome::Held { .. }), "{done:?}");
+    assert!(is_settled(&done.settles[0]), "{done:?}");
+    assert_eq!(bench.nothing(&ask).await, None);
+    pushes(bench, PushGate::Open).await;
+    assert_eq!(bench.drain(&ask).await, ["b"]);
+}
+
+/// Whatever producers send is refused, and leaves nothing; settlements go on.
+pub async fn refused_pushes_leave_nothing(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a", "b"]).await;
+    let ask = Ask::queue(&queue);
+    let taken = bench.take(&ask).await;
+    pushes(bench, PushGate::Refuse).await;
+    let refused = |result: Result<(), StoreError>| {
+        assert!(matches!(result, Err(StoreError::Maintenance { .. })), "{result:?}");
+    };
+    refused(bench.store.push(vec![item(&queue, "p", "c")]).await.map(drop));
+    let transact = async |command| bench.store.transact(command).await.map(drop);
+    let pushes_only = vec![item(&queue, "p", "d")];
+    refused(transact(TransactCommand { pushes: pushes_only, ..Default::default() }).await);
+    let schedules = vec![later(item(&queue, "p", "e"), Visible::Now)];
+    refused(transact(TransactCommand { schedules, ..Default::default() }).await);
+    let settles = vec![taken.item("a", Verdict::Completed)];
+    transact(TransactCommand { settles, ..Default::default() }).await.expect("it is settled");
+    assert_eq!(held(bench).await, 0);
+    assert_eq!(bench.drain(&ask).await, ["b"]);
+    pushes(bench, PushGate::Open).await;
+    assert_eq!(bench.nothing(&ask).await, None);
+    assert_eq!(push_held(bench, &queue, "p", &["c"]).await, [false], "its id is free");
+}
+
+/// The server's own pushes are held back where producers are refused.
+pub async fn redrives_are_held_back_where_producers_are_refused(bench: &Bench) {
+    let (queue, other) = (bench.queue("q"), bench.queue("other"));
+    bench.push(&queue, "p", &["a"]).await;
+    let taken = bench.take(&Ask::queue(&queue)).await;
+    bench.settled(&taken, "a", Verdict::DeadLetter).await;
+    pushes(bench, PushGate::Refuse).await;
+    let filter = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
+    let (id, to_queue) = (RedriveId::generate(), Some(other.clone()));
+    let redrive = Redrive { id, filter, to_queue, rate: None };
+    bench.store.start_redrive(redrive).await.expect("a job is started");
+    while bench.store.do_queue_chores(10).await.expect("done").next_due == secs(0) {}
+    let ask = Ask::queue(&other);
+    assert_eq!(bench.nothing(&ask).await, None);
+    assert_eq!((held(bench).await, bench.dead_ids(&queue).await.len()), (1, 0));
+    pushes(bench, PushGate::Open).await;
+    assert_eq!(bench.take(&ask).await.messages().len(), 1);
+}
+
+/// Whoever asks gets what was held back its offsets, but not before the end.
+pub async fn what_was_held_back_is_released_in_pieces(bench: &Bench) {
+    let queue = bench.queue("q");
+    pushes(bench, PushGate::Hold).await;
+    bench.push(&queue, "p", &["a", "b"]).await;
+    bench.push(&queue, "r", &["c"]).await;
+    let release = async || bench.store.release_held().await.expect("some are released");
+    assert_eq!((release().await, held(bench).await), (0, 3));
+    pushes(bench, PushGate::Open).await;
+    let mut released = 0;
+    loop {
+        match release().await {
+            0 => break,
+            some => released += some,
+        }
+    }
+    assert_eq!((released, held(bench).await), (3, 0));
+    assert_eq!(bench.drain(&Ask::partition(&queue, "p").batch(10)).await, ["a", "b"]);
+    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["c"]);
+}
+
+/// Nobody gets anything, and is told so; who has something may finish it.
+pub async fn paused_claims_get_nothing_and_leases_live_on(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a", "b"]).await;
+    bench.push(&queue, "r", &["c"]).await;
+    let taken = bench.take(&Ask::partition(&queue, "p")).await;
+    pause(bench, true).await;
+    let ask = Ask::queue(&queue);
+    let outcome = bench.claim(vec![ask.line_claim(2)]).await.remove(0);
+    assert!(outcome.paused && outcome.grants.iter().all(Option::is_none), "{outcome:?}");
+    assert_eq!(outcome.next_due, None);
+    let unknown = bench.claim(vec![Ask::queue(&bench.queue("none")).line_claim(1)]).await.remove(0);
+    assert!(unknown.paused, "{unknown:?}");
+    let extension = bench.store.extend(taken.lease(), Duration::from_secs(500)).await;
+    assert_eq!(extension.expect("it is extended").held.len(), 1);
+    bench.settled(&taken, "a", Verdict::Completed).await;
+    bench.push(&queue, "r", &["d"]).await;
+    pause(bench, false).await;
+    assert_eq!(bench.drain(&Ask::partition(&queue, "p")).await, ["b"]);
+    let outcome = bench.claim(vec![ask.batch(10).line_claim(1)]).await.remove(0);
+    assert!(!outcome.paused && outcome.grants[0].is_some(), "{outcome:?}");
+}
+
+/// A group begins with its first poll, even if that gets nothing.
+pub async fn a_group_begins_during_a_pause(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["old"]).await;
+    pause(bench, true).await;
+    let ask = Ask::queue(&queue).group(&bench.group("g")).subscribe(Subscription::New);
+    bench.nothing(&ask).await;
+    bench.push(&queue, "p", &["new"]).await;
+    pause(bench, false).await;
+    assert_eq!(bench.drain(&ask).await, ["new"]);
+}
+
+/// A claim of unknown outcome finds by its token what it has, also during a pause.
+pub async fn a_claim_that_is_repeated_in_a_pause_finds_its_lease(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a"]).await;
+    bench.push(&queue, "r", &["b"]).await;
+    let token = wakeline_core::LeaseToken::generate();
+    let ask = Ask::queue(&queue).token(token);
+    let first = bench.take(&ask).await;
+    pause(bench, true).await;
+    let again = bench.take(&ask).await;
+    assert_eq!((again.ids(), again.lease()), (first.ids(), first.lease()));
+    bench.nothing(&Ask::queue(&queue)).await;
+}
+
+/// Whatever way each push went, every producer's messages come in its order, none twice.
+pub async fn order_holds_while_pushes_race_with_switches(bench: &Bench) {
+    const EACH: usize = 60;
+    let queue = bench.queue("q");
+    let producers: Vec<_> = (0..4)
+        .map(|producer| {
+            let (store, queue) = (Arc::clone(&bench.store), queue.clone());
+            tokio::spawn(async move {
+                for n in 0..EACH {
+                    let item: PushItem = item(&queue, "p", &format!("{producer}-{n}"));
+                    store.push(vec![item]).await.expect("it is stored");
+                }
+            })
+        })
+        .collect();
+    let mut gate = PushGate::Hold;
+    while producers.iter().any(|producer| !producer.is_finished()) {
+        pushes(bench, gate).await;
+        tokio::task::yield_now().await;
+        gate = if gate == PushGate::Open { PushGate::Hold } else { PushGate::Open };
+    }
+    for producer in producers {
+        producer.await.expect("no panic");
+    }
+    pushes(bench, PushGate::Open).await;
+    let mut ids = bench.drain(&Ask::queue(&queue).batch(1000)).await;
+    let number = |id: &String| id.split_once('-').and_then(|(_, n)| n.parse::<usize>().ok());
+    // Stable: each producer's messages keep the order in which they came.
+    ids.sort_by_key(|id| id.split_once('-').map(|(producer, _)| producer.to_owned()));
+    let numbers: Vec<_> = ids.iter().filter_map(number).collect();
+    let expected: Vec<usize> = (0..4).flat_map(|_| 0..EACH).collect();
+    assert_eq!(numbers, expected);
+}

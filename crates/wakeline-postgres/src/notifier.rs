@@ -31,6 +31,7 @@ use wakeline_core::{Change, NodeId};
 use wakeline_store::StoreError;
 
 use crate::connect::{Followed, Follower, Link, Sql};
+use crate::error;
 use crate::lease_hints::LeaseHints;
 use crate::options::{NotifyMode, Schema, Timings};
 use crate::payload::Payload;
@@ -84,16 +85,9 @@ impl Notifier {
         }
     }
 
-    /// Anything may have changed. Never blocks. Call it after the commit.
+    /// Anything may have changed, in any mode.
     pub(crate) fn tell_everything(&self) {
-        // Who installs triggers has none for this: it is told in any mode.
-        let mut state = self.board.state.lock();
-        if state.roster.as_ref().is_some_and(HashSet::is_empty) {
-            state.skipped = true;
-            return;
-        }
-        state.everything = true;
-        drop(state);
+        self.board.state.lock().everything = true;
         self.board.bell.notify_one();
     }
 
@@ -338,9 +332,8 @@ impl Board {
                     metrics::counter!("wakeline_notify_failures_total").increment(1);
                     tracing::debug!(error = &error as &dyn std::error::Error, "notify failed");
                     self.bell.notify_one();
-                    let pause = backoff;
-                    backoff = (backoff * 2).min(timings.reconnect_max);
-                    pause
+                    let longer = (backoff * 2).min(timings.reconnect_max);
+                    std::mem::replace(&mut backoff, longer)
                 }
             };
             self.state.lock().paused_until = Some(Instant::now() + pause);
@@ -391,21 +384,17 @@ impl Board {
         }
     }
 
-    /// Has dead nodes removed, and forgets those that were known before and are gone. A node that
-    /// says hello meanwhile is not among these.
+    /// Has dead nodes removed and forgets them; one that says hello meanwhile is not among them.
     async fn reap(&self) {
         let Some(before) = self.state.lock().roster.clone() else { return };
         match self.parts.link.query("reap nodes", &self.reap, &[]).await {
             Ok(rows) => {
                 let alive: HashSet<NodeId> =
                     rows.iter().map(|row| NodeId(row.get::<_, Uuid>("node_id"))).collect();
-                if let Some(roster) = &mut self.state.lock().roster {
-                    roster.retain(|node| alive.contains(node) || !before.contains(node));
-                }
+                let stays = |node: &NodeId| alive.contains(node) || !before.contains(node);
+                self.state.lock().roster.iter_mut().for_each(|roster| roster.retain(stays));
             }
-            Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "reap failed");
-            }
+            Err(error) => tracing::debug!(error = error::chain(&error), "reap failed"),
         }
     }
 }

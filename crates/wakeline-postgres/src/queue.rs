@@ -21,6 +21,7 @@ mod floors;
 mod grants;
 mod lease;
 mod push;
+mod push_answer;
 mod push_plan;
 mod schedule;
 mod set_aside;
@@ -53,7 +54,7 @@ use crate::{PostgresStore, Shared};
 
 pub(crate) use self::along::Along;
 pub(crate) use self::exchange::{Done as ExchangeDone, Exchange, Exchanged};
-pub(crate) use self::push::SlotAnswer;
+pub(crate) use self::push_answer::SlotAnswer;
 pub(crate) use self::schedule::{Cancels, Done as ScheduleDone, Schedule, ScheduleTried};
 pub(crate) use self::sql::Statements;
 pub(crate) use self::tokens::GrantedTokens;

@@ -31,8 +31,9 @@ async fn produce(client: Client, name: usize, told: Arc<Mutex<Told>>, going: Arc
                     "transactionId": format!("{id}-{partition}")})
             })
             .collect();
-        let answer = client.call("POST", "/api/v1/push", &json!({"items": items}).to_string());
-        let answer = answer.await.expect("the server itself is there");
+        let body = json!({"items": items}).to_string();
+        let answer = client.call("POST", "/api/v1/push", &body).await;
+        let answer = answer.expect("the server itself is there");
         let ids = ["a", "b", "c"].iter().map(|partition| format!("{id}-{partition}"));
         let mut told = told.lock().expect("not poisoned");
         match answer.status {

@@ -13,7 +13,7 @@ use wakeline_core::Change;
 use wakeline_store::{PushItem, PushOutcome, StoreError};
 
 use super::Core;
-use super::push::SlotAnswer;
+use super::push_answer::SlotAnswer;
 use super::push_plan::{PushCall, PushPlan};
 use crate::rows::Columns;
 

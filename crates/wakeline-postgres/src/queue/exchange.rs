@@ -12,7 +12,7 @@ use wakeline_core::Change;
 use wakeline_store::{PushItem, PushOutcome, SettleItem, SettleOutcome, StoreError};
 
 use super::Core;
-use super::push::SlotAnswer;
+use super::push_answer::SlotAnswer;
 use super::push_plan::{PushCall, PushPlan};
 use super::settle::{self, SettlePlan};
 use crate::rows::Columns;

@@ -8,21 +8,20 @@
 //! * A call of unknown outcome is repeated once, with all ids compared; what the first try stored
 //!   is found under its own message id and counts as queued.
 
-use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, SystemTime};
+use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use tokio_postgres::Row;
-use uuid::Uuid;
 use wakeline_core::{Change, Timestamp};
 use wakeline_store::{PushItem, PushOutcome, PushReply, StoreError};
 
+use super::push_answer::SlotAnswer;
 use super::push_plan::{Planned, PushCall, PushPlan, SlotState};
 use super::{Core, same_error};
 use crate::connect::{Followed, Follower, Link};
 use crate::dedup::{Known, SegmentIds};
 use crate::error;
-use crate::rows::{Columns, timestamp};
+use crate::rows::Columns;
 
 const OPERATION: &str = "push";
 
@@ -322,64 +321,6 @@ impl Core {
                 return Ok(());
             }
         }
-    }
-}
-
-/// What the database said of one slot.
-pub(crate) struct SlotAnswer {
-    /// Index of the planned slot.
-    pub(super) slot: usize,
-    pub(super) state: i16,
-    first_offset: i64,
-    at: Timestamp,
-    window: Duration,
-    wait: Duration,
-    pub(super) namespace: Option<wakeline_core::Namespace>,
-    pub(super) task: Option<wakeline_core::TaskName>,
-    /// Ids that are taken, and by which message.
-    pub(super) ids: HashMap<String, Uuid>,
-    /// Where ids are taken, or that they are free.
-    offsets: Vec<(String, Option<i64>)>,
-    delta: Vec<SegmentIds>,
-}
-
-impl SlotAnswer {
-    pub(super) fn read(columns: &mut Columns<'_>) -> Result<Self, StoreError> {
-        let slot: i32 = columns.take()?;
-        let state = columns.take()?;
-        let first_offset: Option<i64> = columns.take()?;
-        let at: Option<SystemTime> = columns.take()?;
-        let window: Option<i64> = columns.take()?;
-        let wait: Option<i64> = columns.take()?;
-        let seconds =
-            |span: Option<i64>| Duration::from_secs(span.unwrap_or(0).try_into().unwrap_or(0));
-        let namespace = columns.name_if("namespace")?;
-        let task = columns.name_if("task")?;
-        let txns: Option<Vec<String>> = columns.take()?;
-        let ids: Option<Vec<Option<Uuid>>> = columns.take()?;
-        let offsets: Option<Vec<Option<i64>>> = columns.take()?;
-        let (txns, ids) = (txns.unwrap_or_default(), ids.unwrap_or_default());
-        let taken = txns.iter().cloned().zip(ids).filter_map(|(txn, id)| Some((txn, id?)));
-        let firsts: Option<Vec<i64>> = columns.take()?;
-        let ats: Option<Vec<SystemTime>> = columns.take()?;
-        let delta: Option<Vec<String>> = columns.take()?;
-        let delta = (firsts.unwrap_or_default().into_iter())
-            .zip(ats.unwrap_or_default())
-            .zip(delta.unwrap_or_default())
-            .map(|((first, at), txns)| SegmentIds { first, at: timestamp(at), txns });
-        Ok(Self {
-            slot: usize::try_from(slot - 1).expect("slots count from 1"),
-            state,
-            first_offset: first_offset.unwrap_or(0),
-            at: at.map_or(Timestamp(0), timestamp),
-            window: seconds(window),
-            wait: seconds(wait),
-            namespace,
-            task,
-            ids: taken.collect(),
-            offsets: txns.into_iter().zip(offsets.unwrap_or_default()).collect(),
-            delta: delta.collect(),
-        })
     }
 }
 

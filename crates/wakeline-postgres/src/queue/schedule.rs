@@ -24,7 +24,7 @@ use wakeline_store::{
 };
 
 use super::Core;
-use super::push::SlotAnswer;
+use super::push_answer::SlotAnswer;
 use super::push_plan::{PushCall, PushPlan};
 use super::sweep::LineColumns;
 use crate::PostgresStore;

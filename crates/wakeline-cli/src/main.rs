@@ -8,6 +8,7 @@
 
 mod access;
 mod config;
+mod dlq;
 mod hook;
 mod keys;
 mod limits;
@@ -26,6 +27,7 @@ use wakeline_store::StoreError;
 
 use crate::access::{AuditArgs, KeyCommand};
 use crate::config::{ConfigMistake, ServeArgs};
+use crate::dlq::DlqCommand;
 use crate::hook::HookCommand;
 use crate::maintenance::MaintenanceCommand;
 use crate::migrate::MigrateCommand;
@@ -57,6 +59,9 @@ enum Command {
     Audit(AuditArgs),
     /// List queues and how they stand: messages pending, processing, completed, dead, lost
     Queues(QueuesArgs),
+    /// List, show, redrive and purge dead letters
+    #[command(subcommand)]
+    Dlq(DlqCommand),
     /// Hold pushes back or refuse them, pause pops, for all nodes of a store
     #[command(subcommand)]
     Maintenance(MaintenanceCommand),
@@ -82,6 +87,7 @@ fn main() -> ExitCode {
         Command::Key(command) => access::run_key(command),
         Command::Audit(args) => access::run_audit(args),
         Command::Queues(args) => queues::run(args),
+        Command::Dlq(command) => dlq::run(command),
         Command::Maintenance(command) => maintenance::run(command),
         Command::Hook(command) => hook::run(command),
         Command::EncryptionKey { id } => keys::print_new(id),

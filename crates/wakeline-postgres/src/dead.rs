@@ -149,7 +149,8 @@ impl QueueDeadLetters for PostgresStore {
     async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
         const OPERATION: &str = "cancel redrive";
         let core = &self.queue.core;
-        core.general(OPERATION, &core.sql.redrive_cancel, &[&job.0]).await?;
+        let (sql, changed) = (&core.sql.redrive_cancel, Act::any);
+        core.recorded(Act { operation: OPERATION, sql, params: &[&job.0], changed }).await?;
         self.redrive_job(job).await
     }
 

@@ -138,7 +138,8 @@ impl QueueDeadLetters for SqliteStore {
     }
 
     async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
-        self.write(Work::new("cancel_redrive", move |s| redrive::cancel(s, job))).await
+        let work = Work::new("cancel_redrive", move |s| redrive::cancel(s, job));
+        self.write(work.recorded()).await.map(|cancelled| cancelled.job)
     }
 
     async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {

@@ -22,6 +22,7 @@ mod nodes;
 mod outage;
 mod own_tls;
 mod rolling;
+mod redrive;
 mod serve;
 mod support;
 mod tls;

@@ -151,7 +151,7 @@ const QUEUES: &[Line] = &[
     (M::DELETE, "/api/v1/dlq/{deadLetterId}", Queue, Admin, Body, "dead_letter.purge"),
     (M::POST, "/api/v1/dlq/redrive", Queue, Configure, Body, "dead_letter.redrive"),
     (M::GET, "/api/v1/dlq/redrive/{job}", Queue, Read, Body, ""),
-    (M::DELETE, "/api/v1/dlq/redrive/{job}", Queue, Configure, Body, ""),
+    (M::DELETE, "/api/v1/dlq/redrive/{job}", Queue, Configure, Body, "dead_letter.redrive_cancel"),
     (M::GET, "/api/v1/messages", Queue, Read, Listed, ""),
     (
         M::POST,

@@ -309,6 +309,7 @@ pub(crate) async fn cancel_redrive(
     Parted(job): Parted<String>,
 ) -> Result<Json<RedriveAnswer>, ApiError> {
     let job = own_job(&state, &permit, Verb::Configure, &job).await?.redrive.id;
+    Deed::tell(Some(job.to_string()), None);
     let job = state.queue().store().cancel_redrive(job).await?.ok_or_else(no_job)?;
     Ok(Json(job.into()))
 }

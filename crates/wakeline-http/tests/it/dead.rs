@@ -43,6 +43,25 @@ async fn dead_letters_are_listed_with_their_total() {
 }
 
 #[tokio::test]
+async fn a_redrive_to_a_full_queue_is_not_refused() {
+    let node = Node::working().await;
+    let limited = json!({"queue": "narrow", "options": {"maxSize": 1}});
+    node.expect(200, "POST", "/api/v1/configure", limited).await;
+    node.push("narrow", &["full"]).await;
+    let refused = json!({"items": [{"queue": "narrow", "payload": 1}]});
+    assert_eq!(node.post("/api/v1/push", refused.to_string()).await.status, 429);
+    bury(&node, "q", &["a", "b"]).await;
+    let body = json!({"filter": {"queue": "q"}, "toQueue": "narrow"});
+    let job = node.expect(202, "POST", "/api/v1/dlq/redrive", body).await;
+    let path = format!("/api/v1/dlq/redrive/{}", job["job"].as_str().expect("an id"));
+    while node.expect(200, "GET", &path, Value::Null).await["state"] == "running" {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let popped = node.expect(200, "GET", "/api/v1/pop/queue/narrow?batch=10", Value::Null).await;
+    assert_eq!(popped["messages"].as_array().map(Vec::len), Some(3));
+}
+
+#[tokio::test]
 async fn dead_letters_are_purged_only_as_meant() {
     let node = Node::start().await;
     bury(&node, "q", &["a", "b"]).await;

@@ -13,7 +13,8 @@ use wakeline_core::{
     TransactionId,
 };
 use wakeline_store::{
-    DeadLetter, DeadLetterFilter, PushItem, QueueChores, Redrive, RedriveJob, RedriveState,
+    Consequence, DeadLetter, DeadLetterFilter, PushItem, QueueChores, Redrive, RedriveJob,
+    RedriveState,
 };
 
 use super::dead::Fitting;
@@ -72,14 +73,28 @@ pub(super) fn read(s: &Session<'_>, id: RedriveId) -> Res<Option<RedriveJob>> {
     Ok(find(s, id)?.map(|row| row.job))
 }
 
+/// A job that was to be stopped.
+pub(super) struct Cancelled {
+    pub(super) job: Option<RedriveJob>,
+    /// Whether it was running until now.
+    now: bool,
+}
+
+impl Consequence for Cancelled {
+    fn changed(&self) -> bool {
+        self.now
+    }
+}
+
 /// Stops a job, if it is running.
-pub(super) fn cancel(s: &Session<'_>, id: RedriveId) -> Res<Option<RedriveJob>> {
-    let Some(mut row) = find(s, id)? else { return Ok(None) };
-    if row.job.state == RedriveState::Running {
+pub(super) fn cancel(s: &Session<'_>, id: RedriveId) -> Res<Cancelled> {
+    let Some(mut row) = find(s, id)? else { return Ok(Cancelled { job: None, now: false }) };
+    let now = row.job.state == RedriveState::Running;
+    if now {
         row.job.state = RedriveState::Cancelled;
         row.write(s)?;
     }
-    read(s, id)
+    Ok(Cancelled { job: read(s, id)?, now })
 }
 
 /// When background work is due.

@@ -83,12 +83,17 @@ pub async fn acts_on_queues_are_recorded(bench: &AccessBench) {
         to_queue: None,
         rate: None,
     };
+    let job = redrive.id;
     bench.doing("redrive", bench.store.start_redrive(redrive)).await.expect("started");
+    let cancel = |id| bench.store.cancel_redrive(id);
+    bench.doing("cancel", cancel(job)).await.expect("stopped").expect("it is there");
+    bench.doing("cancel again", cancel(job)).await.expect("asked");
+    bench.doing("cancel nothing", cancel(RedriveId::generate())).await.expect("asked");
     bench.doing("delete group", gone()).await.expect("deleted");
     bench.doing("delete group again", gone()).await.expect("asked");
     assert!(bench.doing("delete", delete(bench)).await);
     assert!(!bench.doing("delete again", delete(bench)).await);
-    let expected = ["configure", "seek", "redrive", "delete group", "delete"];
+    let expected = ["configure", "seek", "redrive", "cancel", "delete group", "delete"];
     assert_eq!(bench.acts().await, expected);
 }
 

@@ -225,15 +225,16 @@ impl QueueDeadLetters for MemoryStore {
     }
 
     async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
-        let mut state = self.state.lock();
-        let Some(one) = state.redrives.iter_mut().find(|one| one.job.redrive.id == job) else {
-            return Ok(None);
-        };
-        if one.job.state == RedriveState::Running {
-            one.job.state = RedriveState::Cancelled;
-            one.job.updated_at = self.now();
-        }
-        Ok(Some(one.job.clone()))
+        self.recorded(|state, now| {
+            let found = state.redrives.iter_mut().find(|one| one.job.redrive.id == job);
+            let running = found.filter(|one| one.job.state == RedriveState::Running);
+            running.map(|one| {
+                one.job.state = RedriveState::Cancelled;
+                one.job.updated_at = now;
+                true
+            })
+        });
+        self.redrive_job(job).await
     }
 
     async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {

@@ -70,6 +70,56 @@ async fn a_full_disk_is_507_and_can_be_emptied_over_http() {
     .await;
 }
 
+#[tokio::test]
+async fn housekeeping_makes_room_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("not allowed to mount a small disk");
+        return;
+    };
+    let url = format!("sqlite:{}", disk.0.path().join("w.db").display());
+    let server = Server::start_url(&url, &["--housekeeping-interval-ms", "100"]).await;
+    let options = json!({"retentionEnabled": true, "completedRetentionSeconds": 1,
+        "dedupWindowSeconds": 1});
+    let configured = json!({"queue": "q", "options": options});
+    assert_eq!(server.client.post("/api/v1/configure", configured).await.status, 200);
+    let push = |n: usize| {
+        let payload = "x".repeat(1_000_000);
+        json!({"items": [{"queue": "q", "transactionId": n.to_string(), "payload": payload}]})
+    };
+    let mut stored = 0;
+    while server.client.post("/api/v1/push", push(stored)).await.status == 201 {
+        stored += 1;
+        assert!(stored < 60, "the disk is never full");
+    }
+    for n in 0..stored {
+        let popped = server.client.get("/api/v1/pop/queue/q?autoAck=true").await;
+        assert_eq!(popped.ids(), [n.to_string()], "what was acknowledged is there");
+    }
+    eventually("housekeeping has made room", || async {
+        server.client.post("/api/v1/push", push(60)).await.status == 201
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_dropped_is_counted_by_the_metrics() {
+    for store in Store::both().await {
+        let server = Server::start(&store, &[]).await;
+        let options = json!({"retryLimit": 0, "deadLetterQueue": false});
+        let configured = json!({"queue": "q", "options": options});
+        assert_eq!(server.client.post("/api/v1/configure", configured).await.status, 200);
+        server.client.push("q", &[("p", "x")]).await;
+        let popped = server.client.get("/api/v1/pop/queue/q").await.json();
+        let message = &popped["messages"][0];
+        let ack = json!({"transactionId": "x", "partitionId": message["partitionId"],
+            "leaseId": message["leaseId"], "status": "failed"});
+        assert_eq!(server.client.post("/api/v1/ack", ack).await.json()[0]["success"], true);
+        let metrics = server.client.get("/metrics").await.body;
+        let counted = "wakeline_queue_messages_dropped_total{queue=\"q\"} 1";
+        assert!(metrics.contains(counted), "{}: {metrics}", store.name());
+    }
+}
+
 /// A way to a server that can swallow everything without a word.
 struct Hole {
     url: String,

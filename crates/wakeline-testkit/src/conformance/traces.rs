@@ -6,8 +6,7 @@ use wakeline_core::{
     GroupName, PartitionId, PartitionName, QueueName, QueueOptions, TraceName, TransactionId,
 };
 use wakeline_store::{
-    MessageKey, NamedTraces, NewTrace, Page, PushOutcome, TRACES_PER_MESSAGE_MAX, Trace,
-    TraceNameDetail, Traced,
+    MessageKey, NamedTraces, NewTrace, Page, TRACES_PER_MESSAGE_MAX, Trace, TraceNameDetail, Traced,
 };
 
 use super::{Ask, Bench};
@@ -42,11 +41,7 @@ async fn noted(bench: &Bench, trace: NewTrace) {
 }
 
 async fn pushed(bench: &Bench, queue: &QueueName, ids: &[&str]) -> PartitionId {
-    match bench.push(queue, "p", ids).await.outcomes[0] {
-        PushOutcome::Queued { partition, .. } | PushOutcome::Duplicate { partition, .. } => {
-            partition
-        }
-    }
+    bench.push(queue, "p", ids).await.outcomes[0].partition()
 }
 
 async fn traces(bench: &Bench, partition: PartitionId, id: &str) -> Vec<Trace> {

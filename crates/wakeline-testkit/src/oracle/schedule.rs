@@ -184,6 +184,7 @@ impl State {
             payload: item.payload,
             producer: item.producer,
             created_at: now,
+            traces: Vec::new(),
         };
         let (partition, deliver_at) = (item.partition, now);
         let one = Scheduled { seq, partition, message, deliver_at, key: None, held: true };

@@ -2,6 +2,7 @@
 
 mod figures;
 mod keeper;
+mod maintenance;
 mod room;
 mod service;
 mod slow;

@@ -46,10 +46,11 @@ async fn all_nodes_obey_at_once_and_wake_at_the_end() {
         let (first, second) = (a.client.park(pop).await, b.client.park(pop).await);
         a.parked(1).await;
         b.parked(1).await;
-        assert_eq!(maintenance(&store, &["off"]).await["pushes"], "open");
+        let off = b.client.post(PATH, json!({"enabled": false})).await;
+        assert_eq!(off.json()["maintenanceMode"], false);
         assert_eq!(push(&b.client, "7").await, "queued");
-        let told = maintenance(&store, &["off", "--pops"]).await;
-        assert_eq!((&told["popsPaused"], &told["heldMessages"]), (&json!(false), &json!(0)));
+        let resumed = b.client.post(&format!("{PATH}/pop"), json!({"enabled": false})).await;
+        assert_eq!(resumed.json()["popMaintenanceMode"], false);
         let mut ids = first.answer().await.expect("an answer").ids();
         ids.extend(second.answer().await.expect("an answer").ids());
         ids.sort();

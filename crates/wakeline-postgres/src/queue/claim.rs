@@ -254,6 +254,10 @@ impl Core {
         }
         if matches!(result, Err(StoreError::Transient { .. })) {
             result = self.claim_once(link, claims, How { again: true, ..how }).await;
+            if let Err(StoreError::Unavailable { operation, source }) = result {
+                // The first try may have leased something.
+                result = Err(StoreError::Transient { operation, source });
+            }
         }
         if result.is_err() {
             self.tokens.remember(claims.iter().flat_map(|c| &c.requests).map(|r| r.token));

@@ -176,7 +176,9 @@ async fn a_database_that_says_nothing_is_an_error_in_seconds() {
     for answer in [pushed, popped] {
         let answer = answer.expect("an answer");
         assert_eq!(answer.status, 503, "{answer:?}");
-        assert_eq!(answer.json()["code"], "outcome_unknown", "it was sent");
+        // By whether it was sent, or had no connection to be sent on.
+        let code = answer.json()["code"].clone();
+        assert!(code == "outcome_unknown" || code == "store_unavailable", "{answer:?}");
     }
     assert!(started.elapsed() < Duration::from_secs(40), "{:?}", started.elapsed());
     eventually("it is known to be away", || async {

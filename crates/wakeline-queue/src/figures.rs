@@ -342,7 +342,7 @@ fn pushes(queues: &[QueueName], outcomes: &[PushOutcome], requests: bool) -> She
     for (queue, outcome) in queues.iter().zip(outcomes) {
         let counts = sheet.of(Some(queue));
         match outcome {
-            PushOutcome::Queued { .. } => counts.push_messages += 1,
+            PushOutcome::Queued { .. } | PushOutcome::Held { .. } => counts.push_messages += 1,
             PushOutcome::Duplicate { .. } => counts.push_duplicates += 1,
         }
     }

@@ -19,6 +19,7 @@ mod keeper;
 mod maintenance;
 mod room;
 mod service;
+mod sink;
 mod vitals;
 
 pub use error::QueueError;

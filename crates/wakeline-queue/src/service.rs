@@ -13,13 +13,11 @@ use wakeline_core::{
 };
 use wakeline_store::{
     Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, Housekeeping,
-    Intervened, Intervention, LinkState, MessageKey, PushItem, PushOutcome, QueueDetail, Redrive,
-    RedriveJob, Seek, SettleItem, SettleOutcome, Store, StoreError, TransactCommand,
-    TransactOutcome,
+    Intervened, Intervention, MessageKey, PushItem, PushOutcome, QueueDetail, Redrive, RedriveJob,
+    Seek, SettleItem, SettleOutcome, Store, StoreError, TransactCommand, TransactOutcome,
 };
 use wakeline_wake::{
-    HintSource, Hub, HubOptions, Link, LongPollConfig, Patience, Snapshot, TakeError, Taken,
-    WakeMode,
+    HintSource, Hub, HubOptions, LongPollConfig, Patience, Snapshot, TakeError, Taken, WakeMode,
 };
 
 use crate::drops::Drops;
@@ -29,6 +27,7 @@ use crate::figures::Figures;
 use crate::keeper::HouseKeeper;
 use crate::maintenance;
 use crate::room::Rooms;
+use crate::sink::HubSink;
 
 /// How the queue face runs on this node.
 #[derive(Debug, Clone)]
@@ -381,35 +380,5 @@ impl QueueService {
             Ok(value)
         })
         .await
-    }
-}
-
-/// Passes a store's hints on to the hub.
-struct HubSink {
-    hub: Hub<QueueFace>,
-    rooms: Arc<Rooms>,
-}
-
-impl HintSink for HubSink {
-    fn changed(&self, changes: &[Change], origin: HintOrigin) {
-        let source = match origin {
-            HintOrigin::InProcess => HintSource::InProcess,
-            HintOrigin::Notify => HintSource::Notify,
-        };
-        self.rooms.changed(changes);
-        self.hub.hint(changes, source);
-    }
-
-    fn everything(&self) {
-        self.rooms.forget_all();
-        self.hub.everything();
-    }
-
-    fn link(&self, state: LinkState) {
-        self.hub.link(match state {
-            LinkState::Up => Link::Up,
-            LinkState::Down { reason } => Link::Down { reason },
-            LinkState::Off { reason } => Link::Off { reason },
-        });
     }
 }

@@ -344,29 +344,17 @@ macro_rules! conformance_suite {
             limits_and_lanes_are_told,
         );
         $crate::conformance_module!($fixture; messages;
-            a_cleared_queue_is_empty,
-            a_cleared_partition_is_empty,
-            a_deleted_partition_is_gone,
-            partitions_are_listed,
-            a_waiting_message_is_retried_at_once,
-            a_settled_message_is_delivered_again,
-            a_message_is_given_up_by_hand,
-            a_leased_message_is_left_alone,
-            interventions_name_what_is_missing,
-            messages_are_looked_through,
-            messages_are_found_by_their_state,
-            a_look_is_bounded,
-        );
+            a_cleared_queue_is_empty, a_cleared_partition_is_empty, a_deleted_partition_is_gone,
+            partitions_are_listed, a_waiting_message_is_retried_at_once,
+            a_settled_message_is_delivered_again, a_message_is_given_up_by_hand,
+            a_leased_message_is_left_alone, interventions_name_what_is_missing,
+            messages_are_looked_through, messages_are_found_by_their_state, a_look_is_bounded,);
         $crate::conformance_records!($fixture);
         $crate::conformance_module!($fixture; inspect;
-            a_message_tells_where_it_stands,
-            a_message_is_found_by_partition_and_id,
-            a_group_tells_its_lag,
-            an_expired_lease_is_not_counted,
-            groups_are_listed_by_name_and_queue,
-            a_deleted_group_begins_anew,
-            a_deleted_group_forgets_its_subscription,
-        );
+            a_message_tells_where_it_stands, a_message_is_found_by_partition_and_id,
+            a_group_tells_its_lag, an_expired_lease_is_not_counted,
+            groups_are_listed_by_name_and_queue, a_deleted_group_begins_anew,
+            a_deleted_group_forgets_its_subscription,);
         $crate::conformance_module!($fixture; concurrent;
             racing_claims_share_what_is_there,
             a_partition_has_one_holder_in_a_race,
@@ -376,11 +364,8 @@ macro_rules! conformance_suite {
             a_group_that_begins_during_pushes_misses_no_partition,
         );
         $crate::conformance_module!($fixture; payload;
-            payloads_come_back_identical,
-            large_payloads_come_back_identical,
-            odd_names_are_kept_apart,
-            odd_queue_names_are_kept_apart,
-        );
+            payloads_come_back_identical, large_payloads_come_back_identical,
+            odd_names_are_kept_apart, odd_queue_names_are_kept_apart,);
     };
 }
 

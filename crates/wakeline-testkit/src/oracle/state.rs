@@ -14,7 +14,8 @@ use wakeline_core::{
     QueueName, QueueOptions, Selector, Subscription, TaskName, Timestamp, TransactionId,
 };
 use wakeline_store::{
-    DeliveryOutcome, Dropped, Losses, Maintenance, PushGate, PushItem, PushOutcome, PushReply, Trace,
+    DeliveryOutcome, Dropped, Losses, Maintenance, PushGate, PushItem, PushOutcome, PushReply,
+    Trace,
 };
 
 use super::access::Access;

@@ -372,7 +372,6 @@ pub async fn groups_begin_with_what_is_stored(bench: &Bench) {
 /// Housekeeping goes by pieces, says when to come again, and lets go of queues without limits.
 pub async fn housekeeping_goes_by_pieces(bench: &Bench) {
     let queue = bench.queue("q");
-    // A ledger would have to be looked through, too.
     bench.configure(&queue, QueueOptions { ledger_secs: 0, ..kept_for(0, 10) }).await;
     for partition in ["p", "r", "s"] {
         for push in 0..5 {

@@ -24,9 +24,14 @@ const QUEEN: [&str; 2] = ["queen-mq==0.15.0", "queen-mq==2.6.0"];
 const PINS: &str = "crates/wakeline-cli/tests/clients";
 const NODE_FILES: [&str; 2] = ["package.json", "package-lock.json"];
 
+/// Makes requests of the OpenAPI document, for the long tests.
+const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+
 /// The clients that are installed.
 #[derive(Debug)]
 pub(crate) struct Clients {
+    /// A program, if the long tests want it.
+    schemathesis: Option<PathBuf>,
     /// Interpreters, joined by colons.
     queen: String,
     /// An interpreter.
@@ -39,6 +44,7 @@ impl Clients {
     /// Tells a command where the clients are.
     pub(crate) fn lend<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
+            .envs(self.schemathesis.iter().map(|path| ("WAKELINE_TEST_SCHEMATHESIS", path)))
             .env("WAKELINE_TEST_QUEEN", &self.queen)
             .env("WAKELINE_TEST_SVIX_PYTHON", &self.svix_python)
             .env("WAKELINE_TEST_SVIX_NODE", &self.svix_node)
@@ -46,7 +52,7 @@ impl Clients {
 }
 
 /// Installs the clients, each into a folder of its own below `target`, unless they are there.
-pub(crate) fn ensure(guard: &mut Guard) -> Result<Clients> {
+pub(crate) fn ensure(guard: &mut Guard, long: bool) -> Result<Clients> {
     let folder = source::root().join("target/clients");
     let pins = source::root().join(PINS);
     let mut queen = Vec::new();
@@ -68,7 +74,13 @@ pub(crate) fn ensure(guard: &mut Guard) -> Result<Clients> {
     let versions = versions.into_iter().collect::<Result<String>>()?;
     once(&home, &versions, || install_node(guard, &home, &pins))?;
     let svix_node = home.join("node_modules");
-    Ok(Clients { queen: queen.join(":"), svix_python, svix_node })
+
+    let home = folder.join("schemathesis");
+    if long {
+        once(&home, SCHEMATHESIS, || install_python(guard, &home, &[SCHEMATHESIS]))?;
+    }
+    let schemathesis = long.then(|| home.join("bin/schemathesis"));
+    Ok(Clients { schemathesis, queen: queen.join(":"), svix_python, svix_node })
 }
 
 /// Installs into `home`, unless these versions were installed there to the end.

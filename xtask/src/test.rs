@@ -106,7 +106,7 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     let Some(bin) = provision::ensure(&mut guard, Need::PostgresAndNextest)? else {
         return Ok(Ended::NotReady);
     };
-    let clients = clients::ensure(&mut guard)?;
+    let clients = clients::ensure(&mut guard, options.long)?;
     let programs = programs(&mut guard, bin, options.pg)?;
     let postgres = Postgres::start(&mut guard, programs)?;
     eprintln!("PostgreSQL {} at {}", postgres.version()?, postgres.url());

@@ -5,6 +5,7 @@ mod clients;
 mod costs;
 mod crash;
 mod encryption;
+mod fuzz;
 mod herd;
 mod hook;
 mod hook_crash;

@@ -60,7 +60,7 @@ pub(crate) async fn revoke(
     State(state): State<AppState>,
     Parted(id): Parted<String>,
 ) -> Result<Json<KeyRevoked>, ApiError> {
-    match state.access().revoke_key(&id).await? {
+    match state.access().revoke_key(plausible(&id)?).await? {
         true => Ok(Json(KeyRevoked { id, revoked: true })),
         false => Err(missing()),
     }
@@ -82,8 +82,13 @@ pub(crate) async fn rotate(
     body: Body,
 ) -> Result<Json<KeyMade>, ApiError> {
     let overlap = body.parse_or_default::<RotateIn>()?.overlap_seconds.unwrap_or(OVERLAP_SECS);
-    let minted = state.access().rotate_key(&id, Duration::from_secs(overlap)).await?;
+    let minted = state.access().rotate_key(plausible(&id)?, Duration::from_secs(overlap)).await?;
     Ok(Json(minted.ok_or_else(missing)?.into()))
+}
+
+/// What could be the id of a key.
+fn plausible(id: &str) -> Result<&str, ApiError> {
+    if id.bytes().all(|byte| byte.is_ascii_alphanumeric()) { Ok(id) } else { Err(missing()) }
 }
 
 fn missing() -> ApiError {

@@ -56,7 +56,7 @@ pub(crate) async fn dead_letters(
     let found = visible(&state, &permit, filter(&params)?, page).await?;
     let messages = found.letters.iter().map(DeadLetterAnswer::new).collect::<Result<_, _>>()?;
     let pagination = Pagination { limit, offset, total: found.total };
-    Ok(Json(DeadLettersAnswer { messages, pagination }).into_response())
+    Ok(Json(DeadLettersAnswer { messages, total: found.total, pagination }).into_response())
 }
 
 /// A page of what the caller may see.

@@ -58,6 +58,8 @@ impl<'a> DeadLetterAnswer<'a> {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct DeadLettersAnswer<'a> {
     pub(crate) messages: Vec<DeadLetterAnswer<'a>>,
+    /// How many there are on all pages.
+    pub(crate) total: u64,
     pub(crate) pagination: Pagination,
 }
 

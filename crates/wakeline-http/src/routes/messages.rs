@@ -138,7 +138,8 @@ pub(crate) async fn message(
     let MessageKey { partition, transaction_id } = key(partition, transaction_id)?;
     let detail = state.queue().store().message(partition, &transaction_id).await?;
     let detail = detail.ok_or_else(missing)?;
-    Ok(Json(MessageAnswer::new(partition, &detail)?).into_response())
+    let queue = state.queue().store().queue(&detail.queue).await?.ok_or_else(missing)?;
+    Ok(Json(MessageAnswer::new(partition, &detail, queue.options)?).into_response())
 }
 
 fn key(partition: String, transaction_id: String) -> Result<MessageKey, ApiError> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
-use wakeline_core::PartitionId;
+use wakeline_core::{GroupName, PartitionId, QueueOptions};
 use wakeline_store::{
     DeliveryOutcome, LedgerEntry, ListedMessage, MessageDetail, MessagePlace, MessageState,
     PartitionDetail,
@@ -14,6 +14,7 @@ use wakeline_store::{
 
 use crate::error::ApiError;
 use crate::render;
+use crate::wire::options::OptionsAnswer;
 
 /// Where a message stands with one group.
 #[derive(Serialize, ToSchema)]
@@ -45,8 +46,42 @@ pub(crate) struct MessageAnswer<'a> {
     /// How it stands with consumers that name no group, or with the first group.
     status: &'static str,
     consumer_groups: Vec<GroupState<'a>>,
+    /// Whether its queue encrypts what it stores. The payload above is in the clear.
+    is_encrypted: bool,
+    /// Deliveries that failed or ran out, as far as they are remembered.
+    retry_count: usize,
+    /// The options of its queue.
+    queue_config: OptionsAnswer,
+    mode: GroupsMode,
     /// Its deliveries, as far as they are remembered, in the order in which they were offered.
     ledger: Vec<LedgerAnswer<'a>>,
+}
+
+/// Who reads the queue.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct GroupsMode {
+    /// Whether consumers that name no group do.
+    has_queue_mode: bool,
+    /// Groups that do.
+    bus_groups_count: usize,
+    /// `queue`, `bus`, `hybrid` or `none`.
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl GroupsMode {
+    fn of(groups: &[(GroupName, MessageState)]) -> Self {
+        let has_queue_mode = groups.iter().any(|(group, _)| group.is_queue_mode());
+        let bus_groups_count = groups.iter().filter(|(group, _)| !group.is_queue_mode()).count();
+        let kind = match (has_queue_mode, bus_groups_count) {
+            (true, 0) => "queue",
+            (true, _) => "hybrid",
+            (false, 0) => "none",
+            (false, _) => "bus",
+        };
+        Self { has_queue_mode, bus_groups_count, kind }
+    }
 }
 
 /// One delivery of a message.
@@ -92,7 +127,14 @@ impl<'a> From<&'a LedgerEntry> for LedgerAnswer<'a> {
 }
 
 impl<'a> MessageAnswer<'a> {
-    pub(crate) fn new(id: PartitionId, detail: &'a MessageDetail) -> Result<Self, ApiError> {
+    pub(crate) fn new(
+        id: PartitionId,
+        detail: &'a MessageDetail,
+        options: QueueOptions,
+    ) -> Result<Self, ApiError> {
+        let again = |entry: &&LedgerEntry| {
+            matches!(entry.outcome, DeliveryOutcome::Failed | DeliveryOutcome::Expired)
+        };
         let message = &detail.message;
         let groups = &detail.groups;
         let main = groups.iter().find(|(group, _)| group.is_queue_mode()).or(groups.first());
@@ -116,6 +158,10 @@ impl<'a> MessageAnswer<'a> {
                     status: state_word(*state),
                 })
                 .collect(),
+            is_encrypted: options.encrypted,
+            retry_count: detail.ledger.iter().filter(again).count(),
+            queue_config: options.into(),
+            mode: GroupsMode::of(groups),
             ledger: detail.ledger.iter().map(Into::into).collect(),
         })
     }

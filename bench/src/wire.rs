@@ -8,8 +8,10 @@ use serde::Deserialize;
 use crate::client::{get, post};
 
 /// A payload of 130 bytes, as in the figures of the peers.
-pub(crate) const PAYLOAD: &str = "{\"order\":123456,\"customer\":\"c-000042\",\"items\":[1,2,3],\"note\":\
-    \"012345678901234567890123456789012345678901234567890123456789012345\"}";
+pub(crate) const PAYLOAD: &str = concat!(
+    r#"{"order":123456,"customer":"c-000042","items":[1,2,3],"note":""#,
+    r#"012345678901234567890123456789012345678901234567890123456789012345"}"#,
+);
 
 /// A push of `batch` messages to one partition of a queue.
 pub(crate) fn push(queue: &str, partition: usize, batch: usize) -> Vec<u8> {

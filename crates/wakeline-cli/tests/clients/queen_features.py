@@ -169,16 +169,6 @@ async def messages_are_browsed_and_moved(client):
     check(sorted(m["data"] for m in messages) == [0, 1, 2, 3], messages)
 
 
-async def a_deleted_message_is_never_delivered(client):
-    queue, admin = name("deleted"), client.admin
-    await client.queue(queue).push([{"data": n, "transactionId": f"t{n}"} for n in range(3)])
-    partition = (await admin.list_messages(queue=queue))["messages"][0]["partitionId"]
-    deleted = await admin.delete_message(partition, "t1")
-    check(deleted["success"] is True, deleted)
-    check([m["data"] for m in await gather(client, queue, 2)] == [0, 2], "the others in their order")
-    check(await client.queue(queue).group("late").batch(1).wait(False).pop() != [], "for all groups")
-
-
 async def queues_and_partitions_are_cleared(client):
     if hasattr(client, "timer"):
         # 2.x refuses to ask.
@@ -300,7 +290,6 @@ SCENARIOS = [
     buffered_pushes_arrive,
     groups_are_listed_moved_and_deleted,
     messages_are_browsed_and_moved,
-    a_deleted_message_is_never_delivered,
     queues_and_partitions_are_cleared,
     consumers_leave_traces,
     transactions_are_all_or_nothing,

@@ -91,7 +91,7 @@ pub async fn an_entry_tells_who_when_and_how(bench: &Bench) {
         messages: 2,
     };
     let partition = taken.partition_id();
-    assert_eq!(ledger(bench, partition, "b").await, [open.clone()]);
+    assert_eq!(ledger(bench, partition, "b").await, std::slice::from_ref(&open));
     assert!(ledger(bench, partition, "c").await.is_empty());
     bench.advance(4).await;
     let span = Duration::from_secs(20);

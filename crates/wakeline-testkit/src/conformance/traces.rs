@@ -1,5 +1,7 @@
 //! Traces: what consumers note on messages.
 
+use std::slice::from_ref;
+
 use bytes::Bytes;
 use uuid::Uuid;
 use wakeline_core::{
@@ -116,10 +118,10 @@ pub async fn traces_are_found_by_name(bench: &Bench) {
     let here = pushed(bench, &queue, &["a", "b", "c"]).await;
     let there = pushed(bench, &other, &["a"]).await;
     let (one, two) = (name(bench, "one"), name(bench, "two"));
-    noted(bench, note(key(here, "b"), &[one.clone()], "1")).await;
+    noted(bench, note(key(here, "b"), from_ref(&one), "1")).await;
     noted(bench, note(key(there, "a"), &[two.clone(), one.clone()], "2")).await;
-    noted(bench, note(key(here, "c"), &[two.clone()], "3")).await;
-    noted(bench, note(key(here, "b"), &[one.clone()], "4")).await;
+    noted(bench, note(key(here, "c"), from_ref(&two), "3")).await;
+    noted(bench, note(key(here, "b"), from_ref(&one), "4")).await;
     let found = named(bench, &one, ALL).await;
     assert_eq!(found.total, 3);
     let told: Vec<_> = (found.traces.iter())
@@ -150,11 +152,11 @@ pub async fn names_tell_what_has_them(bench: &Bench) {
     let partition = pushed(bench, &queue, &["a", "b"]).await;
     let (one, two) = (name(bench, "one"), name(bench, "two"));
     noted(bench, note(key(partition, "a"), &[one.clone(), two.clone()], "1")).await;
-    noted(bench, note(key(partition, "a"), &[one.clone()], "2")).await;
-    noted(bench, note(key(partition, "b"), &[one.clone()], "3")).await;
+    noted(bench, note(key(partition, "a"), from_ref(&one), "2")).await;
+    noted(bench, note(key(partition, "b"), from_ref(&one), "3")).await;
     let early = bench.now().await;
     bench.advance(5).await;
-    noted(bench, note(key(partition, "b"), &[two.clone()], "4")).await;
+    noted(bench, note(key(partition, "b"), from_ref(&two), "4")).await;
     let late = bench.now().await;
     let all = bench.store.trace_names(ALL).await.expect("names are listed");
     assert!(all.total >= 2 && all.names.len() as u64 == all.total, "{all:?}");
@@ -194,11 +196,11 @@ pub async fn traces_go_with_their_message(bench: &Bench) {
     bench.configure(&queue, options).await;
     let partition = pushed(bench, &queue, &["a", "b"]).await;
     let one = name(bench, "one");
-    noted(bench, note(key(partition, "a"), &[one.clone()], "1")).await;
-    noted(bench, note(key(partition, "b"), &[one.clone()], "2")).await;
+    noted(bench, note(key(partition, "a"), from_ref(&one), "1")).await;
+    noted(bench, note(key(partition, "b"), from_ref(&one), "2")).await;
     bench.advance(8).await;
     pushed(bench, &queue, &["c"]).await;
-    noted(bench, note(key(partition, "c"), &[one.clone()], "3")).await;
+    noted(bench, note(key(partition, "c"), from_ref(&one), "3")).await;
     bench.advance(8).await;
     assert_eq!(bench.housekeep().await.removed, 2);
     let left = named(bench, &one, ALL).await;
@@ -213,9 +215,9 @@ pub async fn traces_go_with_their_partition_and_queue(bench: &Bench) {
     let (queue, other) = (bench.queue("q"), bench.queue("r"));
     let (one, two) = (name(bench, "one"), name(bench, "two"));
     let here = pushed(bench, &queue, &["a"]).await;
-    noted(bench, note(key(here, "a"), &[one.clone()], "1")).await;
+    noted(bench, note(key(here, "a"), from_ref(&one), "1")).await;
     let there = pushed(bench, &other, &["a"]).await;
-    noted(bench, note(key(there, "a"), &[two.clone()], "2")).await;
+    noted(bench, note(key(there, "a"), from_ref(&two), "2")).await;
     let partition = PartitionName::new("p").expect("valid");
     bench.store.delete_partition(&queue, &partition).await.expect("a partition is deleted");
     assert_eq!(named(bench, &one, ALL).await.total, 0);

@@ -53,8 +53,8 @@ const KINDS: [Kind; 3] = [
 ];
 
 /// Error codes that are told from other words by nothing but this list.
-const ERRORS_OF_ONE_WORD: [&str; 5] =
-    ["unauthorized", "forbidden", "conflict", "draining", "internal"];
+const ERRORS_OF_ONE_WORD: [&str; 6] =
+    ["unauthorized", "forbidden", "conflict", "draining", "internal", "maintenance"];
 
 /// Words in the document of errors that are no codes.
 const NO_CODES: [&str; 3] = ["body_bytes_max", "intentions_max", "value_error"];

@@ -1,8 +1,8 @@
 //! Maintenance: what is suspended, and what is held back meanwhile.
 //!
 //! # Where it sits
-//! Pushes and claims ask their session, which reads the row once and forgets it when another process
-//! wrote. What is held back are rows of `scheduled`.
+//! Pushes and claims ask their session, which reads the row once and forgets it when another
+//! process wrote. What is held back are rows of `scheduled`.
 
 use async_trait::async_trait;
 use rusqlite::OptionalExtension as _;

@@ -8,7 +8,8 @@
 //! * While pushes do not go through, no log grows: what the server itself would push (scheduled
 //!   messages that are due, turns of orchestrations, redrives) is held back in either mode.
 //! * What is held back is durable, and its transaction ids count. Once pushes go through again it
-//!   gets its offsets in the order in which it was accepted, before any later push to its partition.
+//!   gets its offsets in the order in which it was accepted, before any later push to its
+//!   partition.
 //! * A pause takes nothing from who holds a lease: it can be settled, extended and released.
 
 use async_trait::async_trait;

@@ -12,7 +12,8 @@ use crate::schedule::{CancelItem, CancelOutcome, ScheduleItem, ScheduleOutcome};
 
 /// Writes that happen together or not at all. They count in the order of these fields; but the
 /// messages to store get their offsets before what is scheduled here, even if that is due at once
-/// (unless they are held back for the time of a maintenance: then they come in order of acceptance).
+/// (unless they are held back for the time of a maintenance: then they come in order of
+/// acceptance).
 #[derive(Debug, Clone, Default)]
 pub struct TransactCommand {
     /// Timers to take back. Each key at most once, here and in `schedules` together.

@@ -29,7 +29,8 @@ use crate::wire::push::{PushBody, PushEcho, PushItemBody, PushResult, Sent};
         (status = 413, description = "The body is too large", body = Problem),
         (status = 415, description = "The body is not JSON", body = Problem),
         (status = 429, description = "A queue is full; nothing was stored", body = Problem),
-        (status = 503, description = "The store cannot be reached, or pushes are refused during a maintenance; try again", body = Problem),
+        (status = 503, description = "The store cannot be reached, or pushes are refused during a \
+            maintenance; try again", body = Problem),
         (status = 507, description = "No space is left", body = Problem),
     )
 )]

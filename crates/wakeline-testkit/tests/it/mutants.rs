@@ -1,5 +1,6 @@
 //! Stores that break one rule each: the differential run must catch every one.
 
+mod dead;
 mod maintenance;
 mod messages;
 mod room;
@@ -14,17 +15,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{
-    Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, RedriveId, TransactionId,
-};
+use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueName, TransactionId};
 use wakeline_store::{
-    ConfigureQueue, DeadLetterFilter, DeadLetters, DeliveryOutcome, Extension, GroupDetail,
-    GroupPartition, GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport,
-    LedgerEntry, LineClaim, LineOutcome, Losses, MessageDetail, Page, PushItem, PushReply,
-    QueueAdmin, QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper,
-    QueueSchedule, QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek,
-    SettleItem, SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand,
-    TransactReply,
+    ConfigureQueue, DeliveryOutcome, Extension, GroupDetail, GroupPartition, GroupPartitionFilter,
+    HintFeed, HintSink, Housekeeping, HousekeepingReport, LedgerEntry, LineClaim, LineOutcome,
+    Losses, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueKeeper,
+    QueueSchedule, QueueStore, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply,
+    Store, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
@@ -305,55 +302,6 @@ impl QueueGroups for Sinner {
 
     async fn seek(&self, seek: Seek) -> Result<(u64, Vec<Change>), StoreError> {
         self.inner.seek(seek).await
-    }
-}
-
-#[async_trait]
-impl QueueDeadLetters for Sinner {
-    async fn dead_letters(
-        &self,
-        filter: DeadLetterFilter,
-        page: Page,
-    ) -> Result<DeadLetters, StoreError> {
-        if self.sin == Sin::LosesDeadLetters {
-            return Ok(DeadLetters::default());
-        }
-        self.inner.dead_letters(filter, page).await
-    }
-
-    async fn purge_dead_letters(&self, filter: DeadLetterFilter) -> Result<u64, StoreError> {
-        self.inner.purge_dead_letters(filter).await
-    }
-
-    async fn start_redrive(
-        &self,
-        redrive: Redrive,
-    ) -> Result<(RedriveJob, Vec<Change>), StoreError> {
-        let started = self.inner.start_redrive(redrive.clone()).await?;
-        if self.sin == Sin::RedrivesNowhere {
-            self.inner.purge_dead_letters(redrive.filter).await?;
-        }
-        Ok(started)
-    }
-
-    async fn redrive_job(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
-        let job = self.inner.redrive_job(job).await?;
-        Ok(job.map(|job| match self.sin {
-            Sin::RedrivesNowhere => RedriveJob { done: job.total, failed: 0, ..job },
-            _ => job,
-        }))
-    }
-
-    async fn cancel_redrive(&self, job: RedriveId) -> Result<Option<RedriveJob>, StoreError> {
-        self.inner.cancel_redrive(job).await
-    }
-
-    async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {
-        let mut done = self.inner.do_queue_chores(rows).await?;
-        if self.sin == Sin::RedrivesQuietly {
-            done.changes.clear();
-        }
-        Ok(done)
     }
 }
 

@@ -90,12 +90,14 @@ pub(crate) async fn messages(
     Ok(Json(found.into_iter().map(Into::into).collect()))
 }
 
-/// What waits outside the store: nothing, ever.
+/// What is held back for the time of a maintenance.
 #[utoipa::path(
     get, path = "/api/v1/status/buffers", tag = "operation",
-    responses((status = 200, description = "Nothing", body = BuffersAnswer))
+    responses((status = 200, description = "How much it is", body = BuffersAnswer))
 )]
 pub(crate) async fn buffers(State(state): State<AppState>) -> Json<BuffersAnswer> {
-    let db_healthy = state.queue().store().ping().await.is_ok();
-    Json(BuffersAnswer { pending: 0, failed: 0, db_healthy, worker: std::process::id() })
+    let held = state.queue().held_messages().await;
+    let db_healthy = held.is_ok();
+    let pending = held.unwrap_or_default();
+    Json(BuffersAnswer { pending, failed: 0, db_healthy, worker: std::process::id() })
 }

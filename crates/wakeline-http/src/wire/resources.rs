@@ -155,9 +155,10 @@ impl From<ListedMessage> for ShortMessage {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct BuffersAnswer {
-    /// Always 0: a push is answered once it is in the store.
+    /// Messages that were pushed during a maintenance and are delivered after it; 0 while the
+    /// store does not answer.
     pub(crate) pending: u64,
-    /// Always 0.
+    /// Always 0: a push is answered once it is in the store.
     pub(crate) failed: u64,
     /// Whether the store answers.
     pub(crate) db_healthy: bool,

@@ -49,6 +49,8 @@ async fn pushes_are_buffered_and_delivered_in_order_after_the_end() {
         (&told["bufferedMessages"], &told["bufferStats"]["pending"]),
         (&json!(2), &json!(2))
     );
+    let buffers = node.get("/api/v1/status/buffers").await.json();
+    assert_eq!(buffers["pending"], told["bufferedMessages"]);
     let app = node.app.clone();
     let path = "/api/v1/pop/queue/q?wait=true&timeout=20000&batch=10";
     let waiting = tokio::spawn(async move { Answer::of(app, path).await });

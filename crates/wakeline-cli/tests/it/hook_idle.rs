@@ -91,6 +91,5 @@ async fn ten_polling_senders_claim_a_hundred_times_a_second_and_do_nothing_else(
     assert!(others.is_empty(), "beside claims: {others:#?}");
     let rate = claims.iter().map(|(_, calls)| *calls as f64).sum::<f64>() / watched;
     eprintln!("10 polling senders, 100 ms: {rate:.1} claims/s");
-    // A busy machine makes them late, never early.
-    assert!((10.0..=110.0).contains(&rate), "{rate} claims/s");
+    assert!((90.0..=110.0).contains(&rate), "{rate} claims/s");
 }

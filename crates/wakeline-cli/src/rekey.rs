@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use clap::Args;
 use wakeline_store::{SealedKind, WholeStore};
 
+use crate::access::deed;
 use crate::config::{ConfigMistake, Secrets, ServeArgs, StoreArgs};
 use crate::{keys, say, store};
 
@@ -54,10 +55,17 @@ pub(crate) fn run(args: RekeyArgs) -> anyhow::Result<ExitCode> {
 
 async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode> {
     let mut failed = 0;
+    // The audit tells of a run once, with the first step that changes something.
+    let mut recorded = false;
     for kind in SealedKind::ALL {
         let (mut resealed, mut after) = (0, None);
         loop {
-            let step = store.rekey(kind, after).await?;
+            let step = store.rekey(kind, after);
+            let step = match recorded {
+                false => deed("store.rekey", active, "").during(step).await?,
+                true => step.await?,
+            };
+            recorded |= step.resealed > 0;
             resealed += step.resealed;
             failed += step.failed.len();
             for why in &step.failed {

@@ -39,7 +39,7 @@ impl QueueAdmin for PostgresStore {
             let (namespace, task) = command.queue.derived_scope();
             let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
             let key = (command.queue.clone(), PartitionName::default_partition());
-            core.make_partitions(BTreeMap::from([(key, scope)])).await?;
+            core.make_partitions(BTreeMap::from([(key, scope)]), false).await?;
             let rows = self.configure_row(OPERATION, &command).await?;
             let done = rows.first().map(|row| Columns::new(OPERATION, row).take::<bool>());
             // Deleted meanwhile: it is made again.
@@ -113,9 +113,11 @@ impl QueueAdmin for PostgresStore {
             .map_err(|error| rows::corrupt("message", id.to_string(), error))?;
         let sql = &core.sql.message_groups;
         let rows = core.general(OPERATION, sql, &[&partition.0, &offset]).await?;
-        let mut groups = Vec::with_capacity(rows.len());
+        let (mut groups, mut errors) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
-            let (group, state, failures) = message_group(&mut Columns::new(OPERATION, row))?;
+            let mut columns = Columns::new(OPERATION, row);
+            let (group, state, failures) = message_group(&mut columns)?;
+            errors.extend(columns.take::<Option<String>>()?.map(|error| (group.clone(), error)));
             if group.is_queue_mode() {
                 message.attempt = failures + 1;
             }
@@ -125,7 +127,7 @@ impl QueueAdmin for PostgresStore {
         let rows = core.general(OPERATION, sql, &[&partition.0, &offset]).await?;
         let ledger = rows.iter().map(|row| ledger_entry(&mut Columns::new(OPERATION, row)));
         let ledger = ledger.collect::<Result<_, _>>()?;
-        Ok(Some(MessageDetail { queue, partition: name, message, groups, ledger }))
+        Ok(Some(MessageDetail { queue, partition: name, message, groups, errors, ledger }))
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0016_stats",
     "0017_ledger",
     "0018_maintenance",
+    "0019_delivery_class",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -226,6 +227,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "scheduled_take",
     "settle",
     "settle_match",
+    "stats_forget",
     "stats_record",
     "sweep",
     "trace_add",

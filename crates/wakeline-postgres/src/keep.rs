@@ -9,6 +9,7 @@ use wakeline_store::{Housekeeping, HousekeepingReport, Losses, QueueKeeper, Stor
 
 use crate::PostgresStore;
 use crate::admin::count;
+use crate::connect::Params;
 use crate::rows::{self, Columns};
 
 /// Rows that say how it went.
@@ -24,7 +25,9 @@ impl QueueKeeper for PostgresStore {
         let rows_max = i32::try_from(how.rows_max.max(1)).unwrap_or(i32::MAX);
         let interval = i64::try_from(how.interval.as_micros()).unwrap_or(i64::MAX);
         let sql = &core.sql.housekeep;
-        let rows = core.general(OPERATION, sql, &[&rows_max, &interval, &how.anew]).await?;
+        let keep = how.stats_keep.map(|keep| i64::try_from(keep.as_micros()).unwrap_or(i64::MAX));
+        let params: Params<'_> = &[&rows_max, &interval, &how.anew, &keep];
+        let rows = core.general(OPERATION, sql, params).await?;
         let mut report = HousekeepingReport::default();
         for row in &rows {
             let mut columns = Columns::new(OPERATION, row);

@@ -7,6 +7,7 @@
 //! * A step reads some rows in order of their keys and replaces what another key sealed, one row
 //!   at a time. It holds no lock between rows; whoever reads meanwhile finds either form.
 //! * What cannot be opened stays as it is, and is told.
+//! * A deed is recorded with the first row of a step, in its transaction.
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -18,7 +19,8 @@ use wakeline_store::{
 };
 
 use crate::PostgresStore;
-use crate::connect::Sql;
+use crate::access::Act;
+use crate::connect::{Params, Sql};
 use crate::rows::Columns;
 
 const OPERATION: &str = "rekey";
@@ -66,6 +68,25 @@ impl KeyedStore for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Replaces one row by what was sealed anew. The first one of a step leaves an entry in the
+    /// audit, if somebody is named for it. False if somebody else has just changed the row.
+    async fn put_sealed(
+        &self,
+        done: &mut Rekeyed,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<bool, StoreError> {
+        let core = &self.queue.core;
+        let rows = match done.resealed {
+            0 => {
+                core.recorded(Act { operation: OPERATION, sql, params, changed: Act::any }).await?
+            }
+            _ => core.general(OPERATION, sql, params).await?,
+        };
+        done.resealed += u64::from(!rows.is_empty());
+        Ok(!rows.is_empty())
+    }
+
     async fn rekey_segments(&self, after: Option<Vec<u8>>) -> Result<Rekeyed, StoreError> {
         let core = &self.queue.core;
         let (partition, offset) = match after {
@@ -93,8 +114,7 @@ impl PostgresStore {
             };
             let (body, ends) = sealed;
             let sql = &core.sql.rekey_segment;
-            core.general(OPERATION, sql, &[&partition, &first, &body, &ends]).await?;
-            done.resealed += 1;
+            self.put_sealed(&mut done, sql, &[&partition, &first, &body, &ends]).await?;
         }
         Ok(ended(done, &rows))
     }
@@ -140,8 +160,7 @@ impl PostgresStore {
             let Some(stored) = columns.take::<Option<&[u8]>>()? else { continue };
             match self.shared.sealing.reseal(id, stored) {
                 Ok(Some(new)) => {
-                    core.general(OPERATION, write, &[&number, &new]).await?;
-                    done.resealed += 1;
+                    self.put_sealed(&mut done, write, &[&number, &new]).await?;
                 }
                 Ok(None) => {}
                 Err(why) => done.failed.push(format!("{what} {number}: {why}")),
@@ -165,12 +184,10 @@ impl PostgresStore {
             match reseal_endpoint(keys, id, (headers, &secrets)) {
                 Ok(Some((new_headers, new_secrets))) => {
                     let sql = &core.sql.rekey_endpoint;
-                    let params: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-                        [&id.0, &headers, &secrets, &new_headers, &new_secrets];
-                    let changed = core.general(OPERATION, sql, &params).await?;
-                    match changed.is_empty() {
-                        false => done.resealed += 1,
-                        true => done.failed.push(format!("{id}: was just changed; run it again")),
+                    let params: Params<'_> =
+                        &[&id.0, &headers, &secrets, &new_headers, &new_secrets];
+                    if !self.put_sealed(&mut done, sql, params).await? {
+                        done.failed.push(format!("{id}: was just changed; run it again"));
                     }
                 }
                 Ok(None) => {}

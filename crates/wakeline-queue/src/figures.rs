@@ -150,6 +150,11 @@ impl Figures {
         self.add(sheet);
     }
 
+    /// How long figures are kept; `None` if there are none.
+    pub(crate) fn keep(&self) -> Option<Duration> {
+        self.keep
+    }
+
     /// Housekeeping removed messages, and told of losses.
     pub(crate) fn kept(&self, report: &HousekeepingReport) {
         let mut sheet = Sheet::default();

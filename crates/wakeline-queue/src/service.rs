@@ -131,6 +131,8 @@ impl QueueService {
 
     /// Has the store's housekeeping done when it is due, until `shutdown`.
     pub async fn keep_house(&self, how: Housekeeping, shutdown: CancellationToken) {
+        let stats_keep = how.stats_keep.or(self.figures.keep());
+        let how = Housekeeping { stats_keep, ..how };
         HouseKeeper::new(self.clone(), how).run(shutdown).await;
     }
 

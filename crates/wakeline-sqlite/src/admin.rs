@@ -8,7 +8,7 @@ mod inspect;
 mod messages;
 pub(crate) mod redrive;
 mod room;
-mod stats;
+pub(crate) mod stats;
 mod tally;
 mod traces;
 

@@ -121,11 +121,12 @@ pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
 }
 
-/// The column whose value has the wrong type, or lies outside its range.
+/// The column whose value has the wrong type, lies outside its range, or is no text.
 fn undecodable(error: &rusqlite::Error) -> Option<String> {
     match error {
         rusqlite::Error::InvalidColumnType(_, name, _) => Some(name.clone()),
         rusqlite::Error::IntegralValueOutOfRange(index, _)
+        | rusqlite::Error::Utf8Error(index, _)
         | rusqlite::Error::FromSqlConversionFailure(index, ..) => Some(index.to_string()),
         _ => None,
     }

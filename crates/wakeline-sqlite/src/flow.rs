@@ -48,7 +48,7 @@ impl FlowStore for SqliteStore {
         requests: Vec<TurnRequest>,
     ) -> Result<EnqueueReply, StoreError> {
         let bytes = message::bytes(&envelopes);
-        let work = Work::new("enqueue", move |s| enqueue(s, &envelopes, &requests));
+        let work = Work::new("enqueue", move |s| enqueue(s, &envelopes, &requests)).recorded();
         self.write(work.growing(bytes)).await
     }
 

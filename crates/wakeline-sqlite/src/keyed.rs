@@ -65,7 +65,7 @@ impl KeyedStore for SqliteStore {
             }
             SealedKind::Endpoints => endpoints(s, after.as_deref()),
         };
-        self.write(Work::new(OPERATION, step)).await
+        self.write(Work::new(OPERATION, step).recorded()).await
     }
 }
 

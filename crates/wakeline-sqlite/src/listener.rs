@@ -5,6 +5,7 @@
 //! without waiters still knows whether anybody is there to be told.
 //!
 //! # Invariants
+//! * Who leaves may have written since it was last read: then, too, anything may have changed.
 //! * Watching is believed only after this process saw a touch of its own file: in some container
 //!   mounts no event ever comes. Then the link is off, and polling takes over.
 
@@ -133,7 +134,13 @@ fn handle(sidecar: &Sidecar, probe: &Probe, event: notify::Result<Event>) {
                 sink.link(LinkState::Down { reason: "the folder of hints was removed".into() });
             }
         }
-        EventKind::Remove(_) => sidecar.look_around(),
+        EventKind::Remove(_) => {
+            sidecar.look_around();
+            // A process that is soon done, as a command is, may leave before it is heard.
+            if event.paths.iter().any(|path| sidecar.is_peer(path)) {
+                sidecar.everything();
+            }
+        }
         _ => event.paths.iter().for_each(|path| touched(sidecar, probe, path)),
     }
 }

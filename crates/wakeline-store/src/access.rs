@@ -19,9 +19,10 @@ use wakeline_core::{PartitionId, QueueName, Scope, Timestamp};
 use crate::admin::QueueDetail;
 use crate::dead::RedriveJob;
 use crate::error::StoreError;
-use crate::flow::{DeleteReport, PruneReport};
+use crate::flow::{DeleteReport, EnqueueOutcome, EnqueueReply, PruneReport};
 use crate::hook::{Created, EventType, Job, ResendOutcome, RotateOutcome, UpdateOutcome};
 use crate::messages::Intervened;
+use crate::sealing::Rekeyed;
 
 /// The SHA-256 of a key's secret.
 pub type SecretDigest = [u8; 32];
@@ -189,6 +190,18 @@ impl Consequence for EventType {
 impl Consequence for DeleteReport {
     fn changed(&self) -> bool {
         self.instances > 0
+    }
+}
+
+impl Consequence for EnqueueReply {
+    fn changed(&self) -> bool {
+        self.outcomes.contains(&EnqueueOutcome::Queued)
+    }
+}
+
+impl Consequence for Rekeyed {
+    fn changed(&self) -> bool {
+        self.resealed > 0
     }
 }
 

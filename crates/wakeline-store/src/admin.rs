@@ -63,6 +63,8 @@ pub struct MessageDetail {
     pub message: crate::queue::Delivered,
     /// How each group of the queue stands with it.
     pub groups: Vec<(GroupName, MessageState)>,
+    /// The last error of groups that try it again, or have given it up.
+    pub errors: Vec<(GroupName, String)>,
     /// Its deliveries, as far as they are remembered, in the order in which they were offered.
     pub ledger: Vec<LedgerEntry>,
 }

@@ -17,11 +17,13 @@ pub struct Housekeeping {
     /// Looks through all queues anew, also those that are not due. Meant for the first of the
     /// calls that do it.
     pub anew: bool,
+    /// Removes figures that are older; `None` if none are kept or looked for.
+    pub stats_keep: Option<Duration>,
 }
 
 impl Default for Housekeeping {
     fn default() -> Self {
-        Self { rows_max: 1_000, interval: Duration::from_secs(60), anew: false }
+        Self { rows_max: 1_000, interval: Duration::from_secs(60), anew: false, stats_keep: None }
     }
 }
 

@@ -18,9 +18,9 @@ use wakeline_core::{
 use wakeline_seal::KeyRing;
 use wakeline_store::flow::Visible;
 use wakeline_store::{
-    ConfigureQueue, DeadLetterFilter, Grant, MessageKey, NewTrace, Page, PushItem, QueueAdmin,
-    ScheduleItem, ScheduledFilter, SealedKind, SettleItem, StoreError, Traced, TransactCommand,
-    WholeStore,
+    AuditFilter, ConfigureQueue, DeadLetterFilter, Deed, Grant, MessageKey, NewTrace, Page,
+    PushItem, QueueAdmin, ScheduleItem, ScheduledFilter, SealedKind, SettleItem, StoreError,
+    Traced, TransactCommand, WholeStore,
 };
 
 use crate::conformance::{Ask, item};
@@ -233,11 +233,13 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
     old.close().await;
 
     let both = node(under, &["b", "a"]).await;
-    let mut resealed = 0;
+    let (mut resealed, mut changing) = (0, 0);
     for kind in SealedKind::ALL {
         let mut after = None;
         loop {
-            let step = both.rekey(kind, after).await.expect("a step");
+            let deed = Deed { actor: "tester".into(), act: "rekey", ..Deed::default() };
+            let step = deed.during(both.rekey(kind, after)).await.expect("a step");
+            changing += usize::from(step.resealed > 0);
             assert_eq!(step.failed, Vec::<String>::new());
             resealed += step.resealed;
             after = step.next;
@@ -248,6 +250,9 @@ pub async fn everything_is_sealed_anew_with_the_first_key(under: &dyn KeyedUnder
     }
     assert!(resealed as usize > MESSAGES, "{resealed}");
     assert_eq!(both.rekey(SealedKind::Messages, None).await.expect("a step").resealed, 0);
+    let filter = AuditFilter { act: Some("rekey".into()), limit: 100, ..AuditFilter::default() };
+    let entries = both.audit(filter).await.expect("listed");
+    assert_eq!(entries.len(), changing, "one for each step that changed something");
     both.close().await;
 
     let new = node(under, &["b"]).await;

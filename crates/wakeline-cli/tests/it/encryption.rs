@@ -38,12 +38,18 @@ async fn what_is_sealed_outlives_a_change_of_keys() {
         let (code, told) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
         assert_eq!(code, Some(0), "{told}");
         assert!(told.contains("\"other\""), "{told}");
+        let (code, told) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
+        assert_eq!(code, Some(0), "nothing is left to do: {told}");
         assert_eq!(server.terminate().await, Some(0));
 
         let server = serve(&store, OTHER).await;
         let popped = server.client.get("/api/v1/pop/queue/vault?batch=10").await;
         let count = popped.json()["messages"].as_array().map(Vec::len);
         assert_eq!(count, Some(2), "{}: {:?}", store.name(), popped.body);
+        let audit = server.client.get("/api/v1/audit?act=store.rekey").await.json();
+        let entries = audit["entries"].as_array().expect("entries").clone();
+        assert_eq!(entries.len(), 1, "once for all that was done: {entries:?}");
+        assert_eq!((&entries[0]["actor"], &entries[0]["target"]), (&json!("cli"), &json!("other")));
         assert_eq!(Hook(server.client).get("/api/v1/app/a/endpoint/e/secret").await, secret);
     }
 }

@@ -10,6 +10,9 @@ use crate::support::{Hook, Server, Store, long};
 
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 
+/// The time in which everything is answered that does not ask to wait for longer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
 /// Values for every parameter of a path, in turn.
 const ODD_PARTS: [&str; 7] =
     ["0", "-1", "%00", "%F0%9F%98%80", "..%2F..", "00000000-0000-0000-0000-000000000000", "*"];
@@ -48,17 +51,22 @@ fn address(path: &str, operation: &Value, (part, value): (&str, &str)) -> String
     let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
     let in_query = parameters.iter().filter(|one| one["in"] == "query");
     let names = in_query.filter_map(|one| one["name"].as_str());
-    // Nobody waits: this is about what is refused.
-    let pairs = names.filter(|name| !matches!(*name, "wait" | "timeout"));
-    let pairs: Vec<String> = pairs.map(|name| format!("{name}={value}")).collect();
+    // Nobody waits for long: this is about what is refused.
+    let pairs = names.filter(|name| *name != "wait");
+    let pairs: Vec<String> = pairs
+        .map(|name| format!("{name}={}", if name == "timeout" { "100" } else { value }))
+        .collect();
     if pairs.is_empty() { filled } else { format!("{filled}?{}", pairs.join("&")) }
 }
 
-/// Calls, and keeps what the server failed at. A route that holds its answer back is left.
+/// Calls, and keeps what the server failed at: an answer that does not come is a failure, too.
 async fn try_out(server: &Server, method: &str, (path, body): (&str, &str), bad: &mut Vec<String>) {
     let calling = server.client;
     let call = calling.call(method, path, body);
-    let Ok(answer) = tokio::time::timeout(Duration::from_secs(5), call).await else { return };
+    let Ok(answer) = tokio::time::timeout(ANSWER_MAX, call).await else {
+        bad.push(format!("{method} {path} {body:.60}: no answer in {ANSWER_MAX:?}"));
+        return;
+    };
     match answer {
         Ok(answer) if answer.status < 500 || answer.status == 501 => {}
         Ok(answer) => bad.push(format!("{method} {path} {body:.60}: {answer:?}")),

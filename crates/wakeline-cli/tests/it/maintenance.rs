@@ -61,6 +61,28 @@ async fn all_nodes_obey_at_once_and_wake_at_the_end() {
 }
 
 #[tokio::test]
+async fn who_waits_is_woken_when_the_command_line_ends_it() {
+    for store in Store::both().await {
+        let server = Server::start(&store, &NO_FALLBACK).await;
+        let pop = "/api/v1/pop/queue/q?wait=true&timeout=60000&autoAck=true";
+        for (n, pops) in [true, false, true, false].into_iter().enumerate() {
+            let id = n.to_string();
+            if pops {
+                maintenance(&store, &["on", "--pops"]).await;
+            } else {
+                maintenance(&store, &["on"]).await;
+            }
+            assert_eq!(push(&server.client, &id).await, if pops { "queued" } else { "buffered" });
+            let waiting = server.client.park(pop).await;
+            server.parked(1).await;
+            maintenance(&store, if pops { &["off", "--pops"] } else { &["off"] }).await;
+            let answer = waiting.answer().await.expect("an answer");
+            assert_eq!(answer.ids(), [id], "{} {pops}", store.name());
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_held_back_outlasts_kill_9_and_so_does_the_maintenance() {
     for store in Store::both().await {
         let mut server = Server::start(&store, &[]).await;

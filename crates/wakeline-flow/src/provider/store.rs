@@ -22,11 +22,11 @@ use uuid::Uuid;
 use wakeline_core::{
     Capabilities, Change, FlowChange, FlowToken, HookChange, InstanceId, OwnerId, TagFilter,
 };
-use wakeline_store::StoreError;
 use wakeline_store::flow::{
     Completion, EnqueueOutcome, FlowBackend, InstanceState, SessionClaim, TurnOutcome, TurnRequest,
     WorkOutcome, WorkRequest,
 };
+use wakeline_store::{Deed, StoreError};
 use wakeline_wake::{HintSource, Hub, HubOptions, LongPollConfig, Snapshot, WakeMode};
 
 use self::family::Family;
@@ -141,7 +141,11 @@ impl StoreProvider {
         operation: &'static str,
         write: impl Future<Output = Result<T, ProviderError>> + Send + 'static,
     ) -> Result<T, ProviderError> {
-        self.inner.writes.spawn(write).await.unwrap_or_else(|error| {
+        let writing = match Deed::current() {
+            Some(deed) => self.inner.writes.spawn(deed.during(write)),
+            None => self.inner.writes.spawn(write),
+        };
+        writing.await.unwrap_or_else(|error| {
             Err(ProviderError::Retryable { operation, source: Box::new(error) })
         })
     }

@@ -138,6 +138,28 @@ async fn credentials_of_a_url_are_sealed_and_the_url_is_stored_without() {
 }
 
 #[tokio::test]
+async fn an_endpoint_that_moves_keeps_its_headers_unless_it_is_given_others() {
+    let bench = Bench::start().await;
+    let url = "https://user:pass@example.com/x".to_owned();
+    let endpoint = bench.make(EndpointIn { url, ..EndpointIn::default() }).await;
+    let which = EndpointRef::Id(endpoint);
+    let moved = |host: &str, headers| EndpointPatch {
+        url: Some(format!("https://{host}/")),
+        headers,
+        ..EndpointPatch::default()
+    };
+    let (app, service) = (bench.app(), &bench.service);
+    service.update_endpoint(&app, &which, moved("other.example", None)).await.expect("stored");
+    let shown = service.headers(&app, &which).await.expect("read").expect("one");
+    assert_eq!(shown.sensitive, ["authorization"]);
+    let none = moved("third.example", Some(BTreeMap::new()));
+    service.update_endpoint(&app, &which, none).await.expect("stored");
+    let shown = service.headers(&app, &which).await.expect("read").expect("one");
+    assert!(shown.sensitive.is_empty() && shown.headers.is_empty(), "{shown:?}");
+    bench.stop().await;
+}
+
+#[tokio::test]
 async fn an_enforced_schema_is_held_and_changes_count_at_once() {
     let bench = Bench::start().await;
     assert!(emit(&bench, r#"{"age": "old"}"#).await.is_ok());

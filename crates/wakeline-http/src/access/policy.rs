@@ -217,7 +217,14 @@ const FLOWS: &[Line] = &[
     (M::GET, "/api/v1/orchestrations/{instance}/kv/{key}", Flow, Read, INSTANCE, ""),
     (M::GET, "/api/v1/orchestrations/{instance}/tree", Flow, Read, INSTANCE, ""),
     (M::POST, "/api/v1/orchestrations/{instance}/events/{event}", Flow, Push, INSTANCE, ""),
-    (M::POST, "/api/v1/orchestrations/{instance}/cancel", Flow, Configure, INSTANCE, ""),
+    (
+        M::POST,
+        "/api/v1/orchestrations/{instance}/cancel",
+        Flow,
+        Configure,
+        INSTANCE,
+        "orchestration.cancel",
+    ),
     (
         M::POST,
         "/api/v1/orchestrations/{instance}/suspend",

@@ -23,6 +23,8 @@ struct GroupState<'a> {
     name: &'a str,
     /// `pending`, `processing`, `completed` or `dead_letter`.
     status: &'static str,
+    /// Its last error, if it tries the message again or has given it up.
+    error_message: Option<&'a str>,
 }
 
 /// A message as it stands.
@@ -48,6 +50,8 @@ pub(crate) struct MessageAnswer<'a> {
     consumer_groups: Vec<GroupState<'a>>,
     /// Whether its queue encrypts what it stores. The payload above is in the clear.
     is_encrypted: bool,
+    /// The last error of consumers that name no group, or of the first group with one.
+    error_message: Option<&'a str>,
     /// Deliveries that failed or ran out, as far as they are remembered.
     retry_count: usize,
     /// The options of its queue.
@@ -137,6 +141,11 @@ impl<'a> MessageAnswer<'a> {
         };
         let message = &detail.message;
         let groups = &detail.groups;
+        let error_of = |group: &GroupName| {
+            let found = detail.errors.iter().find(|(other, _)| other == group);
+            found.map(|(_, error)| error.as_str())
+        };
+        let first_error = detail.errors.first().map(|(_, error)| error.as_str());
         let main = groups.iter().find(|(group, _)| group.is_queue_mode()).or(groups.first());
         Ok(Self {
             id: message.id.to_string(),
@@ -156,8 +165,10 @@ impl<'a> MessageAnswer<'a> {
                 .map(|(group, state)| GroupState {
                     name: group.as_str(),
                     status: state_word(*state),
+                    error_message: error_of(group),
                 })
                 .collect(),
+            error_message: error_of(&GroupName::queue_mode()).or(first_error),
             is_encrypted: options.encrypted,
             retry_count: detail.ledger.iter().filter(again).count(),
             queue_config: options.into(),

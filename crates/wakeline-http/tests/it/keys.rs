@@ -100,6 +100,9 @@ async fn administrative_acts_are_in_the_audit_and_others_are_not() {
     act("POST", "/api/v1/orchestrations", json!({"name": "n", "instance": "i"})).await;
     act("POST", "/api/v1/orchestrations/i/suspend", Value::Null).await;
     act("POST", "/api/v1/orchestrations/i/resume", Value::Null).await;
+    act("POST", "/api/v1/orchestrations/i/cancel", Value::Null).await;
+    act("POST", "/api/v1/orchestrations/i/terminate", Value::Null).await;
+    act("POST", "/api/v1/orchestrations/i/events/e", json!(1)).await;
     act("DELETE", "/api/v1/orchestrations/i?force=true", Value::Null).await;
     act("POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     let endpoint = json!({"url": "https://example.org", "uid": "e"});
@@ -117,6 +120,8 @@ async fn administrative_acts_are_in_the_audit_and_others_are_not() {
         "key:ops queue.delete q",
         "key:ops orchestration.suspend i",
         "key:ops orchestration.resume i",
+        "key:ops orchestration.cancel i",
+        "key:ops orchestration.terminate i",
         "key:ops orchestration.delete i",
         "key:ops application.create a",
         "key:ops endpoint.create a",

@@ -99,14 +99,19 @@ async fn a_message_tells_to_whom_it_was_delivered() {
     let popped = node.get("/api/v1/pop/queue/q?workerId=w-1").await.json();
     let (partition, lease) = (&popped["partitionId"], &popped["leaseId"]);
     let path = format!("/api/v1/messages/{}/a", partition.as_str().expect("an id"));
-    let open = node.get(&path).await.json()["ledger"][0].clone();
+    let told = node.get(&path).await.json();
+    assert_eq!(told["errorMessage"], Value::Null);
+    let open = told["ledger"][0].clone();
     assert_eq!((&open["outcome"], &open["endedAt"]), (&json!("open"), &Value::Null));
     assert_eq!((&open["workerId"], &open["messages"]), (&json!("w-1"), &json!(1)));
     assert_eq!(open["consumerGroup"], "__QUEUE_MODE__");
     let ack = json!({"transactionId": "a", "partitionId": partition, "leaseId": lease,
         "status": "failed", "error": "no"});
     node.expect(200, "POST", "/api/v1/ack", ack).await;
-    let ended = node.get(&path).await.json()["ledger"][0].clone();
+    let told = node.get(&path).await.json();
+    assert_eq!((&told["errorMessage"], &told["retryCount"]), (&json!("no"), &json!(1)));
+    assert_eq!(told["consumerGroups"][0]["errorMessage"], "no");
+    let ended = told["ledger"][0].clone();
     assert_eq!((&ended["outcome"], ended["endedAt"].is_string()), (&json!("failed"), true));
     assert_eq!(ended["offeredAt"], open["offeredAt"]);
     let group = node.get("/api/v1/consumer-groups/__QUEUE_MODE__").await.json();

@@ -1,6 +1,6 @@
 -- Does a piece of housekeeping in one short transaction: adds up what was lost, forgets up to p_rows
--- entries of the ledger that were kept for long enough, and goes on with
--- the queue that has been due for longest, at most p_rows segments, 500 partitions, and cursors of
+-- entries of the ledger that were kept for long enough and as many figures that are older than
+-- p_stats_keep (microseconds; NULL: none), and goes on with the queue that has been due for longest, at most p_rows segments, 500 partitions, and cursors of
 -- 100 of them. One node at a time, by an advisory lock; nobody is waited for.
 -- p_interval: a queue that was looked through is left alone for so many microseconds at least, and
 -- for a tenth of its shortest limit, up to an hour. p_anew: look through all queues.
@@ -12,7 +12,7 @@
 -- At the end rows of housekeeping, which configure and delete hold for a moment.
 
 CREATE OR REPLACE FUNCTION @schema@.housekeep(
-    p_rows integer, p_interval bigint, p_anew boolean)
+    p_rows integer, p_interval bigint, p_anew boolean, p_stats_keep bigint)
 RETURNS TABLE (
     kind smallint, queue text, partition text, namespace text, task text, a bigint, b bigint,
     due_us bigint, c bigint)
@@ -128,6 +128,10 @@ BEGIN
         ORDER BY x.expires_at LIMIT p_rows FOR UPDATE SKIP LOCKED
     ) o WHERE e.ctid = o.tid;
     GET DIAGNOSTICS v_forgot = ROW_COUNT;
+    IF p_stats_keep IS NOT NULL THEN
+        v_forgot := greatest(v_forgot, @schema@.stats_forget(
+            v_now - p_stats_keep * interval '1 microsecond', p_rows));
+    END IF;
     kind := 0; queue := NULL; partition := NULL; namespace := NULL; task := NULL;
     a := v_removed; b := NULL;
     SELECT x.due_at INTO v_next FROM @schema@.housekeeping x WHERE x.due_at IS NOT NULL

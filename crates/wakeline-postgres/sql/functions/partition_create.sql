@@ -2,12 +2,14 @@
 -- them. A new queue gets its partition Default and the groups whose recorded subscriptions it
 -- matches; a new partition gets a cursor for every group of its queue. Returns all their ids.
 -- p_namespaces, p_tasks: for new queues. The pairs are distinct and ordered by queue and partition.
+-- p_producer: it is for what a producer pushes. While that is refused nothing is made for it; if
+-- something is missing then, the only row has no partition.
 -- Called by: QueueStore::push and transact, QueueAdmin::configure. Lock order: catalog FOR SHARE if
 -- a queue is missing; queues FOR SHARE by id, so that a group that is being made sees the partition
 -- or is seen by it; new partitions by name.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_create(
-    p_queues text[], p_namespaces text[], p_tasks text[], p_partitions text[])
+    p_queues text[], p_namespaces text[], p_tasks text[], p_partitions text[], p_producer boolean)
 RETURNS TABLE (ord integer, partition_id bigint)
 LANGUAGE plpgsql
 SET jit = off SET enable_seqscan = off AS $$
@@ -17,6 +19,16 @@ DECLARE
     v_queues integer[];
     v_new integer[];
 BEGIN
+    IF p_producer AND (SELECT m.pushes FROM @schema@.maintenance m WHERE m.one) = 2
+        AND EXISTS (SELECT FROM unnest(p_queues, p_partitions) AS x (queue, partition)
+            WHERE NOT EXISTS (SELECT FROM @schema@.queues q
+                JOIN @schema@.partitions p ON p.queue_id = q.queue_id AND p.name = x.partition
+                WHERE q.name = x.queue))
+    THEN
+        ord := 1;
+        RETURN NEXT;
+        RETURN;
+    END IF;
     IF EXISTS (SELECT FROM unnest(p_queues) AS x (name)
         WHERE NOT EXISTS (SELECT FROM @schema@.queues q WHERE q.name = x.name))
     THEN

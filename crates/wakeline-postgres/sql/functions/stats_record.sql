@@ -3,8 +3,8 @@
 -- p_node_now: the time by the node's clock; lags were measured by that one, and are corrected here.
 -- p_nodes, p_queues: JSON, one object for each slot, and for each slot and queue, by the names of the
 -- columns; age is that of the slot in microseconds.
--- Called by: StatsStore::record_stats. Lock order: rows of this node only, in order; then old rows, of
--- which those are passed over that another node removes.
+-- Called by: StatsStore::record_stats. Lock order: rows of this node only, in order; then see
+-- stats_forget.
 
 CREATE OR REPLACE FUNCTION @schema@.stats_record(
     p_node uuid, p_node_now timestamptz, p_keep bigint, p_nodes text, p_queues text)
@@ -53,15 +53,6 @@ BEGIN
         excluded.transactions, lag_sum = excluded.lag_sum, lag_max = excluded.lag_max, expired =
         excluded.expired, evicted = excluded.evicted, dropped = excluded.dropped, removed =
         excluded.removed, parked = excluded.parked;
-    DELETE FROM @schema@.queue_stats s USING (
-        SELECT x.node, x.slot, x.queue FROM @schema@.queue_stats x
-        WHERE x.bucket < v_now - p_keep * interval '1 microsecond'
-        ORDER BY x.bucket LIMIT 10000 FOR UPDATE SKIP LOCKED) o
-    WHERE s.node = o.node AND s.slot = o.slot AND s.queue = o.queue;
-    DELETE FROM @schema@.node_stats s USING (
-        SELECT x.node, x.slot FROM @schema@.node_stats x
-        WHERE x.bucket < v_now - p_keep * interval '1 microsecond'
-        ORDER BY x.bucket LIMIT 10000 FOR UPDATE SKIP LOCKED) o
-    WHERE s.node = o.node AND s.slot = o.slot;
+    PERFORM @schema@.stats_forget(v_now - p_keep * interval '1 microsecond', 10000);
 END
 $$;

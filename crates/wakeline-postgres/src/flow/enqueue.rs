@@ -71,6 +71,12 @@ pub(super) fn outcome(code: i16) -> EnqueueOutcome {
     }
 }
 
+/// Whether a message was put into a lane.
+fn queued(rows: &[Row]) -> bool {
+    let codes = |row: &Row| row.try_get::<_, Option<Vec<Option<i16>>>>(1).ok().flatten();
+    rows.iter().filter_map(codes).flatten().any(|code| code.unwrap_or(0) == 0)
+}
+
 /// What a call has to say besides outcomes.
 #[derive(Default)]
 pub(super) struct Written {
@@ -121,6 +127,24 @@ impl Core {
         if let Some(replies) = self.start_call(&commands).await? {
             return Ok(replies);
         }
+        self.enqueue_long(&commands, false).await
+    }
+
+    /// Makes a call of its own for an administrative act, which leaves its entry in the audit.
+    pub(super) async fn enqueue_recorded(
+        &self,
+        command: &EnqueueForm,
+    ) -> Result<EnqueueReply, StoreError> {
+        let mut replies = self.enqueue_long(&[command], true).await?;
+        Ok(replies.pop().unwrap_or_default())
+    }
+
+    /// The long way, for messages of any kind.
+    async fn enqueue_long(
+        &self,
+        commands: &[&EnqueueForm],
+        recorded: bool,
+    ) -> Result<Vec<EnqueueReply>, StoreError> {
         let (mut blobs, mut messages, mut requests) = (Blobs::default(), Vec::new(), Vec::new());
         for (c, command) in commands.iter().enumerate() {
             for message in &command.messages {
@@ -131,11 +155,14 @@ impl Core {
         let len = i32::try_from(commands.len()).expect("a call has few commands");
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&len, &Json(&messages), &Json(&requests), blobs.param()];
-        let link = &self.shared.links.flow.enqueue;
-        let rows = self.on_link(link, ENQUEUE, (&self.sql.enqueue, params)).await;
+        let call = (&self.sql.enqueue, params);
+        let rows = match recorded {
+            true => self.act(ENQUEUE, call, queued).await,
+            false => self.on_link(&self.shared.links.flow.enqueue, ENQUEUE, call).await,
+        };
         let keys = requests.iter().map(|request| request.key);
         let rows = rows.inspect_err(|_| self.remember(keys))?;
-        Ok(self.enqueued(&commands, Written::read(ENQUEUE, &rows)?))
+        Ok(self.enqueued(commands, Written::read(ENQUEUE, &rows)?))
     }
 
     /// The short way of starts; `None` if it has to be the long one.

@@ -46,7 +46,9 @@ impl Along {
 impl Core {
     /// Begins with some pushes.
     pub(crate) fn along(&self, pushes: Vec<PushItem>) -> Along {
-        Along { call: PushCall::new(pushes), ..Along::default() }
+        let mut call = PushCall::new(pushes);
+        call.producer = false;
+        Along { call, ..Along::default() }
     }
 
     /// Prepares the next try.

@@ -96,10 +96,12 @@ impl Directory {
 pub(crate) type Scope = (Option<Namespace>, Option<TaskName>);
 
 impl Core {
-    /// The numbers of partitions; makes those that are missing.
+    /// The numbers of partitions; makes those that are missing, unless they are for a producer
+    /// and producers are refused just now.
     pub(crate) async fn partitions(
         &self,
         keys: &[PartitionKey],
+        producer: bool,
     ) -> Result<HashMap<PartitionKey, i64>, StoreError> {
         let mut found = HashMap::with_capacity(keys.len());
         let mut missing = BTreeMap::new();
@@ -110,7 +112,7 @@ impl Core {
             }
         }
         if !missing.is_empty() {
-            found.extend(self.make_partitions(missing).await?);
+            found.extend(self.make_partitions(missing, producer).await?);
         }
         Ok(found)
     }
@@ -119,6 +121,7 @@ impl Core {
     pub(crate) async fn make_partitions(
         &self,
         missing: BTreeMap<PartitionKey, Scope>,
+        producer: bool,
     ) -> Result<Vec<(PartitionKey, i64)>, StoreError> {
         const OPERATION: &str = "make partitions";
         let mut queues = Vec::with_capacity(missing.len());
@@ -135,7 +138,7 @@ impl Core {
             .general(
                 OPERATION,
                 &self.sql.partition_create,
-                &[&queues, &namespaces, &tasks, &partitions],
+                &[&queues, &namespaces, &tasks, &partitions, &producer],
             )
             .await?;
         let keys: Vec<&PartitionKey> = missing.keys().collect();
@@ -144,7 +147,10 @@ impl Core {
             let mut columns = Columns::new(OPERATION, row);
             let ord: i32 = columns.take()?;
             let index = usize::try_from(ord - 1).expect("ordinals begin at 1");
-            made.push((keys[index].clone(), columns.take()?));
+            let Some(id) = columns.take::<Option<i64>>()? else {
+                return Err(StoreError::Maintenance { operation: OPERATION });
+            };
+            made.push((keys[index].clone(), id));
         }
         self.directory.remember(made.iter().cloned());
         Ok(made)

@@ -199,7 +199,7 @@ impl Core {
         unknown: Vec<usize>,
     ) -> Result<(), StoreError> {
         let keys: Vec<_> = unknown.iter().map(|slot| call.slots[*slot].key.clone()).collect();
-        let ids = self.partitions(&keys).await?;
+        let ids = self.partitions(&keys, call.producer).await?;
         for slot in unknown {
             // A queue that is deleted just now may be missing; the next round makes it again.
             let found = &mut call.slots[slot];

@@ -71,6 +71,8 @@ pub(super) struct PushCall {
     sealed: HashMap<usize, Bytes>,
     /// An earlier try may have been stored: a message that is found under its own id is ours.
     pub(super) repeated: bool,
+    /// It is a producer who pushes, not the server itself: a maintenance may refuse it.
+    pub(super) producer: bool,
 }
 
 impl PushCall {
@@ -100,7 +102,7 @@ impl PushCall {
         let outcomes = vec![None; items.len()];
         let changes = slots.iter().map(|_| None).collect();
         let sealed = HashMap::new();
-        Self { slots, outcomes, changes, slot_of, sealed, repeated: false, items }
+        Self { slots, outcomes, changes, slot_of, sealed, repeated: false, producer: true, items }
     }
 
     /// The slots that are to be tried.

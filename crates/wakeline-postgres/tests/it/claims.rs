@@ -124,7 +124,7 @@ async fn a_group_and_a_partition_made_at_once_see_each_other() {
         let name = &schema.name;
         let make_partition = format!(
             "SELECT FROM \"{name}\".partition_create(
-                '{{q}}', '{{NULL}}', '{{NULL}}', '{{{partition}}}')"
+                '{{q}}', '{{NULL}}', '{{NULL}}', '{{{partition}}}', true)"
         );
         let begin_group = format!(
             "SELECT \"{name}\".group_begin(

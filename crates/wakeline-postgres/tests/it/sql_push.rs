@@ -6,7 +6,7 @@ use wakeline_core::{
     GroupName, MessageId, PartitionName, QueueLine, QueueName, Selector, TransactionId,
 };
 use wakeline_postgres::{NotifyMode, PostgresOptions};
-use wakeline_store::{PushItem, QueueStore};
+use wakeline_store::{PushGate, PushItem, QueueMaintenance as _, QueueStore, SetMaintenance};
 
 use crate::support::{Node, SOON, TestSchema, client, eventually};
 
@@ -67,6 +67,45 @@ async fn without_a_notification_the_sweep_finds_it() {
         let line = QueueLine { selector, group: GroupName::queue_mode() };
         node.store.sweep(vec![line]).await.expect("swept");
         eventually("it is stored", async || payloads(&schema).await == ["1"]).await;
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_push_in_sql_is_held_back_or_waits_during_a_maintenance() {
+    for (gate, held) in [(PushGate::Hold, 2), (PushGate::Refuse, 0)] {
+        let schema = TestSchema::new();
+        let node = Node::start(schema.options()).await;
+        let set = async |gate| {
+            let set = SetMaintenance { pushes: Some(gate), ..SetMaintenance::default() };
+            node.store.set_maintenance(set).await.expect("set");
+        };
+        let user = client().await;
+        let push = async |queue: &str, payload: u32| {
+            let push = format!("SELECT {}.push('{queue}', '{payload}')", schema.name);
+            user.batch_execute(&push).await.expect("it is the user's own transaction");
+        };
+        push("q", 1).await;
+        eventually("it is stored", async || payloads(&schema).await == ["1"]).await;
+        set(gate).await;
+        push("q", 2).await;
+        push("new", 3).await;
+        eventually("it is held back, or waits", async || {
+            let sql = format!("SELECT count(*) FROM {}.incoming", schema.name);
+            let waits: i64 = user.query_one(&sql, &[]).await.expect("read").get(0);
+            let now = node.store.held_messages().await.expect("counted");
+            (waits, now) == (2 - i64::try_from(held).expect("small"), held)
+        })
+        .await;
+        assert_eq!(payloads(&schema).await, ["1"], "{gate:?}");
+        set(PushGate::Open).await;
+        while node.store.release_held().await.expect("released") > 0 {}
+        eventually("all are stored", async || {
+            let mut all = payloads(&schema).await;
+            all.sort();
+            all == ["1", "2", "3"]
+        })
+        .await;
         node.stop().await;
     }
 }

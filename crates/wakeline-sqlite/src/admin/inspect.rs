@@ -41,7 +41,7 @@ pub(super) fn message(
     let missing = || corrupt("partition", partition.0)("its queue is missing");
     let queue = s.queue_by_id(queue)?.ok_or_else(missing)?;
     let mut next = message::read(s, partition.0, offset, 0)?;
-    let mut groups = Vec::new();
+    let (mut groups, mut errors) = (Vec::new(), Vec::new());
     let mut entries = ledger::of_message(s, partition.0, offset)?;
     for (group, group_name) in groups_of(s, &queue)? {
         let Some(cursor) = Cursor::read(s, partition.0, group)? else { continue };
@@ -50,6 +50,8 @@ pub(super) fn message(
             next.attempt = failures(s, &cursor, offset)?.saturating_add(1);
         }
         let state = state(s, &cursor, (offset, &group_name))?;
+        let error = last_error(s, &cursor, (offset, &group_name))?;
+        errors.extend(error.map(|error| (group_name.clone(), error)));
         groups.push((group_name, state));
     }
     entries.sort_by_key(|entry| {
@@ -60,6 +62,7 @@ pub(super) fn message(
         partition: PartitionName::new(name).map_err(corrupt("partition", partition.0))?,
         message: next,
         groups,
+        errors,
         ledger: entries,
     }))
 }
@@ -74,6 +77,17 @@ pub(super) fn groups_of(s: &Session<'_>, queue: &Queue) -> Res<Vec<(i64, GroupNa
         groups.push((id, GroupName::new(name).map_err(corrupt("group", id))?));
     }
     Ok(groups)
+}
+
+/// The last error of a group that is not done with a message, or has given it up.
+fn last_error(
+    s: &Session<'_>,
+    cursor: &Cursor,
+    (offset, group): (i64, &GroupName),
+) -> Res<Option<String>> {
+    let sql = include_str!("../../sql/queries/message_error.sql");
+    let params = (cursor.partition, cursor.group, offset, group.as_str());
+    Ok(s.conn.prepare_cached(sql)?.query_row(params, |row| row.get(0))?)
 }
 
 /// Counted failures of a message that a group is not done with.

@@ -16,6 +16,9 @@ use crate::call::Work;
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
+/// Rows of a kind that writing figures removes at most.
+const PRUNED_MAX: u32 = 10_000;
+
 #[async_trait]
 impl StatsStore for SqliteStore {
     async fn record_stats(&self, figures: StatsRecord) -> Result<(), StoreError> {
@@ -66,14 +69,28 @@ fn record(s: &Session<'_>, figures: &StatsRecord) -> Res<()> {
             write(sql, &base, counts.corrected(skew).values())?;
         }
     }
-    let before = s.now.0.saturating_sub(micros(figures.keep));
+    forget(s, figures.keep, PRUNED_MAX).map(drop)
+}
+
+/// Removes figures that are older, at most so many of each kind. True if there may be more.
+pub(crate) fn forget(s: &Session<'_>, keep: Duration, rows_max: u32) -> Res<bool> {
+    let before = s.now.0.saturating_sub(micros(keep));
+    let mut more = false;
     for sql in [
         include_str!("../../sql/queries/stats_queue_prune.sql"),
         include_str!("../../sql/queries/stats_node_prune.sql"),
     ] {
-        s.conn.prepare_cached(sql)?.execute([before])?;
+        let gone = s.conn.prepare_cached(sql)?.execute((before, rows_max))?;
+        more |= gone >= rows_max as usize;
     }
-    Ok(())
+    Ok(more)
+}
+
+/// Whether there are figures that are older.
+pub(crate) fn has_old(s: &Session<'_>, keep: Duration) -> Res<bool> {
+    let before = s.now.0.saturating_sub(micros(keep));
+    let sql = include_str!("../../sql/queries/stats_old.sql");
+    Ok(s.conn.prepare_cached(sql)?.query_row([before], |row| row.get(0))?)
 }
 
 fn queues(s: &Session<'_>, query: &StatsQuery) -> Res<(StatsRange, Vec<QueuePoint>)> {

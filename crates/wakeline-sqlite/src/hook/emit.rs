@@ -1,4 +1,8 @@
 //! Stores messages, each with a delivery for every endpoint that wants it, in one commit.
+//!
+//! # Invariants
+//! * An endpoint that cannot be read costs nobody a message: its delivery waits until it can be,
+//!   and claims tell of it (trap 46).
 
 use std::sync::Arc;
 
@@ -10,7 +14,7 @@ use wakeline_store::hook::{
 use super::claim::{self, Books};
 use super::delivery::{Class, Delivery};
 use super::key::{self, Earlier, Scope};
-use super::known::{self, Config, number};
+use super::known::{self, Config, number, to_json};
 use super::slots::Slots;
 use super::{application, endpoint, event_type, message, sql};
 use crate::error::{Res, corrupt};
@@ -26,22 +30,32 @@ pub(super) fn emit(s: &mut Session<'_>, new: &NewMessage, asks: &[DeliveryAsk]) 
     let first_expiry = number(s, sql!("payload_first"), [])?;
     let no = message::add(s, owner.0, new)?;
     key::remember(s, (Scope::Message, owner.0), new.idempotency.as_ref(), &new.id.to_string())?;
-    let receivers = receivers(s, owner.0, new)?;
+    let Receivers { readable, mut unread } = receivers(s, owner.0, new)?;
     let mut books = Books::default();
     let mut slots = Slots::new(asks);
     books.messages.know(s, no, new);
-    for config in &receivers {
-        let delivery = Delivery::new(s, config, no, Class::Fresh);
-        claim::give_new(s, &mut books, (delivery, config), &mut slots)?;
+    let mut deliveries = 0_u32;
+    for config in &readable {
+        match books.lanes.get(s, config.no).map(drop) {
+            Err(fault) if fault.is_of_a_row() => unread.push(config.no),
+            other => {
+                other?;
+                let delivery = Delivery::new(s, config, no, Class::Fresh);
+                claim::give_new(s, &mut books, (delivery, config), &mut slots)?;
+                deliveries += 1;
+            }
+        }
     }
     let mut changes = books.lanes.finish(s)?;
+    for endpoint in unread {
+        deliveries += u32::from(for_unread(s, endpoint, (no, new), &mut changes)?);
+    }
     let expires_at = s.now.plus(new.retention).0;
     if first_expiry.is_none_or(|first| expires_at < first) {
         let chores = HookChange { what: HookWhat::Chores, due_in: new.retention };
         s.hint_hook(std::slice::from_ref(&chores));
         changes.push(chores);
     }
-    let deliveries = u32::try_from(receivers.len()).unwrap_or(u32::MAX);
     let leased = slots.groups().into_iter().enumerate().filter(|(_, got)| !got.is_empty());
     let outcome = EmitOutcome::Stored(stored(s, owner.1, new), deliveries);
     Ok(EmitReply { outcome, leased: leased.collect(), changes })
@@ -95,22 +109,55 @@ fn refusal(s: &Session<'_>, application: i64, new: &NewMessage) -> Res<Option<Em
     }
 }
 
-/// The endpoints that get a message, in order of their ids.
-fn receivers(s: &mut Session<'_>, application: i64, new: &NewMessage) -> Res<Vec<Arc<Config>>> {
-    if let Some(only) = new.only {
-        let found = endpoint::any(s, only)?.filter(|(_, owner)| *owner == application);
-        let config = found.map(|(no, _)| known::endpoint(s, no)).transpose()?;
-        return Ok(config.into_iter().filter(|config| !config.deleted).collect());
-    }
-    let mut receivers = Vec::new();
-    for no in known::matching(s, application, &new.event_type)?.iter() {
-        let config = known::endpoint(s, *no)?;
-        if config.is_on() && config.hears(&new.channels) {
-            receivers.push(config);
+/// The endpoints that may get a message.
+#[derive(Default)]
+struct Receivers {
+    /// Those that get it, in order of their ids.
+    readable: Vec<Arc<Config>>,
+    /// Those that cannot be read.
+    unread: Vec<i64>,
+}
+
+fn receivers(s: &mut Session<'_>, application: i64, new: &NewMessage) -> Res<Receivers> {
+    let named: Arc<[i64]> = match new.only {
+        Some(only) => {
+            let found = endpoint::any(s, only)?.filter(|(_, owner)| *owner == application);
+            found.into_iter().map(|(no, _)| no).collect()
+        }
+        None => known::matching(s, application, &new.event_type)?,
+    };
+    let gets = |config: &Config| match new.only {
+        Some(_) => !config.deleted,
+        None => config.is_on() && config.hears(&new.channels),
+    };
+    let mut receivers = Receivers::default();
+    for no in named.iter() {
+        match known::endpoint(s, *no) {
+            Err(fault) if fault.is_of_a_row() => receivers.unread.push(*no),
+            config => receivers.readable.extend(Some(config?).filter(|config| gets(config))),
         }
     }
-    receivers.sort_by_key(|config| config.id());
+    receivers.readable.sort_by_key(|config| config.id());
     Ok(receivers)
+}
+
+/// Makes the delivery of an endpoint that cannot be read, and leads claims to it. False if it
+/// would not get the message.
+fn for_unread(
+    s: &mut Session<'_>,
+    endpoint: i64,
+    (no, new): (i64, &NewMessage),
+    changes: &mut Vec<HookChange>,
+) -> Res<bool> {
+    let params = (endpoint, no, s.now.0, to_json(&new.channels), new.only.is_some());
+    if s.conn.prepare_cached(sql!("delivery_add_unread"))?.execute(params)? == 0 {
+        return Ok(false);
+    }
+    s.conn.prepare_cached(sql!("lane_due_unread"))?.execute((endpoint, s.now.0))?;
+    let change = HookChange::now(HookWhat::Push);
+    s.hint_hook(std::slice::from_ref(&change));
+    changes.push(change);
+    Ok(true)
 }
 
 fn stored(s: &Session<'_>, application: ApplicationId, new: &NewMessage) -> StoredMessage {

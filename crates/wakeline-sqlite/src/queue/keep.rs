@@ -16,6 +16,7 @@ use super::group::first_since;
 use super::ledger;
 use super::pass::{count, pass_over};
 use super::take::end_expired_lease;
+use crate::admin::stats;
 use crate::error::{Res, corrupt};
 use crate::session::{Queue, Session, micros};
 
@@ -52,7 +53,9 @@ pub(crate) fn housekeep(s: &mut Session<'_>, how: Housekeeping) -> Res<Housekeep
         go_on(s, look, how, &mut report)?;
     }
     report.losses = tell_losses(s)?;
-    report.next_due = match ledger::forget(s, how)? {
+    let figures = how.stats_keep.map(|keep| stats::forget(s, keep, how.rows_max.max(1)));
+    let more = ledger::forget(s, how)? | figures.transpose()?.unwrap_or(false);
+    report.next_due = match more {
         true => Some(Duration::ZERO),
         false => next_due(s, how)?,
     };
@@ -65,7 +68,8 @@ pub(crate) fn peek(s: &mut Session<'_>, how: Housekeeping) -> Res<Option<Houseke
     let first = first(s)?;
     let due = first.as_ref().is_some_and(|look| look.due_at <= s.now.0);
     let forgets = ledger::first_due(s)?.is_some_and(|due_at| due_at <= s.now.0);
-    if how.anew || due || forgets || !untold(s)?.is_empty() {
+    let old = how.stats_keep.map(|keep| stats::has_old(s, keep)).transpose()?;
+    if how.anew || due || forgets || old == Some(true) || !untold(s)?.is_empty() {
         return Ok(None);
     }
     let next_due = next_due(s, how)?;

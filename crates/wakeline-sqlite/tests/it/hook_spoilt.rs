@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    ApplicationRef, EndpointId, EndpointOptions, EndpointRef, FifoOptions, HookLine,
+    ApplicationRef, Channel, EndpointId, EndpointOptions, EndpointRef, FifoOptions, HookLine,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    DeliveryClaim, DeliveryVerdict, EndpointUpdate, HookAdmin as _, HookApplications as _,
-    HookEndpoints as _, HookStore as _, SettledState, UpdateOutcome,
+    DeliveryClaim, DeliveryVerdict, EmitOutcome, EndpointUpdate, HookAdmin as _,
+    HookApplications as _, HookEndpoints as _, HookStore as _, NewMessage, SettledState,
+    UpdateOutcome,
 };
 
 use crate::fixture::Fixture;
-use crate::hook::{application, ask, claim, emit, end, endpoint, items};
+use crate::hook::{application, ask, claim, emit, end, endpoint, items, message};
 
 /// Just longer than claims keep away from what they cannot read.
 const SET_ASIDE: Duration = Duration::from_secs(301);
@@ -85,6 +86,59 @@ async fn a_spoilt_head_holds_up_its_own_order_and_no_other_endpoint() {
     let group: Vec<_> = sent.iter().map(|item| item.token.delivery).collect();
     assert_eq!(group, [1, 2, 3]);
     assert!(sent.iter().all(|item| item.attempt_no == 1), "{sent:?}");
+}
+
+#[tokio::test]
+async fn a_message_for_an_endpoint_that_cannot_be_read_is_stored_and_waits() {
+    let spoilt = [
+        ("hook_endpoints", "options = '{' || options", "options = substr(options, 2)"),
+        ("hook_endpoints", "channels = '{'", "channels = '[]'"),
+        ("hook_endpoints", "url = CAST(x'ff' AS TEXT)", "url = 'https://example.com/'"),
+        ("hook_lanes", "failures = -1", "failures = 0"),
+    ];
+    for (options, (table, spoil, mend)) in
+        [EndpointOptions::default(), in_order()].iter().flat_map(|o| spoilt.map(|s| (o, s)))
+    {
+        let fixture = Fixture::open().await;
+        let store = &fixture.store;
+        let (shop, bad) = shop(&fixture, options.clone()).await;
+        let good = endpoint(store, &shop, EndpointOptions::default()).await;
+        let sql = |set| format!("UPDATE {table} SET {set} WHERE endpoint_no = 1");
+        write(&fixture, &sql(spoil));
+        let new = message(&shop);
+        let reply = store.emit(new.clone(), vec![ask(5)]).await.expect("it is stored");
+        assert!(matches!(reply.outcome, EmitOutcome::Stored(_, 2)), "{spoil}: {reply:?}");
+        let born = &reply.leased[0].1;
+        assert_eq!((born.len(), born[0].target.endpoint), (1, good), "{spoil}");
+        emit(store, &shop).await;
+        assert_eq!(items(claim(store, 9).await).len(), 1, "{spoil}: the other one's");
+        assert!(items(claim(store, 9).await).is_empty(), "{spoil}: left alone for a while");
+        write(&fixture, &sql(mend));
+        fixture.clock.advance(SET_ASIDE);
+        let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(9)] };
+        let claimed = store.claim_deliveries(vec![line]).await.expect("answered").remove(0);
+        let mended = claimed.groups.into_iter().flatten().filter(|g| g.target.endpoint == bad);
+        let got: Vec<_> = mended.flat_map(|group| group.items).collect();
+        assert_eq!(got.len(), 2, "{mend}: nothing was lost");
+        assert_eq!((got[0].message, got[0].attempt_no), (new.id, 1), "{mend}");
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_cannot_be_read_still_gets_only_what_it_wants() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (shop, _) = shop(&fixture, EndpointOptions::default()).await;
+    write(&fixture, "UPDATE hook_endpoints SET options = '{', channels = '[\"eu\"]'");
+    for (channel, wanted) in [("us", 0), ("eu", 1)] {
+        let channels = vec![Channel::new(channel).expect("a channel")];
+        let new = NewMessage { channels, ..message(&shop) };
+        let reply = store.emit(new, Vec::new()).await.expect("it is stored");
+        assert!(matches!(reply.outcome, EmitOutcome::Stored(_, n) if n == wanted), "{channel}");
+    }
+    write(&fixture, "UPDATE hook_endpoints SET disabled = 'asked'");
+    let reply = store.emit(message(&shop), Vec::new()).await.expect("it is stored");
+    assert!(matches!(reply.outcome, EmitOutcome::Stored(_, 0)), "it is switched off");
 }
 
 #[tokio::test]

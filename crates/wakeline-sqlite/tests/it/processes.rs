@@ -127,6 +127,17 @@ async fn without_hints_the_link_is_off_and_says_why() {
     assert!(!folder.path().join("wakeline.db.hints").exists());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_before_it_was_read_is_heard_all_the_same() {
+    let here = Fixture::open().await;
+    let mut ears = Listening::to(&here.store).await;
+    let quick = here.folder.path().join("wakeline.db.hints/quick.hint");
+    std::fs::write(&quick, "").expect("writable");
+    // Whoever takes it for a dead process's file may have been faster.
+    let _ = std::fs::remove_file(&quick);
+    assert_eq!(ears.next().await, Heard::Everything);
+}
+
 fn hint_files(fixture: &Fixture) -> Vec<std::path::PathBuf> {
     let folder = fixture.folder.path().join("wakeline.db.hints");
     let files = std::fs::read_dir(folder).expect("the folder of hints");

@@ -16,7 +16,7 @@ use wakeline_store::{
 };
 
 use super::AccessBench;
-use crate::flow_conformance::{id, start};
+use crate::flow_conformance::{self, id, start};
 use crate::hook_conformance::{application, endpoint, event, event_type, plain, uid};
 
 fn queue() -> QueueName {
@@ -102,6 +102,9 @@ pub async fn acts_on_orchestrations_are_recorded(bench: &AccessBench) {
     let instance = id("i");
     let begin = || bench.store.enqueue(vec![start("i")], Vec::new());
     begin().await.expect("started");
+    bench.doing("start again", begin()).await.expect("it is there");
+    let cancel = || bench.store.enqueue(vec![flow_conformance::event("i", "cancel")], Vec::new());
+    bench.doing("cancel", cancel()).await.expect("told");
     let suspend = || {
         let suspension = Suspension::Operator { reason: "because".to_owned() };
         bench.store.suspend(&instance, suspension)
@@ -132,7 +135,7 @@ pub async fn acts_on_orchestrations_are_recorded(bench: &AccessBench) {
     bench.doing("purge nothing", purge).await.expect("asked");
     let prune = bench.store.prune(filter, PruneOptions::default());
     bench.doing("prune nothing", prune).await.expect("asked");
-    assert_eq!(bench.acts().await, ["suspend", "resume", "terminate", "delete"]);
+    assert_eq!(bench.acts().await, ["cancel", "suspend", "resume", "terminate", "delete"]);
 }
 
 /// Applications, endpoints and event types: made, changed, removed.

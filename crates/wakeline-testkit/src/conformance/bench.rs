@@ -220,7 +220,12 @@ impl Bench {
 
 /// Looks through all queues, piece by piece. What the pieces did is added up.
 pub(crate) async fn housekeep_all(store: &dyn Store) -> Result<HousekeepingReport, StoreError> {
-    let mut how = Housekeeping { rows_max: 50, interval: Duration::ZERO, anew: true };
+    let mut how = Housekeeping {
+        rows_max: 50,
+        interval: Duration::ZERO,
+        anew: true,
+        ..Housekeeping::default()
+    };
     let mut all = HousekeepingReport::default();
     loop {
         let piece = store.housekeep(how).await?;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use uuid::Uuid;
-use wakeline_core::{QueueOptions, Verdict};
+use wakeline_core::{GroupName, QueueOptions, TransactionId, Verdict};
 use wakeline_store::{DeadLetter, DeadLetterFilter, Page, PushItem};
 
 use super::{Ask, Bench, Taken, item, partition_name};
@@ -55,6 +55,38 @@ pub async fn a_dead_letter_keeps_the_last_error(bench: &Bench) {
     bench.settled(&taken, "a", Verdict::DeadLetter).await;
     let letter = bench.dead_letters(&queue).await.remove(0);
     assert_eq!((letter.error.as_deref(), letter.failures), (Some("the reason"), 1));
+}
+
+/// By each group that tries it again, also while it does, or has given it up; not by one that is
+/// done with it.
+pub async fn a_message_tells_the_last_error_of_each_group(bench: &Bench) {
+    let queue = bench.queue("q");
+    let (first, second) = (bench.group("first"), bench.group("second"));
+    bench.push(&queue, "p", &["a"]).await;
+    let ask = |group| Ask::queue(&queue).group(group);
+    let failed = async |group, verdict, error: &str| {
+        let taken = bench.take(&ask(group)).await;
+        let mut failed = taken.item("a", verdict);
+        failed.error = Some(error.to_owned());
+        bench.settle_items(vec![failed]).await;
+        taken.partition_id()
+    };
+    let partition = failed(&first, Verdict::Failed, "timed out").await;
+    let errors = async || {
+        let id = TransactionId::new("a").expect("a short id");
+        let found = bench.store.message(partition, &id).await.expect("it is read");
+        let mut errors = found.expect("it is stored").errors;
+        errors.sort();
+        errors
+    };
+    let of = |group: &GroupName, error: &str| (group.clone(), error.to_owned());
+    assert_eq!(errors().await, [of(&first, "timed out")]);
+    failed(&second, Verdict::DeadLetter, "no such route").await;
+    assert_eq!(errors().await, [of(&first, "timed out"), of(&second, "no such route")]);
+    let taken = bench.take(&ask(&first)).await;
+    assert_eq!(errors().await.len(), 2, "while it is tried again");
+    bench.settled(&taken, "a", Verdict::Completed).await;
+    assert_eq!(errors().await, [of(&second, "no such route")]);
 }
 
 async fn bury(bench: &Bench, ask: &Ask) -> Taken {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wakeline_core::{QueueName, RedriveId, Subscription, Verdict};
 use wakeline_store::flow::Visible;
 use wakeline_store::{
-    DeadLetterFilter, Maintenance, PushGate, PushItem, PushOutcome, Redrive, SetMaintenance,
+    DeadLetterFilter, Maintenance, Page, PushGate, PushItem, PushOutcome, Redrive, SetMaintenance,
     StoreError, TransactCommand, TransactOutcome,
 };
 
@@ -165,6 +165,19 @@ pub async fn refused_pushes_leave_nothing(bench: &Bench) {
     transact(TransactCommand { settles, ..Default::default() }).await.expect("it is settled");
     assert_eq!(held(bench).await, 0);
     assert_eq!(bench.drain(&ask).await, ["b"]);
+    let fresh = bench.queue("fresh");
+    for (queue, partition) in [(&fresh, "p"), (&queue, "fresh")] {
+        refused(bench.store.push(vec![item(queue, partition, "f")]).await.map(drop));
+        let pushes = vec![item(queue, partition, "g")];
+        refused(transact(TransactCommand { pushes, ..Default::default() }).await);
+        let schedules = vec![later(item(queue, partition, "h"), after(5))];
+        refused(transact(TransactCommand { schedules, ..Default::default() }).await);
+    }
+    assert!(bench.store.queue(&fresh).await.expect("it is read").is_none(), "nor a queue");
+    let page = Page { limit: 10, offset: 0 };
+    let made = bench.store.partitions(Some(&queue), page).await.expect("they are listed");
+    let made: Vec<_> = made.iter().map(|detail| detail.partition.as_str()).collect();
+    assert!(!made.contains(&"fresh"), "nor a partition: {made:?}");
     pushes(bench, PushGate::Open).await;
     assert_eq!(bench.nothing(&ask).await, None);
     assert_eq!(push_held(bench, &queue, "p", &["c"]).await, [false], "its id is free");

@@ -163,6 +163,7 @@ macro_rules! conformance_suite {
         $crate::conformance_module!($fixture; dead;
             a_dead_letter_tells_everything,
             a_dead_letter_keeps_the_last_error,
+            a_message_tells_the_last_error_of_each_group,
             dead_letters_are_listed_newest_first,
             dead_letters_outlive_their_group_but_not_their_queue,
             dead_letters_are_found_by_what_is_known_of_them,
@@ -322,7 +323,8 @@ macro_rules! conformance_suite {
         );
         $crate::conformance_module!($fixture; stats;
             a_slot_that_is_written_again_counts_once, nodes_add_up, points_are_of_whole_steps,
-            old_figures_go, lags_are_by_the_stores_clock, nodes_tell_how_they_were,);
+            old_figures_go, housekeeping_removes_old_figures, lags_are_by_the_stores_clock,
+            nodes_tell_how_they_were,);
         $crate::conformance_module!($fixture; tally;
             messages_are_counted_as_they_stand, what_is_ahead_is_not_given_up,
             the_group_that_is_furthest_behind_tells, depth_is_what_a_group_has_yet_to_settle,

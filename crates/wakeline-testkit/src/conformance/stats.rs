@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 use wakeline_core::{QueueName, Timestamp};
 use wakeline_store::{
-    MINUTE, NodeCounts, QueueCounts, QueuePoint, StatsQuery, StatsRecord, StatsSlot,
+    Housekeeping, MINUTE, NodeCounts, QueueCounts, QueuePoint, StatsQuery, StatsRecord, StatsSlot,
 };
 
 use super::Bench;
@@ -110,6 +110,32 @@ pub async fn old_figures_go(bench: &Bench) {
     bench.advance(300).await;
     record(bench, Uuid::new_v4(), vec![slot(0, &queue, pushed(4))]).await;
     assert_eq!(sum(read(bench, whole()).await), 6);
+}
+
+/// Housekeeping removes what was kept for long enough, in pieces, also if nobody writes figures.
+pub async fn housekeeping_removes_old_figures(bench: &Bench) {
+    let (queue, node) = (bench.queue("q"), Uuid::new_v4());
+    let slots = (0..5).map(|number| slot(number, &queue, pushed(1))).collect();
+    record(bench, node, slots).await;
+    let whole = || StatsQuery { span: WEEK * 3, ..of(&queue) };
+    let there = async || {
+        let points = read(bench, whole()).await;
+        points.iter().map(|point| point.counts.push_messages).sum::<i64>()
+    };
+    let keep = async |stats_keep| {
+        let how = Housekeeping { rows_max: 2, stats_keep, ..Housekeeping::default() };
+        while bench.store.housekeep(how).await.expect("done").next_due == Some(Duration::ZERO) {}
+    };
+    bench.advance(WEEK.as_secs() - 300).await;
+    keep(Some(WEEK)).await;
+    assert_eq!(there().await, 5, "they are young enough");
+    bench.advance(600).await;
+    keep(None).await;
+    assert_eq!(there().await, 5, "nobody said how long they are kept");
+    keep(Some(WEEK)).await;
+    assert_eq!(there().await, 0);
+    let (_, nodes) = bench.store.node_stats(whole()).await.expect("read");
+    assert!(nodes.iter().all(|point| point.node != node), "{nodes:?}");
 }
 
 /// Lags that a node measured by a clock that is wrong are right once they are written.

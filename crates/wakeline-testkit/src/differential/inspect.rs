@@ -112,6 +112,8 @@ impl World<'_> {
                 detail.message = self.skew.delivered(&detail.message);
                 detail.groups.retain(|(group, _)| known.contains(group));
                 detail.groups.sort_by(|a, b| a.0.cmp(&b.0));
+                detail.errors.retain(|(group, _)| known.contains(group));
+                detail.errors.sort_by(|a, b| a.0.cmp(&b.0));
                 detail.ledger = self.skew.ledger(detail.ledger);
                 detail
             });

@@ -1,10 +1,10 @@
 //! What a turn sends, takes back and clears: messages, timers, queues.
 
-use wakeline_store::PushOutcome;
 use wakeline_store::flow::{
     EnqueueOutcome, Envelope, ExecutionEnd, InstanceState, TurnCommit, TurnOutcome, TurnReply,
     Watched,
 };
+use wakeline_store::{PushGate, PushOutcome, SetMaintenance};
 
 use super::{
     FlowBench, LEASE, after, capabilities, event, finish, id, nothing, push, secs, start, start_of,
@@ -182,6 +182,34 @@ pub async fn pushes_of_a_turn_are_in_their_queues_once(bench: &FlowBench) {
     assert!(!reply.queue_changes.is_empty(), "those who wait for the queue are told");
     assert_eq!(bench.popped("q").await, ["known", "one"]);
     assert_eq!(bench.popped("p").await, ["other"]);
+}
+
+/// A maintenance holds back what a turn pushes, also where producers are refused; the turn itself
+/// is committed.
+pub async fn pushes_of_a_turn_are_held_back_by_a_maintenance(bench: &FlowBench) {
+    let gate = async |gate| {
+        let set = SetMaintenance { pushes: Some(gate), ..SetMaintenance::default() };
+        bench.queues.set_maintenance(set).await.expect("maintenance is set");
+    };
+    bench.running("a").await;
+    bench.queues.push(vec![push("q", "before")]).await.expect("a message is pushed");
+    for (mode, there, new) in
+        [(PushGate::Hold, "one", "hold-p"), (PushGate::Refuse, "two", "refuse-p")]
+    {
+        gate(mode).await;
+        let pushes = vec![push("q", there), push("q", "before"), push(new, "new")];
+        let reply = bench.turned("a", |turn| TurnCommit { pushes, ..step(turn) }).await;
+        let TurnOutcome::Committed { pushes, .. } = &reply.outcome else { panic!("{reply:?}") };
+        let held = |outcome: &PushOutcome| matches!(outcome, PushOutcome::Held { .. });
+        assert_eq!(pushes.iter().map(held).collect::<Vec<_>>(), [true, false, true], "{mode:?}");
+        assert!(bench.popped(new).await.is_empty(), "{mode:?}");
+    }
+    assert_eq!(bench.queues.held_messages().await.expect("counted"), 4);
+    assert_eq!(bench.popped("q").await, ["before"], "what was there is delivered");
+    gate(PushGate::Open).await;
+    assert_eq!(bench.popped("q").await, ["one", "two"]);
+    assert_eq!(bench.popped("hold-p").await, ["new"]);
+    assert_eq!(bench.popped("refuse-p").await, ["new"]);
 }
 
 /// A commit of nothing is answered with nothing.

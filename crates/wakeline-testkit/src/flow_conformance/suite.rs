@@ -123,6 +123,7 @@ macro_rules! flow_conformance_suite {
             clearing_removes_all_messages_and_work,
             ending_without_clearing_keeps_what_waits,
             pushes_of_a_turn_are_in_their_queues_once,
+            pushes_of_a_turn_are_held_back_by_a_maintenance,
             a_turn_that_sends_nothing_has_no_outcomes,
         );
         $crate::flow_conformance_module!($fixture; emit;

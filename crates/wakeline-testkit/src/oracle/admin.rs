@@ -70,11 +70,20 @@ impl State {
                 (group_name.clone(), state)
             })
             .collect();
+        let id = partition.message(offset).id;
+        let errors = queue.groups.iter().filter_map(|(group_name, group)| {
+            let dead =
+                |buried: &&Buried| buried.letter.id == id && buried.letter.group == *group_name;
+            let dead = || self.dead_letters.iter().rfind(dead)?.letter.error.clone();
+            let error = last_error(&group.cursors[name], offset).or_else(dead)?;
+            Some((group_name.clone(), error))
+        });
         Some(MessageDetail {
             queue: queue_name.clone(),
             partition: name.clone(),
             message: delivered(partition, offset, failures),
             groups,
+            errors: errors.collect(),
             ledger: self.ledger((queue_name, name), offset, now),
         })
     }
@@ -100,6 +109,13 @@ fn failures(cursor: &Cursor, offset: i64) -> u32 {
     let held = cursor.lease.as_ref().and_then(|lease| lease.unsettled.get(&offset));
     let parked = cursor.parked.get(&offset);
     held.map(|held| held.failures).or(parked.map(|parked| parked.failures)).unwrap_or(0)
+}
+
+/// The last error of a message that is not done with.
+fn last_error(cursor: &Cursor, offset: i64) -> Option<String> {
+    let held = cursor.lease.as_ref().and_then(|lease| lease.unsettled.get(&offset));
+    let parked = cursor.parked.get(&offset);
+    held.map(|held| &held.error).or(parked.map(|parked| &parked.error))?.clone()
 }
 
 /// Where a message stands that is not done with; `None` if it is.

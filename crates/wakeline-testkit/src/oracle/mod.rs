@@ -259,8 +259,11 @@ impl QueueGroups for MemoryStore {
 #[async_trait]
 impl QueueKeeper for MemoryStore {
     /// Does all there is at once, whether it was due or not.
-    async fn housekeep(&self, _how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
+    async fn housekeep(&self, how: Housekeeping) -> Result<HousekeepingReport, StoreError> {
         let mut state = self.state.lock();
+        if let Some(keep) = how.stats_keep {
+            state.stats.forget(keep, self.now());
+        }
         Ok(state.housekeep(self.now()))
     }
 

@@ -1,6 +1,7 @@
 //! Figures over time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -63,14 +64,19 @@ impl State {
                 entry.or_insert((bucket, QueueCounts::default())).1 = counts;
             }
         }
-        let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
-        let old = |bucket: &Timestamp| bucket.0 < now.0.saturating_sub(keep);
-        stats.nodes.retain(|_, (bucket, _)| !old(bucket));
-        stats.queues.retain(|_, (bucket, _)| !old(bucket));
+        stats.forget(keep, now);
     }
 }
 
 impl Stats {
+    /// Removes what is older.
+    pub(super) fn forget(&mut self, keep: Duration, now: Timestamp) {
+        let keep = i64::try_from(keep.as_micros()).unwrap_or(i64::MAX);
+        let old = |bucket: &Timestamp| bucket.0 < now.0.saturating_sub(keep);
+        self.nodes.retain(|_, (bucket, _)| !old(bucket));
+        self.queues.retain(|_, (bucket, _)| !old(bucket));
+    }
+
     fn queue_points(&self, query: &StatsQuery, range: StatsRange) -> Vec<QueuePoint> {
         // What waits is not added up over time, only over nodes.
         let mut apart: BTreeMap<(Timestamp, Option<QueueName>, Uuid), QueueCounts> =

@@ -160,3 +160,33 @@ async fn an_ask_that_met_what_cannot_be_read_gets_the_next_one() {
     assert_eq!(got, ids[1..], "{claimed:?}");
     stage.close().await;
 }
+
+#[tokio::test]
+async fn a_class_of_deliveries_that_no_claim_looks_for_cannot_be_written() {
+    let stage = Stage::open().await;
+    let bench = &stage.bench;
+    bench.with(plain()).await;
+    let id = bench.emit().await;
+    for class in [-1, 4] {
+        let sql = format!("UPDATE hook_deliveries SET class = {class}");
+        let refused = stage.try_run(&sql).await.expect_err("it would wait for ever");
+        assert!(refused.contains("hook_deliveries_class"), "{refused}");
+    }
+    assert_eq!(bench.one().await.message, id);
+    stage.close().await;
+}
+
+#[tokio::test]
+async fn a_delivery_of_an_unknown_class_from_before_becomes_an_ordinary_one() {
+    let stage = Stage::open().await;
+    let bench = &stage.bench;
+    bench.with(plain()).await;
+    let id = bench.emit().await;
+    stage.run("ALTER TABLE hook_deliveries DROP CONSTRAINT hook_deliveries_class").await;
+    stage.run("UPDATE hook_deliveries SET class = 9").await;
+    assert!(bench.take(9).await.is_empty(), "no claim looks for it");
+    let migration = include_str!("../../../sql/migrations/0019_delivery_class.sql");
+    stage.run(&migration.replace("@schema@.", "")).await;
+    assert_eq!(bench.one().await.message, id);
+    stage.close().await;
+}

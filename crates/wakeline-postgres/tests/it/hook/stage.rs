@@ -36,6 +36,14 @@ impl Stage {
         self.rival.batch_execute(sql).await.expect("the rival's statement goes through");
     }
 
+    /// The same for a statement that may be refused: what the server says then.
+    pub(super) async fn try_run(&self, sql: &str) -> Result<(), String> {
+        let refused = |error: tokio_postgres::Error| {
+            error.as_db_error().expect("the server refuses it").message().to_owned()
+        };
+        self.rival.batch_execute(sql).await.map_err(refused)
+    }
+
     /// Begins a transaction that stores a message; does not commit it.
     pub(super) async fn begin_emit(&self) -> HookMessageId {
         let id = HookMessageId::generate();

@@ -149,7 +149,7 @@ impl FlowStore for MemoryStore {
         envelopes: Vec<Envelope>,
         requests: Vec<TurnRequest>,
     ) -> Result<EnqueueReply, StoreError> {
-        Ok(self.flow("enqueue", |state, now| state.flow.enqueue(envelopes, &requests, now)))
+        Ok(self.flow_act("enqueue", |state, now| state.flow.enqueue(envelopes, &requests, now)))
     }
 
     async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Result<Vec<TurnClaimed>, StoreError> {

@@ -94,13 +94,17 @@ pub(crate) async fn run(setup: &Setup, args: &HookArgs) -> Result<()> {
         rates((setup, &args), (&places, &nothing), &mut sink, &mut report).await?;
     }
     if args.wants("neighbours") {
-        for (place, beside) in places.iter().zip([
-            Place::make(setup, setup.postgres("beside"), "beside-postgres")?,
-            Place::make(setup, setup.sqlite("beside.db"), "beside-sqlite")?,
-        ]) {
-            let rounds = (args.neighbour_rounds.max(2), Duration::from_secs(2));
-            let found = latency::neighbours((place, &beside), &mut sink, rounds).await?;
-            report.neighbours.push((place.store.kind(), found));
+        let rounds = (args.neighbour_rounds.max(2), Duration::from_secs(2));
+        let stores = [
+            [setup.postgres("good"), setup.postgres("bad")],
+            [setup.sqlite("good.db"), setup.sqlite("bad.db")],
+        ];
+        for (place, [good, bad]) in places.iter().zip(stores) {
+            let kind = place.store.kind();
+            let good = Place::make(setup, good, &format!("good-{kind}"))?;
+            let bad = Place::make(setup, bad, &format!("bad-{kind}"))?;
+            let found = latency::neighbours([place, &good, &bad], &mut sink, rounds).await?;
+            report.neighbours.push((kind, found));
         }
     }
     report.print();

@@ -154,21 +154,25 @@ pub(super) async fn cost_alone(
     Ok(Cost::read(setup).await?.each(&before, nothing, samples))
 }
 
-/// The fast endpoint's latencies alone, and beside one that hangs, one that drips and one that is
-/// broken: two servers on stores of their own, in turn.
+/// Who else gets the events of the fast endpoint.
+pub(super) const COMPANIES: [(&str, &[&str]); 3] = [
+    ("alone", &[]),
+    ("beside three that answer", &["well/x", "well/y", "well/z"]),
+    ("beside one that hangs, one that drips, one that fails", &["hang/x", "drip/x", "fail/x"]),
+];
+
+/// The fast endpoint's latencies in each company: servers on stores of their own, in turn.
 pub(super) async fn neighbours(
-    (alone, beside): (&Place, &Place),
+    places: [&Place; COMPANIES.len()],
     sink: &mut Sink,
     (rounds, span): (usize, Duration),
-) -> Result<[Vec<u64>; 2]> {
+) -> Result<[Vec<u64>; COMPANIES.len()]> {
     let mut sides = Vec::new();
-    for (name, place) in [("alone", alone), ("beside", beside)] {
-        let node = place.start()?;
-        let mut urls = sink.urls(name, 1);
-        if name == "beside" {
-            urls.extend(["hang/x", "drip/x", "fail/x"].map(|path| sink.url(path)));
-        }
-        subscribe(&node, name, &urls).await?;
+    for (index, (place, (_, paths))) in places.into_iter().zip(COMPANIES).enumerate() {
+        let (name, node) = (format!("company-{index}"), place.start()?);
+        let mut urls = sink.urls(&name, 1);
+        urls.extend(paths.iter().map(|path| sink.url(path)));
+        subscribe(&node, &name, &urls).await?;
         let line = Connection::open(node.address()).await?;
         sides.push((name, line, node));
     }
@@ -183,12 +187,16 @@ pub(super) async fn neighbours(
                 line.call(&creation(name)).await?.expect(202)?;
                 created += 1;
             }
-            sink.until(before + created).await.context(*name)?;
+            sink.until(before + created).await.context(name.clone())?;
             if round == 0 {
                 // The first of each side fills the neighbours with calls that hang.
                 sink.take(name).await?;
             }
         }
     }
-    Ok([sink.take("alone").await?, sink.take("beside").await?])
+    let mut latencies = [const { Vec::new() }; COMPANIES.len()];
+    for (found, (name, ..)) in latencies.iter_mut().zip(&sides) {
+        *found = sink.take(name).await?;
+    }
+    Ok(latencies)
 }

@@ -1,7 +1,7 @@
 //! The tables of the hook benchmark.
 
 use super::FANS;
-use super::latency::Latencies;
+use super::latency::{COMPANIES, Latencies};
 use super::rate::{Cost, Rate};
 use crate::peers::{LABEL, SVIX_DELIVERIES};
 use crate::table::{Table, count, median, met, met_in_rounds, millis};
@@ -29,8 +29,8 @@ pub(super) struct Report {
     pub(super) cost_alone: Option<Cost>,
     /// Statements a second of an idle server.
     pub(super) idle: Option<f64>,
-    /// By store: the fast endpoint alone, and beside the others.
-    pub(super) neighbours: Vec<(&'static str, [Vec<u64>; 2])>,
+    /// By store: the fast endpoint in each company.
+    pub(super) neighbours: Vec<(&'static str, [Vec<u64>; COMPANIES.len()])>,
 }
 
 impl Report {
@@ -148,20 +148,28 @@ impl Report {
     }
 
     fn print_neighbours(&self) {
-        let mut table = Table::new(&["the fast endpoint", "samples", "p50", "p90", "p99", "max"]);
+        let quantiles = [0.5, 0.9, 0.99];
+        let mut table = Table::new(&[
+            "the fast endpoint",
+            "samples",
+            "p50",
+            "p90",
+            "p99",
+            "max",
+            "p50, p90, p99 to those alone",
+        ]);
         for (store, sides) in &self.neighbours {
-            for (side, latencies) in ["alone", "beside the others"].iter().zip(sides) {
-                let figures = [0.5, 0.9, 0.99, 1.0].map(|q| millis(at(latencies, q)));
-                let mut cells = vec![format!("{store}, {side}"), latencies.len().to_string()];
-                cells.extend(figures);
+            for ((company, _), latencies) in COMPANIES.iter().zip(sides) {
+                let mut cells = vec![format!("{store}, {company}"), latencies.len().to_string()];
+                cells.extend(quantiles.map(|q| millis(at(latencies, q))));
+                cells.push(millis(at(latencies, 1.0)));
+                let ratio = |q| at(latencies, q) as f64 / at(&sides[0], q).max(1) as f64;
+                cells.push(quantiles.map(|q| format!("{:.2}", ratio(q))).join(" "));
                 table.row(&cells);
             }
         }
         if !table.is_empty() {
-            table.print(
-                "100 events a second: a fast endpoint beside one that hangs, one that drips and \
-                 one that answers 500",
-            );
+            table.print("100 events a second to a fast endpoint, and to its neighbours");
         }
     }
 

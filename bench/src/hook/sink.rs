@@ -101,6 +101,7 @@ async fn answer(
             receive(&seen, kind, request).await;
             Content::whole(String::new())
         }
+        "well" => Content::whole(String::new()),
         "drip" => Content::Drip(tokio::time::interval(DRIP)),
         "hang" => std::future::pending().await,
         _ => {

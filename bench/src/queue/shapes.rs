@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::client::Connection;
 use crate::load::{self, Ask, Load, Measured, Target};
 use crate::node::Node;
 use crate::queue::{BATCHES, StoreKind, WARM_UP, raw};
@@ -126,7 +127,7 @@ impl Shapes<'_> {
             let queue = format!("partitions-{partitions}");
             let load = Load { queue: queue.clone(), batch: BATCH, connections: CONNECTIONS };
             let (mut pushed, mut popped) = (Vec::new(), Vec::new());
-            // Every partition is there before anything is measured.
+            // Every partition is there before anything is measured, and the group has begun.
             self.visit_all(&queue, partitions).await?;
             for _ in 0..self.rounds.0 {
                 pushed.push(load::push_spread(&self.target(), &load, partitions).await?);
@@ -145,7 +146,11 @@ impl Shapes<'_> {
     }
 
     async fn visit_all(&self, queue: &str, partitions: usize) -> Result<()> {
-        load::fill_spread(self.server.address(), queue, partitions as u64, partitions).await
+        let address = self.server.address();
+        load::fill_spread(address, queue, partitions as u64, partitions).await?;
+        let mut connection = Connection::open(address).await?;
+        connection.call(&crate::wire::pop_of(queue, BATCH, BATCH, None)).await?.expect(200)?;
+        Ok(())
     }
 
     fn backlog(&self) -> u64 {

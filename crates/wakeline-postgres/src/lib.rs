@@ -267,7 +267,8 @@ impl PostgresStore {
         }
         if options.migrate {
             let report = migrate_up(options).await?;
-            tracing::info!(?report, "schema brought up to date");
+            let (migrations, functions) = (report.migrations.join(" "), report.functions.len());
+            tracing::info!(migrations, functions, "schema brought up to date");
             return Ok(());
         }
         let reason = format!("{:?} is not up to date: run `wakeline migrate up`", options.schema);

@@ -38,6 +38,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0017_ledger",
     "0018_maintenance",
     "0019_delivery_class",
+    "0020_deleted_messages",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -110,6 +111,9 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "flow_work_ready",
     "flow_work_remove",
     "flow_works",
+    "gap_end",
+    "gap_len",
+    "gap_reach",
     "group_begin",
     "group_delete",
     "group_due",
@@ -180,6 +184,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "maintenance_set",
     "message_browse",
     "message_bury",
+    "message_delete",
     "message_fail",
     "message_intervene",
     "message_park",

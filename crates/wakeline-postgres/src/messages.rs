@@ -143,6 +143,26 @@ impl QueueMessages for PostgresStore {
         Ok((outcome, changes))
     }
 
+    async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError> {
+        const OPERATION: &str = "delete message";
+        let core = &self.queue.core;
+        let params: crate::connect::Params<'_> =
+            &[&message.partition.0, &message.transaction_id.as_str()];
+        let (sql, changed) = (&core.sql.message_delete, Act::coded);
+        let rows = core.recorded(Act { operation: OPERATION, sql, params, changed }).await?;
+        let existed = Act::coded(&rows);
+        let mut changes = Vec::new();
+        for row in rows.iter().skip(1) {
+            let mut columns = Columns::new(OPERATION, row);
+            let _outcome: i16 = columns.take()?;
+            let change = rows::change(&mut columns)?;
+            let (group, due) = (columns.name("group")?, columns.take()?);
+            changes.push(Change { group: Some(group), due_in: rows::span(due), ..change });
+        }
+        self.shared.notifier.tell(&changes);
+        Ok((existed, changes))
+    }
+
     async fn clear_queue(
         &self,
         queue: &QueueName,

@@ -341,6 +341,12 @@ impl QueueService {
         self.to_the_end(async move { store.intervene(message, &group, intervention).await }).await
     }
 
+    /// Deletes a message for all groups. True if there was one.
+    pub async fn delete_message(&self, message: MessageKey) -> Result<bool, QueueError> {
+        let store = Arc::clone(&self.store);
+        self.to_the_end(async move { store.delete_message(message).await }).await
+    }
+
     /// Starts a job that redrives dead letters.
     pub async fn redrive(&self, redrive: Redrive) -> Result<RedriveJob, QueueError> {
         let store = Arc::clone(&self.store);

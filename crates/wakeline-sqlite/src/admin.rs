@@ -3,6 +3,7 @@
 mod browse;
 mod configure;
 mod dead;
+mod delete;
 mod groups;
 mod inspect;
 mod messages;
@@ -169,6 +170,11 @@ impl QueueMessages for SqliteStore {
         let work = Work::new("intervene", move |s| {
             messages::intervene(s, (&message, &group), &intervention)
         });
+        self.write(work.recorded()).await
+    }
+
+    async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError> {
+        let work = Work::new("delete_message", move |s| delete::delete(s, &message));
         self.write(work.recorded()).await
     }
 

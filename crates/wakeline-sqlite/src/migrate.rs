@@ -62,6 +62,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "maintenance",
         sql: include_str!("../sql/migrations/0012_maintenance.sql"),
     },
+    Migration {
+        version: 13,
+        name: "deleted messages",
+        sql: include_str!("../sql/migrations/0013_deleted_messages.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -2,6 +2,7 @@
 
 pub(crate) mod claim;
 pub(crate) mod cursor;
+pub(crate) mod gap;
 pub(crate) mod group;
 pub(crate) mod keep;
 pub(crate) mod ledger;

@@ -175,6 +175,10 @@ pub trait QueueMessages: Send + Sync {
         intervention: Intervention,
     ) -> Result<(Intervened, Vec<Change>), StoreError>;
 
+    /// Deletes a message for all groups, present and to come: it is delivered no more, and nobody
+    /// holds it or has it parked. Its dead letters stay. True if there was one.
+    async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError>;
+
     /// Removes all messages of a queue: its groups stand at the end, their leases are lost. Its
     /// dead letters stay, unless they are to go, too. Returns how many messages went; `None` if
     /// there is no such queue.

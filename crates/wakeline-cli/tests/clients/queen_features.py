@@ -169,6 +169,27 @@ async def messages_are_browsed_and_moved(client):
     check(sorted(m["data"] for m in messages) == [0, 1, 2, 3], messages)
 
 
+async def a_deleted_message_is_never_delivered(client):
+    queue, admin = name("deleted"), client.admin
+    await client.queue(queue).push([{"data": n, "transactionId": f"t{n}"} for n in range(4)])
+    partition = (await admin.list_messages(queue=queue))["messages"][0]["partitionId"]
+    held = (await client.queue(queue).batch(1).wait(False).pop())[0]
+    check(held["data"] == 0, held)
+    for n in [0, 2]:
+        gone = await admin.delete_message(partition, f"t{n}")
+        check((gone["success"], gone["transactionId"]) == (True, f"t{n}"), gone)
+    try:
+        again = await admin.delete_message(partition, "t2")
+        check(not (again or {}).get("success"), again)
+    except AssertionError:
+        raise
+    except Exception as error:
+        check("not found" in str(error).lower(), repr(error))
+    check([m["data"] for m in await gather(client, queue, 2)] == [1, 3], "for those who read on")
+    later = await gather(client, queue, 2, group=name("later"))
+    check([m["data"] for m in later] == [1, 3], "for those who begin")
+
+
 async def queues_and_partitions_are_cleared(client):
     if hasattr(client, "timer"):
         # 2.x refuses to ask.
@@ -290,6 +311,7 @@ SCENARIOS = [
     buffered_pushes_arrive,
     groups_are_listed_moved_and_deleted,
     messages_are_browsed_and_moved,
+    a_deleted_message_is_never_delivered,
     queues_and_partitions_are_cleared,
     consumers_leave_traces,
     transactions_are_all_or_nothing,

@@ -169,6 +169,14 @@ const QUEUES: &[Line] = &[
         Partition("partitionId"),
         "message.bury",
     ),
+    (
+        M::DELETE,
+        "/api/v1/messages/{partitionId}/{transactionId}",
+        Queue,
+        Configure,
+        Partition("partitionId"),
+        "message.delete",
+    ),
     (M::DELETE, "/api/v1/queues/{queue}/clear", Queue, Admin, Path("queue"), "queue.clear"),
     (
         M::DELETE,

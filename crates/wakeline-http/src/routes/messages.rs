@@ -16,9 +16,9 @@ use crate::error::{ApiError, Problem};
 use crate::input::{Body, Params, Parted};
 use crate::state::AppState;
 use crate::wire::messages::{
-    ClearedAnswer, InterveneBody, IntervenedAnswer, ListedAnswer, MessageAnswer, MessagesAnswer,
-    PartitionAnswer, PartitionDeletedAnswer, PartitionsAnswer, mode_of, place_of, place_text,
-    state_of,
+    ClearedAnswer, InterveneBody, IntervenedAnswer, ListedAnswer, MessageAnswer,
+    MessageDeletedAnswer, MessagesAnswer, PartitionAnswer, PartitionDeletedAnswer,
+    PartitionsAnswer, mode_of, place_of, place_text, state_of,
 };
 
 /// Most messages that a list may skip.
@@ -196,6 +196,37 @@ pub(crate) async fn give_up(
     let key = key(partition, transaction_id)?;
     let intervention = Intervention::Bury { error: body.error };
     intervene(&state, key, (group(body.consumer_group)?, intervention)).await
+}
+
+/// Delete a message: no group gets it any more, present or to come, nor after it was moved back.
+/// Who holds it at the moment lets it go. Its dead letters stay.
+#[utoipa::path(
+    delete, path = "/api/v1/messages/{partitionId}/{transactionId}", tag = "queues",
+    params(
+        ("partitionId" = String, Path, description = "The partition's id"),
+        ("transactionId" = String, Path, description = "The name of the message's push"),
+    ),
+    responses(
+        (status = 200, description = "It is gone", body = MessageDeletedAnswer),
+        (status = 404, description = "There is no such message", body = Problem),
+    )
+)]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    Parted((partition, transaction_id)): Parted<(String, String)>,
+) -> Result<Json<MessageDeletedAnswer>, ApiError> {
+    let key = key(partition, transaction_id)?;
+    Deed::tell(Some(format!("{}/{}", key.partition, key.transaction_id)), None);
+    let answer = MessageDeletedAnswer {
+        success: true,
+        message: "Message deleted",
+        partition_id: key.partition.to_string(),
+        transaction_id: key.transaction_id.to_string(),
+    };
+    match state.queue().delete_message(key).await? {
+        true => Ok(Json(answer)),
+        false => Err(missing()),
+    }
 }
 
 fn group(name: Option<String>) -> Result<GroupName, ApiError> {

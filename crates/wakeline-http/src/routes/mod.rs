@@ -138,7 +138,7 @@ fn queue_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(dead::redrive_job, dead::cancel_redrive))
         .routes(routes!(dead::dead_letter, dead::purge_one))
         .routes(routes!(messages::messages))
-        .routes(routes!(messages::message))
+        .routes(routes!(messages::message, messages::delete))
         .routes(routes!(messages::retry))
         .routes(routes!(messages::give_up))
         .routes(routes!(messages::clear))

@@ -332,6 +332,17 @@ pub(crate) struct IntervenedAnswer {
     pub(crate) consumer_group: String,
 }
 
+/// A message that is gone.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MessageDeletedAnswer {
+    pub(crate) success: bool,
+    /// The same in words.
+    pub(crate) message: &'static str,
+    pub(crate) partition_id: String,
+    pub(crate) transaction_id: String,
+}
+
 /// How many messages went.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ClearedAnswer {

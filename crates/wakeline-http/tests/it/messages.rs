@@ -62,6 +62,57 @@ async fn messages_are_retried_and_given_up_by_hand() {
 }
 
 #[tokio::test]
+async fn a_deleted_message_is_never_delivered() {
+    let node = Node::start().await;
+    node.push("q", &["a", "b", "c"]).await;
+    let popped = node.get("/api/v1/pop/queue/q").await.json();
+    let (partition, lease) = (popped["partitionId"].as_str().expect("an id"), &popped["leaseId"]);
+    let path = |id: &str| format!("/api/v1/messages/{partition}/{id}");
+    for id in ["a", "b"] {
+        let gone = node.expect(200, "DELETE", &path(id), Value::Null).await;
+        let expected = json!({"success": true, "message": "Message deleted",
+            "partitionId": partition, "transactionId": id});
+        assert_eq!(gone, expected);
+        node.expect(404, "DELETE", &path(id), Value::Null).await;
+        node.expect(404, "GET", &path(id), Value::Null).await;
+    }
+    let ack = json!({"transactionId": "a", "partitionId": partition, "leaseId": lease});
+    let stale = node.expect(409, "POST", "/api/v1/ack", ack).await;
+    assert_eq!(stale["code"], "stale_lease");
+    for group in ["", "&consumerGroup=other"] {
+        let pop = format!("/api/v1/pop/queue/q?batch=5{group}");
+        let popped = node.get(&pop).await.json();
+        assert_eq!(popped["messages"].as_array().map(Vec::len), Some(1));
+        assert_eq!(popped["messages"][0]["transactionId"], "c");
+    }
+    let depth = node.get("/api/v1/resources/queues/q/depth").await.json();
+    assert_eq!(depth["pending"], 1);
+    node.expect(404, "DELETE", "/api/v1/messages/x/c", Value::Null).await;
+    node.expect(404, "DELETE", &path("unknown"), Value::Null).await;
+}
+
+#[tokio::test]
+async fn a_deletion_wakes_those_whom_the_message_held_up() {
+    let node = Node::start().await;
+    let options = json!({"queue": "q", "options": {"retryDelay": 600_000}});
+    node.expect(200, "POST", "/api/v1/configure", options).await;
+    node.push("q", &["a", "b"]).await;
+    let popped = node.get("/api/v1/pop/queue/q").await.json();
+    let partition = popped["partitionId"].as_str().expect("an id");
+    let failed = json!({"transactionId": "a", "partitionId": partition,
+        "leaseId": popped["leaseId"], "status": "failed"});
+    node.expect(200, "POST", "/api/v1/ack", failed).await;
+    let waits = node.get("/api/v1/pop/queue/q?wait=true&timeout=30000");
+    let path = format!("/api/v1/messages/{partition}/a");
+    let deletes = async {
+        tokio::task::yield_now().await;
+        node.expect(200, "DELETE", &path, Value::Null).await
+    };
+    let (popped, _) = tokio::join!(waits, deletes);
+    assert_eq!(popped.json()["messages"][0]["transactionId"], "b");
+}
+
+#[tokio::test]
 async fn queues_are_cleared_and_partitions_deleted() {
     let node = Node::start().await;
     let item = |id, partition| json!({"queue": "q", "partition": partition, "payload": id});

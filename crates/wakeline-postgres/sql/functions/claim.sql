@@ -76,11 +76,11 @@ BEGIN
                 SELECT array_agg(k.tid), array_agg(k.partition_id), array_agg(p.name),
                     array_agg(k.next_offset), array_agg(p.next_offset), min(k.due_at),
                     coalesce(bool_and(k.lease_token IS NULL AND k.parked = 0
-                        AND k.next_offset < p.next_offset), true)
+                        AND k.gaps IS NULL AND k.next_offset < p.next_offset), true)
                 INTO c_tid, c_partition, c_name, c_start, c_end, v_first, v_plain
                 FROM (
                     SELECT x.ctid AS tid, x.partition_id, x.next_offset, x.parked, x.lease_token,
-                        x.due_at
+                        x.gaps, x.due_at
                     FROM @schema@.cursors x
                     WHERE x.group_id = s.group_id AND x.due_at >= v_floor AND x.due_at <= v_now
                     ORDER BY x.due_at, x.partition_id

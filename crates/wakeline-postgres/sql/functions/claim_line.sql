@@ -199,20 +199,25 @@ BEGIN
             END IF;
             IF v_queue.ttl_secs > 0 OR v_queue.wait_secs_max > 0 THEN
                 SELECT x.* INTO t_next, v_parked FROM @schema@.cursor_pass(c.partition_id,
-                    c.group_id, c.next_offset, c.parked, c.log_end, v_queue, v_now) x;
+                    c.group_id, c.next_offset, c.parked, c.gaps, c.log_end, v_queue, v_now) x;
                 IF t_next <> c.next_offset OR v_parked <> c.parked THEN
                     c.next_offset := t_next; c.parked := v_parked;
-                    UPDATE @schema@.cursors k SET next_offset = t_next, parked = v_parked
+                    c.gaps := nullif(c.gaps * int8multirange(int8range(t_next, NULL)), '{}');
+                    UPDATE @schema@.cursors k SET next_offset = t_next, parked = v_parked,
+                        gaps = c.gaps
                     WHERE k.ctid = c.tid RETURNING k.ctid INTO c.tid;
                 END IF;
             END IF;
-            IF c.parked = 0 AND v_queue.delay_secs = 0 AND v_queue.window_secs = 0 THEN
+            IF c.parked = 0 AND c.gaps IS NULL AND v_queue.delay_secs = 0
+                AND v_queue.window_secs = 0
+            THEN
                 t_next := greatest(c.next_offset, least(c.log_end, c.next_offset + v_room));
                 t_set := int8multirange(int8range(c.next_offset, t_next));
                 t_offsets := '{}';
             ELSE
                 v_cursor.partition_id := c.partition_id; v_cursor.group_id := c.group_id;
                 v_cursor.next_offset := c.next_offset; v_cursor.parked := c.parked;
+                v_cursor.gaps := c.gaps;
                 SELECT x.* INTO t_set, t_next, t_offsets, t_failures FROM @schema@.cursor_take(
                     v_cursor, c.log_end, c.last_push_at, v_room, v_queue, v_now) x;
             END IF;
@@ -246,7 +251,9 @@ BEGIN
             o_groups := o_groups || c.group_id;
             o_sets := o_sets || t_set;
             o_lease_us := o_lease_us || v_queue.lease_secs * 1000000;
-            v_room := v_room - (t_next - c.next_offset)::integer - cardinality(t_offsets);
+            v_room := v_room - (t_next - c.next_offset)::integer - cardinality(t_offsets)
+                + CASE WHEN c.gaps IS NULL THEN 0
+                    ELSE @schema@.gap_len(c.gaps, c.next_offset, t_next)::integer END;
             IF t_offsets <> '{}' THEN
                 o_retry_grants := o_retry_grants || array_fill(
                     cardinality(o_requests), ARRAY[cardinality(t_offsets)]);
@@ -292,6 +299,7 @@ BEGIN
         -- By their places, as in claim: they are locked since they were read.
         UPDATE @schema@.cursors k SET lease_token = x.token, lease_until = x.until,
             due_at = x.until, lease_start = x.start, next_offset = x.next, lease_set = x.set,
+            gaps = nullif(k.gaps * int8multirange(int8range(x.next, NULL)), '{}'),
             parked = x.parked, taken_at = v_now, taken_by = x.worker
         FROM unnest(g_tid, g_token, g_until, g_start, g_next, g_set, g_parked, g_worker)
             AS x (tid, token, until, start, next, set, parked, worker)

@@ -1,5 +1,5 @@
 -- How many messages a cursor has yet to read or to settle: unread, parked, or of the log and under a
--- lease. p_end: the end of its partition's log.
+-- lease; deleted ones do not count. p_end: the end of its partition's log.
 -- Called by: queue_room. Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_lag(p_cursor @schema@.cursors, p_end bigint)
@@ -9,6 +9,8 @@ BEGIN
     RETURN p_end - p_cursor.next_offset + p_cursor.parked + CASE
         WHEN p_cursor.lease_set IS NULL THEN 0
         ELSE coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(p_cursor.lease_set
-            * int8multirange(int8range(p_cursor.lease_start, NULL))) AS r), 0) END;
+            * int8multirange(int8range(p_cursor.lease_start, NULL))) AS r), 0) END
+        - CASE WHEN p_cursor.gaps IS NULL THEN 0
+            ELSE @schema@.gap_len(p_cursor.gaps, p_cursor.next_offset, p_end) END;
 END
 $$;

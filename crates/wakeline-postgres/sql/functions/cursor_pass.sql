@@ -5,8 +5,9 @@
 -- Called by: claim_line, partition_keep, under the lock of a cursor that has no lease.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_pass(
-    p_partition bigint, p_group integer, p_next bigint, p_parked integer, p_end bigint,
-    p_queue @schema@.queues, p_now timestamptz, OUT o_next bigint, OUT o_parked integer)
+    p_partition bigint, p_group integer, p_next bigint, p_parked integer, p_gaps int8multirange,
+    p_end bigint, p_queue @schema@.queues, p_now timestamptz,
+    OUT o_next bigint, OUT o_parked integer)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_ttl interval := CASE WHEN p_queue.ttl_secs > 0
@@ -15,16 +16,23 @@ DECLARE
         THEN make_interval(secs => p_queue.wait_secs_max) END;
     -- The same two limits, both counted from the push, for what was never delivered.
     v_log_wait interval := v_wait + make_interval(secs => p_queue.delay_secs);
+    v_passed bigint;
     v_dead bigint;
     v_expired bigint := 0;
     v_evicted bigint := 0;
 BEGIN
     o_parked := p_parked;
     o_next := @schema@.log_cut(p_partition, p_next, p_end, p_now - least(v_ttl, v_log_wait));
+    v_passed := o_next - p_next;
+    IF p_gaps IS NOT NULL THEN
+        -- What was deleted is not lost; p_end may be older than the gaps.
+        v_passed := v_passed - @schema@.gap_len(p_gaps, p_next, o_next);
+        o_next := @schema@.gap_end(p_gaps, o_next);
+    END IF;
     IF v_ttl <= v_log_wait OR v_wait IS NULL THEN
-        v_expired := o_next - p_next;
+        v_expired := v_passed;
     ELSE
-        v_evicted := o_next - p_next;
+        v_evicted := v_passed;
     END IF;
     IF p_parked > 0 THEN
         SELECT @schema@.log_cut(p_partition, r.message_offset, p_next, p_now - v_ttl) INTO v_dead

@@ -1,5 +1,6 @@
 -- What can be taken now of a cursor that has no lease: the offsets, where the log goes on, and the
--- failures of those that were parked. Rules 3 to 5 of docs/reference/queue.md.
+-- failures of those that were parked. Rules 3 to 5 of docs/reference/queue.md. Gaps in the log
+-- are passed over, and take no room.
 -- Called by: claim_line, under the cursor's lock. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_take(
@@ -11,6 +12,7 @@ LANGUAGE plpgsql STABLE AS $$
 DECLARE
     r record;
     v_log boolean := true;
+    v_reach bigint;
     v_end bigint;
     v_head timestamptz;
     v_delay interval := make_interval(secs => p_queue.delay_secs);
@@ -46,7 +48,11 @@ BEGIN
     IF o_retry_offsets <> '{}' THEN
         SELECT range_agg(int8range(x, x + 1)) INTO o_set FROM unnest(o_retry_offsets) AS x;
     END IF;
-    v_end := least(p_log_end, o_next + p_room - cardinality(o_retry_offsets));
+    v_reach := least(p_log_end, CASE
+        WHEN p_cursor.gaps IS NULL THEN o_next + p_room - cardinality(o_retry_offsets)
+        ELSE @schema@.gap_reach(
+            p_cursor.gaps, o_next, p_room - cardinality(o_retry_offsets)) END);
+    v_end := v_reach;
     IF NOT v_log OR v_end <= o_next THEN
         RETURN;
     END IF;
@@ -62,12 +68,16 @@ BEGIN
         -- created_at never runs backwards within a partition.
         SELECT s.first_offset INTO v_end FROM @schema@.segments s
         WHERE s.partition_id = p_cursor.partition_id AND s.first_offset > o_next
-            AND s.first_offset < v_end AND s.created_at + v_delay > p_now
+            AND s.first_offset < v_reach AND s.created_at + v_delay > p_now
         ORDER BY s.first_offset LIMIT 1;
-        v_end := coalesce(v_end,
-            least(p_log_end, o_next + p_room - cardinality(o_retry_offsets)));
+        v_end := coalesce(v_end, v_reach);
     END IF;
-    o_set := o_set + int8multirange(int8range(o_next, v_end));
-    o_next := v_end;
+    IF p_cursor.gaps IS NULL THEN
+        o_set := o_set + int8multirange(int8range(o_next, v_end));
+        o_next := v_end;
+    ELSE
+        o_set := o_set + (int8multirange(int8range(o_next, v_end)) - p_cursor.gaps);
+        o_next := @schema@.gap_end(p_cursor.gaps, v_end);
+    END IF;
 END
 $$;

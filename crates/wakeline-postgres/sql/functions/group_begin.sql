@@ -58,7 +58,7 @@ BEGIN
         RETURN false;
     END IF;
     WITH chunk AS (
-        SELECT p.partition_id, p.next_offset, p.last_push_at, CASE
+        SELECT p.partition_id, p.next_offset, p.last_push_at, p.gaps, CASE
             WHEN g.mode = 0 THEN coalesce((SELECT s.first_offset FROM @schema@.segments s
                 WHERE s.partition_id = p.partition_id
                 ORDER BY s.first_offset LIMIT 1), p.next_offset)
@@ -71,8 +71,10 @@ BEGIN
         WHERE p.queue_id = v_queue AND p.partition_id > g.backfilled_to
         ORDER BY p.partition_id LIMIT 2000
     ), made AS (
-        INSERT INTO @schema@.cursors AS c (partition_id, group_id, next_offset, due_at)
-        SELECT x.partition_id, g.group_id, x.start, CASE WHEN x.next_offset > x.start
+        INSERT INTO @schema@.cursors AS c (partition_id, group_id, next_offset, gaps, due_at)
+        SELECT x.partition_id, g.group_id, x.start,
+            nullif(x.gaps * int8multirange(int8range(x.start, NULL)), '{}'),
+            CASE WHEN x.next_offset > x.start
             THEN @schema@.log_due(
                 x.partition_id, x.start, x.last_push_at, q.delay_secs, q.window_secs)
             ELSE v_now END

@@ -1,5 +1,6 @@
--- Ends leases, sets cursors to where they stand now, and to when something is left for them: now,
--- later (a parked message, delay, window), or never (asleep until a push). Returns that per cursor.
+-- Ends leases, sets cursors to where they stand now (in no gap), and to when something is left for
+-- them: now, later (a parked message, delay, window), or never (asleep until a push). Returns that
+-- per cursor.
 -- A time later than now is computed only under a lock of the queue's row that is merely tried:
 -- otherwise a configure that commits meanwhile could leave the cursor late. Where it fails the
 -- cursor stays due, and a claim looks at it again.
@@ -34,10 +35,12 @@ BEGIN
     END IF;
     RETURN QUERY
     UPDATE @schema@.cursors c SET next_offset = d.next, parked = d.parked, due_at = d.due_at,
+        gaps = d.gaps,
         lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL,
         lease_all = NULL, lease_failed = NULL, lease_expired = NULL, lease_released = NULL
     FROM (
-        SELECT x.partition_id, x.group_id, x.next, x.parked, x.ord::integer AS ord, CASE
+        SELECT x.partition_id, x.group_id, x.next, x.parked, x.ord::integer AS ord,
+            nullif(p.gaps * int8multirange(int8range(x.next, NULL)), '{}') AS gaps, CASE
             WHEN x.parked = 0 AND p.next_offset <= x.next AND m.marked THEN NULL
             WHEN x.parked = 0 AND q.delay_secs = 0 AND q.window_secs = 0 THEN p_now
             WHEN q.queue_id <> ALL (v_stable) THEN p_now

@@ -22,6 +22,14 @@ DECLARE
     c @schema@.cursors;
     r @schema@.retries;
 BEGIN
+    SELECT q.name, p.name, q.namespace, q.task INTO queue, partition, namespace, task
+    FROM @schema@.partitions p JOIN @schema@.queues q ON q.queue_id = p.queue_id
+    WHERE p.partition_id = p_partition;
+    SELECT k.* INTO c FROM @schema@.partitions p
+    JOIN @schema@.groups g ON g.queue_id = p.queue_id AND g.name = p_group
+    JOIN @schema@.cursors k ON k.partition_id = p.partition_id AND k.group_id = g.group_id
+    WHERE p.partition_id = p_partition FOR NO KEY UPDATE OF k;
+    -- Under the cursor's lock it is not deleted any more.
     SELECT s.first_offset + t.n - 1 INTO v_offset
     FROM @schema@.partitions p
     JOIN @schema@.queues q ON q.queue_id = p.queue_id
@@ -38,13 +46,6 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    SELECT q.name, p.name, q.namespace, q.task INTO queue, partition, namespace, task
-    FROM @schema@.partitions p JOIN @schema@.queues q ON q.queue_id = p.queue_id
-    WHERE p.partition_id = p_partition;
-    SELECT k.* INTO c FROM @schema@.partitions p
-    JOIN @schema@.groups g ON g.queue_id = p.queue_id AND g.name = p_group
-    JOIN @schema@.cursors k ON k.partition_id = p.partition_id AND k.group_id = g.group_id
-    WHERE p.partition_id = p_partition FOR NO KEY UPDATE OF k;
     IF c.partition_id IS NULL THEN
         outcome := 2;
         RETURN NEXT;
@@ -59,7 +60,8 @@ BEGIN
         WHEN NOT p_bury OR coalesce(c.lease_set @> v_offset, false)
             OR r.message_offset IS NOT NULL THEN 0
         WHEN v_offset < c.next_offset THEN 4
-        WHEN v_offset - c.next_offset > p_distance THEN 5
+        WHEN v_offset - c.next_offset
+            - @schema@.gap_len(c.gaps, c.next_offset, v_offset) > p_distance THEN 5
         ELSE 0 END;
     IF outcome <> 0 THEN
         RETURN NEXT;
@@ -68,8 +70,10 @@ BEGIN
     IF p_bury THEN
         IF v_offset >= c.next_offset THEN
             c.parked := c.parked + @schema@.message_park(p_partition, c.group_id,
-                int8multirange(int8range(c.next_offset, v_offset)), v_now, 0, false, NULL);
-            c.next_offset := v_offset + 1;
+                int8multirange(int8range(c.next_offset, v_offset)) - coalesce(c.gaps, '{}'),
+                v_now, 0, false, NULL);
+            c.next_offset := @schema@.gap_end(c.gaps, v_offset + 1);
+            c.gaps := nullif(c.gaps * int8multirange(int8range(c.next_offset, NULL)), '{}');
         END IF;
         PERFORM @schema@.message_bury(p_partition, c.group_id, ARRAY[v_offset],
             ARRAY[coalesce(r.failures, 0)], ARRAY[coalesce(p_error, r.error)], v_now);
@@ -98,7 +102,7 @@ BEGIN
             AND d.message_offset = v_offset AND d.group_name = p_group;
     END IF;
     IF c.lease_token IS NOT NULL AND c.lease_set <> '{}' THEN
-        UPDATE @schema@.cursors k SET next_offset = c.next_offset, parked = c.parked,
+        UPDATE @schema@.cursors k SET next_offset = c.next_offset, parked = c.parked, gaps = c.gaps,
             lease_set = c.lease_set, lease_all = c.lease_all, lease_expired = c.lease_expired
         WHERE k.partition_id = p_partition AND k.group_id = c.group_id;
     ELSE

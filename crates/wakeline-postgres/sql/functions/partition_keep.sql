@@ -9,7 +9,8 @@
 -- o_rows, o_removed: segments and messages that went; o_more: there may be more; o_locked: cursors
 -- were locked; o_changed: a cursor may have something else to give; o_first: when the oldest
 -- message that is left was pushed.
--- Called by: housekeep. Lock order: cursors by (partition, group), only tried; then as lease_end.
+-- Called by: housekeep. Lock order: cursors by (partition, group), only tried; then tries the
+-- partition, and as lease_end.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_keep(
     p_partition bigint, p_end bigint, p_queue @schema@.queues, p_groups bigint, p_rows integer,
@@ -30,6 +31,7 @@ DECLARE
     v_lost bigint := 0;
     k_group integer[] := '{}';
     k_next bigint[] := '{}';
+    k_gaps int8multirange[] := '{}';
     k_parked integer[] := '{}';
     k_live boolean[] := '{}';
     k_touched boolean[] := '{}';
@@ -56,7 +58,7 @@ BEGIN
                     c.partition_id, c.group_id, NULL, NULL, c.lease_set, c.lease_until);
             END IF;
             SELECT x.* INTO v_next, v_parked FROM @schema@.cursor_pass(
-                c.partition_id, c.group_id, v_next, v_parked, p_end, p_queue, p_now) x;
+                c.partition_id, c.group_id, v_next, v_parked, c.gaps, p_end, p_queue, p_now) x;
         END IF;
         v_open := least(v_open, CASE WHEN v_live THEN lower(c.lease_set) END,
             CASE WHEN v_next < p_end THEN v_next END,
@@ -65,6 +67,7 @@ BEGIN
                 WHERE r.partition_id = c.partition_id AND r.group_id = c.group_id
                 ORDER BY r.message_offset LIMIT 1) END);
         k_group := k_group || c.group_id; k_next := k_next || v_next;
+        k_gaps := array_append(k_gaps, c.gaps);
         k_parked := k_parked || v_parked; k_live := k_live || v_live;
         k_touched := k_touched || (NOT v_live AND (c.lease_token IS NOT NULL
             OR v_next <> c.next_offset OR v_parked <> c.parked));
@@ -89,13 +92,23 @@ BEGIN
             ) o
             WHERE s.partition_id = p_partition AND s.first_offset = o.first_offset
                 AND o.created_at < v_before
-            RETURNING s.first_offset + s.len AS last, s.len
+            RETURNING s.len
         )
-        SELECT count(*), coalesce(sum(g.len), 0), max(g.last) INTO o_rows, o_removed, v_first
-        FROM gone g;
+        SELECT count(*), coalesce(sum(g.len), 0) INTO o_rows, o_removed FROM gone g;
     END IF;
     IF o_rows > 0 THEN
         o_more := o_rows >= p_rows;
+        SELECT coalesce(s.first_offset, p.next_offset), s.created_at INTO v_first, o_first
+        FROM @schema@.partitions p LEFT JOIN LATERAL (
+            SELECT x.first_offset, x.created_at FROM @schema@.segments x
+            WHERE x.partition_id = p.partition_id ORDER BY x.first_offset LIMIT 1) s ON true
+        WHERE p.partition_id = p_partition;
+        UPDATE @schema@.partitions p
+        SET gaps = nullif(p.gaps * int8multirange(int8range(v_first, NULL)), '{}')
+        FROM (SELECT x.partition_id FROM @schema@.partitions x
+            WHERE x.partition_id = p_partition AND x.gaps IS NOT NULL
+            FOR NO KEY UPDATE SKIP LOCKED) l
+        WHERE p.partition_id = l.partition_id;
         DELETE FROM @schema@.traces t
         WHERE t.partition_id = p_partition AND t.message_offset < v_first;
         FOR i IN 1 .. cardinality(k_group) LOOP
@@ -106,7 +119,8 @@ BEGIN
                 GET DIAGNOSTICS v_parked = ROW_COUNT;
             END IF;
             IF v_parked > 0 OR k_next[i] < v_first THEN
-                v_lost := v_lost + v_parked + greatest(v_first - k_next[i], 0);
+                v_lost := v_lost + v_parked + greatest(v_first - k_next[i], 0)
+                    - @schema@.gap_len(k_gaps[i], k_next[i], v_first);
                 k_parked[i] := k_parked[i] - v_parked;
                 k_next[i] := greatest(k_next[i], v_first);
                 k_touched[i] := true;
@@ -115,8 +129,6 @@ BEGIN
         IF p_groups = 0 THEN
             v_lost := o_removed;
         END IF;
-        SELECT s.created_at INTO o_first FROM @schema@.segments s
-        WHERE s.partition_id = p_partition ORDER BY s.first_offset LIMIT 1;
     END IF;
     IF v_lost > 0 THEN
         INSERT INTO @schema@.losses (queue_id, expired, evicted)

@@ -17,7 +17,7 @@ DECLARE
     s record;
     c record;
 BEGIN
-    FOR p IN SELECT x.partition_id, x.name, x.next_offset, x.last_push_at
+    FOR p IN SELECT x.partition_id, x.name, x.next_offset, x.last_push_at, x.gaps
         FROM @schema@.partitions x
         WHERE x.queue_id = (SELECT q.queue_id FROM @schema@.queues q WHERE q.name = p_queue)
         ORDER BY x.queue_id, x.partition_id LIMIT p_limit OFFSET p_offset
@@ -28,6 +28,7 @@ BEGIN
         WHERE x.partition_id = p.partition_id ORDER BY x.first_offset LIMIT 1;
         first_at := s.created_at;
         SELECT k.group_id, k.next_offset, k.lease_set, @schema@.cursor_lag(k, p.next_offset) AS lag,
+            k.gaps,
             CASE WHEN k.lease_until > v_now THEN (
                 SELECT sum(upper(r) - lower(r)) FROM unnest(k.lease_set) AS r)::bigint
             ELSE 0 END AS processing,
@@ -40,14 +41,15 @@ BEGIN
         WHERE k.partition_id = p.partition_id
         ORDER BY 4 DESC, g.name COLLATE "C" LIMIT 1;
         IF c.group_id IS NULL THEN
-            pending := p.next_offset - coalesce(s.first_offset, p.next_offset);
+            c.next_offset := coalesce(s.first_offset, p.next_offset); c.gaps := p.gaps;
+            pending := p.next_offset - c.next_offset
+                - @schema@.gap_len(p.gaps, c.next_offset, NULL);
             processing := 0; retrying := 0;
-            c.next_offset := coalesce(s.first_offset, p.next_offset);
         ELSE
             pending := c.lag - c.processing; processing := c.processing; retrying := c.retrying;
         END IF;
         SELECT count(*), count(DISTINCT d.message_offset) FILTER (
-            WHERE d.message_offset < c.next_offset
+            WHERE (d.message_offset < c.next_offset OR coalesce(c.gaps @> d.message_offset, false))
                 AND NOT coalesce(c.lease_set @> d.message_offset, false)
                 AND NOT EXISTS (SELECT FROM @schema@.retries r
                     WHERE r.partition_id = d.partition_id AND r.group_id = c.group_id

@@ -2,7 +2,7 @@
 -- that is furthest behind; of equals the first by name. p_group: only this group counts; one that is
 -- not there is taken for one that begins with all that is stored, and so is a queue without groups.
 -- lag: what is unread or unsettled; processing: of that, under a live lease; retrying: parked, and
--- under no lease; next_offset, lease_set: of the cursor.
+-- under no lease; next_offset, lease_set, gaps: of the cursor.
 -- Only cursors are looked at that have something to do; segments only without a group, one probe for
 -- each partition.
 -- Called by: queue_tally, queue_depth. Reads only.
@@ -10,7 +10,7 @@
 CREATE OR REPLACE FUNCTION @schema@.queue_behind(p_queue integer, p_group text, p_now timestamptz)
 RETURNS TABLE (
     partition_id bigint, group_id integer, lag bigint, processing bigint, retrying bigint,
-    next_offset bigint, lease_set int8multirange)
+    next_offset bigint, lease_set int8multirange, gaps int8multirange)
 LANGUAGE plpgsql STABLE
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -27,7 +27,7 @@ BEGIN
             c.parked - CASE WHEN c.lease_set IS NULL THEN 0 ELSE coalesce((
                 SELECT sum(upper(r) - lower(r)) FROM unnest(c.lease_set
                     * int8multirange(int8range(NULL, c.lease_start))) AS r), 0)::bigint END,
-            c.next_offset, c.lease_set
+            c.next_offset, c.lease_set, c.gaps
         FROM @schema@.groups g
         JOIN @schema@.cursors c ON c.group_id = g.group_id AND c.due_at IS NOT NULL
         JOIN @schema@.partitions p ON p.partition_id = c.partition_id
@@ -37,8 +37,9 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-    SELECT p.partition_id, NULL::integer, p.next_offset - s.first_offset, 0::bigint, 0::bigint,
-        s.first_offset, NULL::int8multirange
+    SELECT p.partition_id, NULL::integer,
+        p.next_offset - s.first_offset - @schema@.gap_len(p.gaps, s.first_offset, NULL),
+        0::bigint, 0::bigint, s.first_offset, NULL::int8multirange, p.gaps
     FROM @schema@.partitions p
     CROSS JOIN LATERAL (
         SELECT x.first_offset FROM @schema@.segments x WHERE x.partition_id = p.partition_id

@@ -57,6 +57,7 @@ BEGIN
     -- Asleep: the partitions are held here, and say so to the next push.
     UPDATE @schema@.partitions p SET idle = true WHERE p.partition_id = ANY (v_partitions);
     UPDATE @schema@.cursors c SET next_offset = p.next_offset, parked = 0, due_at = NULL,
+        gaps = NULL,
         lease_token = NULL, lease_until = NULL, lease_start = NULL, lease_set = NULL,
         lease_all = NULL, lease_failed = NULL, lease_expired = NULL, lease_released = NULL
     FROM @schema@.partitions p
@@ -71,6 +72,10 @@ BEGIN
     )
     SELECT coalesce(sum(w.len), 0), count(*) INTO gone, v_segments FROM went w;
     DELETE FROM @schema@.traces t WHERE t.partition_id = ANY (v_partitions);
+    UPDATE @schema@.partitions p SET gaps = nullif(p.gaps * int8multirange(int8range(coalesce((
+        SELECT s.first_offset FROM @schema@.segments s WHERE s.partition_id = p.partition_id
+        ORDER BY s.first_offset LIMIT 1), p.next_offset), NULL)), '{}')
+    WHERE p.partition_id = ANY (v_partitions) AND p.gaps IS NOT NULL;
     -- The same ones again, if some of theirs are left.
     next_after := CASE WHEN v_segments < 5000 THEN v_partitions[cardinality(v_partitions)]
         ELSE p_after END;

@@ -33,10 +33,14 @@ BEGIN
             WHERE g.queue_id = v_queue GROUP BY c.partition_id
         ) x;
     ELSIF len_max > 0 THEN
-        SELECT coalesce(sum(p.next_offset - coalesce((
-            SELECT s.first_offset FROM @schema@.segments s WHERE s.partition_id = p.partition_id
-            ORDER BY s.first_offset LIMIT 1), p.next_offset)), 0)::bigint INTO len
-        FROM @schema@.partitions p WHERE p.queue_id = v_queue;
+        SELECT coalesce(sum(
+            p.next_offset - f.first - @schema@.gap_len(p.gaps, f.first, NULL)), 0)::bigint
+        INTO len FROM @schema@.partitions p CROSS JOIN LATERAL (
+            SELECT coalesce((
+                SELECT s.first_offset FROM @schema@.segments s
+                WHERE s.partition_id = p.partition_id
+                ORDER BY s.first_offset LIMIT 1), p.next_offset) AS first) f
+        WHERE p.queue_id = v_queue;
     END IF;
     IF partition_len_max > 0 AND p_partitions <> '{}' THEN
         SELECT array_agg(coalesce(CASE WHEN v_grouped THEN (
@@ -45,10 +49,12 @@ BEGIN
                 JOIN @schema@.cursors c
                     ON c.partition_id = p.partition_id AND c.group_id = g.group_id
                 WHERE g.queue_id = v_queue)
-            ELSE p.next_offset - coalesce((
-                SELECT s.first_offset FROM @schema@.segments s
-                WHERE s.partition_id = p.partition_id
-                ORDER BY s.first_offset LIMIT 1), p.next_offset) END, 0) ORDER BY n.ord)
+            ELSE (SELECT p.next_offset - f.first - @schema@.gap_len(p.gaps, f.first, NULL) FROM (
+                SELECT coalesce((
+                    SELECT s.first_offset FROM @schema@.segments s
+                    WHERE s.partition_id = p.partition_id
+                    ORDER BY s.first_offset LIMIT 1), p.next_offset) AS first) f) END, 0)
+            ORDER BY n.ord)
         INTO partition_lens
         FROM unnest(p_partitions) WITH ORDINALITY AS n (name, ord)
         LEFT JOIN @schema@.partitions p ON p.queue_id = v_queue AND p.name = n.name;

@@ -47,7 +47,8 @@ BEGIN
             SELECT count(DISTINCT d.partition_id) AS partitions,
                 coalesce(sum(d.len), 0)::bigint AS dead,
                 count(*) FILTER (WHERE b.partition_id IS NULL
-                    OR (d.message_offset < b.next_offset
+                    OR ((d.message_offset < b.next_offset
+                            OR coalesce(b.gaps @> d.message_offset, false))
                         AND NOT coalesce(b.lease_set @> d.message_offset, false)
                         AND NOT EXISTS (SELECT FROM @schema@.retries r
                             WHERE r.partition_id = d.partition_id AND r.group_id = b.group_id

@@ -1,5 +1,6 @@
 -- Gives dead letters back to the groups that gave them up: each is parked with its cursor, due now,
--- its failures counted anew. What the group has ahead of it anyway (after a seek) is left alone.
+-- its failures counted anew. What the group has ahead of it anyway (after a seek) is left alone,
+-- unless it was deleted.
 -- Returns the numbers of those that are on their way now; the others have no cursor or no message
 -- any more. And whom to tell.
 -- Called by: redrive_go, which holds the dead letters. Lock order: cursors by (partition, group);
@@ -57,7 +58,7 @@ BEGIN
             RETURNING 1
         )
         SELECT (SELECT count(*) FROM parked),
-            o_done || coalesce(array_agg(l.number) FILTER (WHERE l.stored OR l.ahead), '{}')
+            o_done || coalesce(array_agg(l.number) FILTER (WHERE l.stored), '{}')
         INTO v_fresh, o_done FROM letter l;
         CONTINUE WHEN v_fresh = 0;
         IF c.lease_token IS NOT NULL THEN

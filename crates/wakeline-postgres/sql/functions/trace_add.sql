@@ -21,17 +21,23 @@ BEGIN
     SELECT q.encrypted INTO v_encrypted FROM @schema@.partitions p
     JOIN @schema@.queues q ON q.queue_id = p.queue_id
     WHERE p.partition_id = p_partition FOR SHARE OF q;
-    SELECT s.first_offset, s.first_offset + t.n - 1 INTO v_first, v_offset
-    FROM (
-        SELECT g.first_offset, g.txn_ids FROM @schema@.segments g
-        WHERE g.partition_id = p_partition AND g.txn_ids @> ARRAY[p_txn]
-        ORDER BY g.first_offset DESC LIMIT 1) s
-    CROSS JOIN LATERAL (
-        SELECT x.n FROM unnest(s.txn_ids) WITH ORDINALITY AS x (txn, n)
-        WHERE x.txn = p_txn ORDER BY x.n DESC LIMIT 1) t;
-    PERFORM FROM @schema@.segments g
-    WHERE g.partition_id = p_partition AND g.first_offset = v_first FOR NO KEY UPDATE;
-    IF NOT FOUND OR v_encrypted IS NULL THEN
+    -- Again, if somebody deletes a message of that segment meanwhile.
+    LOOP
+        SELECT s.first_offset, s.first_offset + t.n - 1 INTO v_first, v_offset
+        FROM (
+            SELECT g.first_offset, g.txn_ids FROM @schema@.segments g
+            WHERE g.partition_id = p_partition AND g.txn_ids @> ARRAY[p_txn]
+            ORDER BY g.first_offset DESC LIMIT 1) s
+        CROSS JOIN LATERAL (
+            SELECT x.n FROM unnest(s.txn_ids) WITH ORDINALITY AS x (txn, n)
+            WHERE x.txn = p_txn ORDER BY x.n DESC LIMIT 1) t;
+        EXIT WHEN v_first IS NULL;
+        PERFORM FROM @schema@.segments g
+        WHERE g.partition_id = p_partition AND g.first_offset = v_first
+            AND g.txn_ids[(v_offset - v_first)::integer + 1] = p_txn FOR NO KEY UPDATE;
+        EXIT WHEN FOUND;
+    END LOOP;
+    IF v_first IS NULL OR v_encrypted IS NULL THEN
         RETURN 1;
     ELSIF v_encrypted AND NOT p_sealed THEN
         RETURN 3;

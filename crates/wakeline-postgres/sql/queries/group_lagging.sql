@@ -3,7 +3,8 @@
 -- Called by: QueueGroups::lagging.
 SELECT q.name, g.name, p.name, p.partition_id, p.next_offset, p.next_offset - c.next_offset
         + c.parked + coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(
-            c.lease_set * int8multirange(int8range(c.lease_start, NULL))) AS r), 0)::bigint,
+            c.lease_set * int8multirange(int8range(c.lease_start, NULL))) AS r), 0)::bigint
+        - coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(c.gaps) AS r), 0)::bigint,
     s.created_at, CASE WHEN c.lease_until > n.now_at THEN c.lease_until END, n.now_at,
     c.taken_at, c.taken_by
 FROM (SELECT @schema@.clock() AS now_at) n

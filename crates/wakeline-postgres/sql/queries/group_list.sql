@@ -11,7 +11,8 @@ LEFT JOIN LATERAL (
     SELECT k.partition_id, k.lease_until, s.created_at AS oldest_at,
         p.next_offset - k.next_offset + k.parked
         + coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(
-            k.lease_set * int8multirange(int8range(k.lease_start, NULL))) AS r), 0) AS lag
+            k.lease_set * int8multirange(int8range(k.lease_start, NULL))) AS r), 0)
+        - coalesce((SELECT sum(upper(r) - lower(r)) FROM unnest(k.gaps) AS r), 0) AS lag
     FROM @schema@.partitions p
     JOIN @schema@.cursors k ON k.partition_id = p.partition_id AND k.group_id = g.group_id
     LEFT JOIN LATERAL (

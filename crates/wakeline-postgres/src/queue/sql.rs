@@ -59,6 +59,7 @@ statements![
     maintenance_held,
     maintenance_set,
     message_browse,
+    message_delete,
     message_find,
     message_groups,
     message_intervene,

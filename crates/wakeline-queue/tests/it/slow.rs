@@ -178,6 +178,10 @@ impl QueueMessages for SlowStore {
         slowly(self.0.intervene(message, group, intervention)).await
     }
 
+    async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError> {
+        slowly(self.0.delete_message(message)).await
+    }
+
     async fn clear_queue(
         &self,
         queue: &QueueName,

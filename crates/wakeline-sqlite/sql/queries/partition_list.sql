@@ -1,6 +1,6 @@
 -- Partitions from an id on (?1): of a queue (?2), of a name (?3), of queues of a namespace (?4) and task (?5).
 -- Called by: messages::browse, messages::partitions.
-SELECT p.partition_id, p.queue_id, p.name, p.next_offset, p.last_push_at
+SELECT p.partition_id, p.queue_id, p.name, p.next_offset, p.last_push_at, p.gaps
 FROM partitions p JOIN queues q ON q.queue_id = p.queue_id
 WHERE p.partition_id >= ?1 AND (?2 IS NULL OR p.queue_id = ?2) AND (?3 IS NULL OR p.name = ?3)
     AND (?4 IS NULL OR q.namespace = ?4) AND (?5 IS NULL OR q.task = ?5)

@@ -72,6 +72,7 @@ pub(super) fn delete_queue(s: &mut Session<'_>, name: &QueueName) -> Res<bool> {
     let Some(queue) = s.queue(name)? else { return Ok(false) };
     for sql in [
         include_str!("../../sql/queries/queue_delete_messages.sql"),
+        include_str!("../../sql/queries/queue_delete_gaps.sql"),
         include_str!("../../sql/queries/queue_delete_scheduled.sql"),
         include_str!("../../sql/queries/queue_delete_traces.sql"),
         include_str!("../../sql/queries/queue_delete_ledger.sql"),

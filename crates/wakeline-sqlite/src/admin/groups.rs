@@ -135,7 +135,7 @@ fn listed(s: &Session<'_>, sql: &str, params: impl Params) -> Res<Vec<GroupParti
 
 /// Messages that are unread, parked, or of the log and under a lease.
 pub(super) fn lag(cursor: &Cursor) -> u64 {
-    let unread = (cursor.tail - cursor.next).unsigned_abs();
+    let unread = (cursor.tail - cursor.next - cursor.gaps).unsigned_abs();
     unread + cursor.parked.unsigned_abs() + leased(cursor)
 }
 

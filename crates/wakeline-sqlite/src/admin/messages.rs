@@ -10,6 +10,7 @@ use wakeline_store::{
 use super::inspect::groups_of;
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::{Cursor, Held, Parked};
+use crate::queue::gap;
 use crate::queue::ledger::{self, Rest};
 use crate::session::{Queue, Session};
 use rusqlite::OptionalExtension as _;
@@ -86,14 +87,17 @@ fn give_up(
     }
     let mut held = remembered(s, cursor, offset)?;
     if offset >= cursor.next {
-        if offset - cursor.next > BURY_DISTANCE_MAX {
+        if cursor.distance(s, offset)? > BURY_DISTANCE_MAX {
             return Ok(Intervened::TooFar);
         }
         for before in cursor.next..offset {
+            if cursor.gaps > 0 && gap::contains(s, cursor.partition, before)? {
+                continue;
+            }
             let parked = Parked { held: Held::default(), due_at: s.now.0 };
             cursor.park_again(s, before, &parked)?;
         }
-        cursor.next = offset + 1;
+        cursor.next = cursor.beyond(s, offset + 1)?;
     }
     held.error = error.cloned().or(held.error);
     cursor.bury(s, offset, &held)?;
@@ -128,10 +132,14 @@ pub(super) fn clear(s: &mut Session<'_>, name: &QueueName, dead_letters: bool) -
     let Some(queue) = s.queue(name)? else { return Ok(None) };
     let sql = include_str!("../../sql/queries/queue_delete_messages.sql");
     let gone = s.conn.prepare_cached(sql)?.execute([queue.id])? as u64;
-    let sql = include_str!("../../sql/queries/queue_delete_traces.sql");
-    s.conn.prepare_cached(sql)?.execute([queue.id])?;
-    let sql = include_str!("../../sql/queries/queue_delete_retries.sql");
-    s.conn.prepare_cached(sql)?.execute([queue.id])?;
+    for sql in [
+        include_str!("../../sql/queries/queue_delete_traces.sql"),
+        include_str!("../../sql/queries/queue_delete_retries.sql"),
+        include_str!("../../sql/queries/queue_delete_gaps.sql"),
+        include_str!("../../sql/queries/queue_clear_gaps.sql"),
+    ] {
+        s.conn.prepare_cached(sql)?.execute([queue.id])?;
+    }
     for (group, _) in groups_of(s, &queue)? {
         let_go(s, &queue, group, None)?;
     }
@@ -157,6 +165,8 @@ pub(super) fn clear_partition(
     for sql in [
         include_str!("../../sql/queries/partition_delete_traces.sql"),
         include_str!("../../sql/queries/partition_delete_retries.sql"),
+        include_str!("../../sql/queries/partition_delete_gaps.sql"),
+        include_str!("../../sql/queries/partition_gaps.sql"),
     ] {
         s.conn.prepare_cached(sql)?.execute([partition])?;
     }
@@ -207,6 +217,7 @@ pub(super) fn delete_partition(
     }
     for sql in [
         include_str!("../../sql/queries/partition_delete_messages.sql"),
+        include_str!("../../sql/queries/partition_delete_gaps.sql"),
         include_str!("../../sql/queries/partition_delete_scheduled.sql"),
         include_str!("../../sql/queries/partition_delete_traces.sql"),
         include_str!("../../sql/queries/partition_delete_ledger.sql"),
@@ -228,6 +239,7 @@ pub(super) struct Listed {
     pub(super) name: PartitionName,
     pub(super) tail: i64,
     pub(super) last_push_at: i64,
+    pub(super) gaps: i64,
 }
 
 /// Partitions that fit, in order of their ids, from one on.
@@ -263,6 +275,7 @@ pub(super) fn list_partitions(
             name: PartitionName::new(name).map_err(corrupt("partition", partition))?,
             tail: row.get(3)?,
             last_push_at: row.get(4)?,
+            gaps: row.get(5)?,
         });
     }
     Ok(found)

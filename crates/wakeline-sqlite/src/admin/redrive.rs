@@ -176,11 +176,11 @@ fn redrive_one(
     let Some(mut cursor) = Cursor::named(s, letter.partition_id.0, &letter.group)? else {
         return Ok(None);
     };
-    if cursor.has_ahead(s, offset)? {
-        return Ok(Some(Vec::new()));
-    }
     if !exists(s, letter.partition_id.0, offset)? {
         return Ok(None);
+    }
+    if cursor.has_ahead(s, offset)? {
+        return Ok(Some(Vec::new()));
     }
     let missing = || corrupt("cursor", cursor.name())("its queue is missing");
     let queue = s.queue_by_id(cursor.queue)?.ok_or_else(missing)?;

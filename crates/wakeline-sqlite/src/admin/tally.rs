@@ -18,6 +18,7 @@ use super::messages::{Listed, list_partitions};
 use crate::SqliteStore;
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::created_at;
+use crate::queue::gap;
 use crate::queue::keep;
 use crate::queue::offsets::{Offsets, OffsetsError};
 use crate::session::{Queue, Session};
@@ -66,6 +67,8 @@ struct Standing {
     processing: u64,
     retrying: u64,
     next: i64,
+    /// Messages that were deleted from there on.
+    gaps: i64,
     unsettled: Offsets,
 }
 
@@ -93,11 +96,12 @@ impl Behind {
 
 impl Standing {
     /// Where all that is stored is to be read.
-    fn stored(partition: i64, tail: i64, first: i64) -> Self {
+    fn stored(partition: i64, (tail, gaps): (i64, i64), first: i64) -> Self {
         Self {
             partition,
             group: None,
-            lag: (tail - first).unsigned_abs(),
+            lag: (tail - first - gaps).unsigned_abs(),
+            gaps,
             processing: 0,
             retrying: 0,
             next: first,
@@ -109,7 +113,7 @@ impl Standing {
         let (partition, group): (i64, i64) = (row.get(0)?, row.get(1)?);
         let (tail, next, parked): (i64, i64, i64) = (row.get(2)?, row.get(3)?, row.get(4)?);
         let (until, start): (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
-        let text: Option<String> = row.get(7)?;
+        let (text, gaps): (Option<String>, i64) = (row.get(7)?, row.get(8)?);
         let unsettled: Offsets = match text.map(|text| text.parse()).transpose() {
             Ok(unsettled) => unsettled.unwrap_or_default(),
             Err(error) => {
@@ -125,7 +129,8 @@ impl Standing {
         Ok(Self {
             partition,
             group: Some(group),
-            lag: (tail - next).unsigned_abs() + parked + held - again,
+            lag: (tail - next - gaps).unsigned_abs() + parked + held - again,
+            gaps,
             processing: if live { held } else { 0 },
             retrying: parked - again,
             next,
@@ -135,7 +140,8 @@ impl Standing {
 
     /// Whether a message is still to be settled.
     fn has_ahead(&self, s: &Session<'_>, offset: i64) -> Res<bool> {
-        let ahead = offset >= self.next || self.unsettled.contains(offset);
+        let deleted = self.gaps > 0 && gap::contains(s, self.partition, offset)?;
+        let ahead = (offset >= self.next && !deleted) || self.unsettled.contains(offset);
         let Some(group) = self.group.filter(|_| !ahead && self.retrying > 0) else {
             return Ok(ahead);
         };
@@ -168,7 +174,7 @@ fn behind(s: &Session<'_>, queue: &Queue, only: Option<&GroupName>) -> Res<Behin
     while let Some(row) = rows.next()? {
         let first: Option<i64> = row.get(2)?;
         if let Some(first) = first {
-            behind.add(Standing::stored(row.get(0)?, row.get(1)?, first));
+            behind.add(Standing::stored(row.get(0)?, (row.get(1)?, row.get(3)?), first));
         }
     }
     Ok(behind)
@@ -257,7 +263,7 @@ fn partition(
     (queue, grouped): (&Queue, bool),
     listed: Listed,
 ) -> Res<PartitionTally> {
-    let Listed { partition, name, tail, last_push_at, .. } = listed;
+    let Listed { partition, name, tail, last_push_at, gaps, .. } = listed;
     let sql = include_str!("../../sql/queries/tally_cursors_of_partition.sql");
     let mut behind = read_cursors(s, sql, (queue.id, partition))?;
     if !grouped {
@@ -265,7 +271,7 @@ fn partition(
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query((partition, 0))?;
         if let Some(row) = rows.next()? {
-            behind.add(Standing::stored(partition, tail, row.get(0)?));
+            behind.add(Standing::stored(partition, (tail, gaps), row.get(0)?));
         }
     }
     let mut tally = Tally { total: tail.unsigned_abs(), ..Tally::default() };

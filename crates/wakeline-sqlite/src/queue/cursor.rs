@@ -29,6 +29,8 @@ pub(crate) struct Cursor {
     /// The offset that the partition's next message gets.
     pub(crate) tail: i64,
     pub(crate) last_push_at: i64,
+    /// Messages that were deleted ahead of it, as it was read.
+    pub(crate) gaps: i64,
     /// When messages were last taken, and by whom.
     pub(crate) taken_at: Option<i64>,
     pub(crate) taken_by: Option<String>,
@@ -299,6 +301,7 @@ fn decode(row: &Row<'_>) -> Res<Cursor> {
         partition_name: PartitionName::new(partition_name).map_err(corrupt("cursor", name()))?,
         tail: row.get(12)?,
         last_push_at: row.get(13)?,
+        gaps: row.get(20)?,
         taken_at: row.get(14)?,
         taken_by: row.get(15)?,
         dropped: None,

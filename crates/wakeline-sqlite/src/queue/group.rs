@@ -11,6 +11,7 @@ use wakeline_core::{
 };
 
 use super::cursor::{created_at, window_end};
+use super::gap;
 use crate::error::{Fault, Res, corrupt};
 use crate::session::{Queue, Session};
 
@@ -187,10 +188,7 @@ pub(crate) fn first_since(s: &Session<'_>, partition: i64, (tail, from): (i64, i
         }
     }
     // There may be nothing stored there.
-    let sql = include_str!("../../sql/queries/message_first.sql");
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query((partition, low))?;
-    Ok(rows.next()?.map(|row| row.get(0)).transpose()?.unwrap_or(tail))
+    gap::next_stored(s, partition, (low, tail))
 }
 
 fn remember(s: &Session<'_>, line: &QueueLine, subscription: Subscription) -> Res<()> {

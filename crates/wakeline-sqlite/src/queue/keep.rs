@@ -12,6 +12,7 @@ use wakeline_core::{Change, PartitionName, QueueName, Timestamp};
 use wakeline_store::{Housekeeping, HousekeepingReport, Losses};
 
 use super::cursor::{Cursor, created_at};
+use super::gap;
 use super::group::first_since;
 use super::ledger;
 use super::pass::{count, pass_over};
@@ -241,6 +242,7 @@ fn keep(s: &Session<'_>, queue: &Queue, (partition, tail): (i64, i64), rows_max:
             *touched |= lost > 0;
             expired += lost;
         }
+        gap::trim(s, partition, cut)?;
         count(s, queue, Losses { expired, ..Losses::default() })?;
         kept.oldest_at = created_at(s, partition, 0)?;
     }
@@ -299,7 +301,7 @@ fn begin_at(s: &Session<'_>, cursor: &mut Cursor, first: i64) -> Res<u64> {
         cursor.parked -= i64::try_from(gone).unwrap_or(i64::MAX);
         parked = gone as u64;
     }
-    let unread = u64::try_from(first - cursor.next).unwrap_or(0);
+    let unread = cursor.distance(s, first)?.unsigned_abs();
     cursor.next = cursor.next.max(first);
     Ok(parked + unread)
 }

@@ -60,7 +60,7 @@ fn pass_log(s: &Session<'_>, cursor: &mut Cursor, queue: &Queue) -> Res<Losses> 
     let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
     let alive = s.now.0.saturating_sub(micros).saturating_add(1);
     let next = first_since(s, cursor.partition, (cursor.tail, alive))?.max(cursor.next);
-    let passed = (next - cursor.next).unsigned_abs();
+    let passed = cursor.distance(s, next)?.unsigned_abs();
     match loss {
         Some(wakeline_core::Loss::Evicted) => lost.evicted = passed,
         _ => lost.expired = passed,

@@ -118,5 +118,6 @@ fn take_log(
         taken.next = message.offset + 1;
         taken.messages.push(message);
     }
+    taken.next = cursor.beyond(s, taken.next)?;
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use wakeline_core::Verdict;
-use wakeline_store::{Grant, PushOutcome, SettleOutcome, Store};
+use wakeline_core::{PartitionId, QueueName, TransactionId, Verdict};
+use wakeline_store::{Grant, MessageKey, PushOutcome, SettleOutcome, Store};
 
 use super::{Ask, Bench, is_settled, item};
 
@@ -152,4 +152,71 @@ pub async fn a_group_that_begins_during_pushes_misses_no_partition(bench: &Bench
         let detail = bench.store.groups(Some(&group)).await.expect("groups are listed").remove(0);
         assert_eq!(detail.lag, 1 + 4 * (round + 1));
     }
+}
+
+/// Pushes five messages a call, `00-0` to `19-4`.
+async fn push_all(store: Arc<dyn Store>, queue: QueueName) {
+    for call in 0..20 {
+        let items = (0..5).map(|n| item(&queue, "p", &format!("{call:02}-{n}"))).collect();
+        store.push(items).await.expect("messages are pushed");
+    }
+}
+
+/// Deletes one message of each call, as soon as it is there; returns which it met.
+async fn delete_each(store: Arc<dyn Store>, partition: PartitionId, n: usize) -> BTreeSet<String> {
+    let mut deleted = BTreeSet::new();
+    for call in 0..20 {
+        let id = format!("{call:02}-{n}");
+        let transaction_id = TransactionId::new(id.as_str()).expect("a short id");
+        for _ in 0..1_000 {
+            let key = MessageKey { partition, transaction_id: transaction_id.clone() };
+            if store.delete_message(key).await.expect("it is answered").0 {
+                deleted.insert(id);
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    deleted
+}
+
+/// What is not deleted is delivered, once and in order; what is deleted is delivered to nobody from
+/// then on.
+pub async fn deletions_race_with_consumers(bench: &Bench) {
+    let queue = bench.queue("q");
+    let ask = Ask::queue(&queue).batch(3);
+    let partition = bench.push(&queue, "p", &["--"]).await.outcomes[0].partition();
+    let push = tokio::spawn(push_all(bench.store.clone(), queue.clone()));
+    let deletions = [0, 3].map(|n| tokio::spawn(delete_each(bench.store.clone(), partition, n)));
+    let (mut delivered, mut acked) = (Vec::new(), BTreeSet::new());
+    while !(push.is_finished() && deletions.iter().all(|task| task.is_finished())) {
+        let Some(taken) = bench.try_take(&ask).await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        for id in taken.ids() {
+            delivered.push(id.clone());
+            if is_settled(&bench.settle(&taken, &id, Verdict::Completed).await) {
+                acked.insert(id);
+            }
+        }
+    }
+    push.await.expect("no push panics");
+    let mut deleted = BTreeSet::new();
+    for task in join_all(deletions).await {
+        deleted.extend(task.expect("no deletion panics"));
+    }
+    let late = bench.drain(&ask).await;
+    assert!(late.iter().all(|id| !deleted.contains(id)), "{late:?}");
+    delivered.extend(late.clone());
+    acked.extend(late);
+    assert!(delivered.is_sorted(), "in order: {delivered:?}");
+    let once: BTreeSet<_> = delivered.iter().collect();
+    assert_eq!(once.len(), delivered.len(), "once: {delivered:?}");
+    for id in (0..20).flat_map(|call| (0..5).map(move |n| format!("{call:02}-{n}"))) {
+        assert!(acked.contains(&id) || deleted.contains(&id), "{id} is lost");
+    }
+    let group = bench.store.groups(Some(&ask.line.group)).await.expect("groups are listed");
+    let lag: u64 = group.iter().filter(|one| one.queue == queue).map(|one| one.lag).sum();
+    assert_eq!(lag, 0);
 }

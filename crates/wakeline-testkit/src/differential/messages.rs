@@ -1,11 +1,13 @@
 //! Messages on both sides: interventions, cleared queues, looks.
 
-use wakeline_core::{Change, QueueName};
+use wakeline_core::{Change, PartitionId, PartitionName, QueueName, TransactionId};
 use wakeline_store::{
-    Intervention, ListedMessage, MessageFilter, MessageKey, MessageState, QueueMessages, Store,
+    Intervention, ListedMessage, MessageFilter, MessageKey, MessageState, Page, QueueMessages,
+    Store,
 };
 
 use super::compare::{Same, same};
+use super::op::Place;
 use super::side::{Handle, Skew};
 use super::world::{World, failed};
 
@@ -34,6 +36,40 @@ impl World<'_> {
         Ok(changes)
     }
 
+    /// Deletes messages of a partition, one after the other.
+    pub(super) async fn delete_messages(
+        &mut self,
+        place: Place,
+        picks: &[usize],
+    ) -> Result<Vec<Change>, String> {
+        let (queue, name) =
+            (&self.names.queues[place.queue], &self.names.partitions[place.partition]);
+        let store: &dyn Store = self.store.as_ref();
+        let ids = partition_id(&self.oracle, queue, name)
+            .await?
+            .zip(partition_id(store, queue, name).await?);
+        let Some((of_oracle, of_store)) = ids else { return Ok(Vec::new()) };
+        let mut told = Vec::new();
+        for pick in picks {
+            let filter = MessageFilter {
+                queue: Some(queue.clone()),
+                partition: Some(name.clone()),
+                ..Default::default()
+            };
+            let stored = self.oracle.browse(filter, None, 1_000).await.map_err(failed)?.messages;
+            let id = match stored.is_empty() {
+                true => TransactionId::new("recurring-0").expect("a short id"),
+                false => stored[pick % stored.len()].transaction_id.clone(),
+            };
+            let key = |partition| MessageKey { partition, transaction_id: id.clone() };
+            let oracle = self.oracle.delete_message(key(of_oracle)).await.map_err(failed)?;
+            let (existed, changes) = store.delete_message(key(of_store)).await.map_err(failed)?;
+            same("whether there was such a message", oracle.0, existed)?;
+            told.extend(changes);
+        }
+        Ok(told)
+    }
+
     pub(super) async fn clear(&mut self, queue: usize, dead_letters: bool) -> Same {
         let queue = &self.names.queues[queue];
         let oracle = self.oracle.clear_queue(queue, dead_letters).await.map_err(failed)?;
@@ -54,6 +90,16 @@ impl World<'_> {
         }
         same("listed messages", oracle, plain)
     }
+}
+
+async fn partition_id<S: QueueMessages + ?Sized>(
+    store: &S,
+    queue: &QueueName,
+    name: &PartitionName,
+) -> Result<Option<PartitionId>, String> {
+    let page = Page { limit: 100, offset: 0 };
+    let all = store.partitions(Some(queue), page).await.map_err(failed)?;
+    Ok(all.into_iter().find(|one| one.partition == *name).map(|one| one.partition_id))
 }
 
 async fn list<S: QueueMessages + ?Sized>(

@@ -111,6 +111,8 @@ pub(super) enum Op {
     Redrive { queue: usize, group: Option<usize> },
     /// Retries a message of a lease, or gives it up.
     Intervene { hold: usize, message: usize, bury: bool },
+    /// Deletes messages of a partition, counted back from the newest.
+    Delete { place: Place, picks: Vec<usize> },
     /// Removes all messages of a queue, and perhaps its dead letters.
     Clear { queue: usize, dead_letters: bool },
     /// Purges the dead letters of a group in a queue.
@@ -234,6 +236,7 @@ fn maintenance() -> impl Strategy<Value = SetMaintenance> {
 
 fn work() -> impl Strategy<Value = Op> {
     let count = prop_oneof![8 => 1usize..6, 2 => 90usize..110, 1 => 110usize..250];
+    let pick = prop_oneof![6 => 0usize..6, 1 => 6usize..300];
     prop_oneof![
         4 => (place(), count).prop_map(|(place, count)| Op::PushFresh { place, count }),
         3 => recurring(1..8).prop_map(Op::PushRecurring),
@@ -257,6 +260,8 @@ fn work() -> impl Strategy<Value = Op> {
             .prop_map(|(picks, cancels)| Op::Schedule { picks, cancels }),
         2 => (hold(), 0usize..6, any::<bool>())
             .prop_map(|(hold, message, bury)| Op::Intervene { hold, message, bury }),
+        2 => (place(), prop::collection::vec(pick, 1..5))
+            .prop_map(|(place, picks)| Op::Delete { place, picks }),
     ]
 }
 

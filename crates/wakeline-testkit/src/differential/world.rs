@@ -112,6 +112,7 @@ impl<'a> World<'a> {
             | Op::DeleteGroup { .. }
             | Op::Seek { .. }
             | Op::Redrive { .. }
+            | Op::Delete { .. }
             | Op::Inspect => self.housekeep().await?,
             _ => Vec::new(),
         };
@@ -159,6 +160,9 @@ impl<'a> World<'a> {
             Op::Redrive { queue, group } => return self.redrive(*queue, *group).await.map(Some),
             Op::Intervene { hold, message, bury } => {
                 return self.intervene(*hold, *message, *bury).await.map(Some);
+            }
+            Op::Delete { place, picks } => {
+                return self.delete_messages(*place, picks).await.map(Some);
             }
             Op::Clear { queue, dead_letters } => self.clear(*queue, *dead_letters).await?,
             Op::Purge { queue, group } => self.purge(*queue, *group).await?,

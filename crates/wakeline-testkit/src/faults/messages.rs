@@ -16,6 +16,7 @@ passes! { QueueMessages:
         group: &GroupName,
         intervention: Intervention,
     ) -> (Intervened, Vec<Change>);
+    fn delete_message(message: MessageKey) -> (bool, Vec<Change>);
     fn clear_queue(queue: &QueueName, dead_letters: bool) -> Option<u64>;
     fn clear_partition(
         queue: &QueueName,

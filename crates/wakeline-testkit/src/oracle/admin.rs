@@ -100,7 +100,7 @@ impl State {
 
 /// The offset of the newest message of a transaction id.
 pub(super) fn named(partition: &Partition, transaction_id: &TransactionId) -> Option<i64> {
-    let named = |message: &Message| message.transaction_id == *transaction_id;
+    let named = |message: &Message| message.transaction_id == *transaction_id && !message.deleted;
     let index = partition.log.iter().rposition(named)?;
     Some(partition.first + i64::try_from(index).ok()?)
 }

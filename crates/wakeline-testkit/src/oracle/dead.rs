@@ -171,7 +171,10 @@ impl State {
         }
         let key = self.find(letter.partition_id, |key, _| key.group == letter.group)?;
         let queue = self.queues.get_mut(&key.queue)?;
-        let first = queue.partitions[&key.partition].first;
+        let partition = &queue.partitions[&key.partition];
+        if buried.offset < partition.first || partition.is_gap(buried.offset) {
+            return None;
+        }
         let cursor = queue.cursor_mut(&key)?;
         let held = cursor.lease.as_ref();
         let under_way = buried.offset >= cursor.next
@@ -179,9 +182,6 @@ impl State {
             || held.is_some_and(|lease| lease.unsettled.contains_key(&buried.offset));
         if under_way {
             return Some(Vec::new());
-        }
-        if buried.offset < first {
-            return None;
         }
         let free = held.is_none();
         let error = letter.error.clone();

@@ -222,7 +222,7 @@ fn group_detail(
 }
 
 pub(super) fn lag(partition: &Partition, cursor: &Cursor) -> u64 {
-    let unread = u64::try_from(partition.end() - cursor.next).expect("a cursor ends at its log");
+    let unread = partition.between(cursor.next, partition.end());
     let unsettled = cursor.lease.as_ref().map_or(0, |lease| lease.unsettled.len());
     unread + (cursor.parked.len() + unsettled) as u64
 }

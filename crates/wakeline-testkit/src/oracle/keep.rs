@@ -7,7 +7,7 @@ use wakeline_store::{DeliveryOutcome, HousekeepingReport, Losses};
 
 use super::claim::CursorKey;
 use super::groups::oldest;
-use super::state::{Cursor, Message, Queue, State};
+use super::state::{Cursor, Message, Partition, Queue, State};
 use super::take::Reading;
 
 impl State {
@@ -128,17 +128,20 @@ impl Queue {
             old(message, self.options.removal_age(), leased)
                 || old(message, completed_age, unsettled)
         };
-        let removed = partition.log.iter().take_while(goes).count();
+        let len = partition.log.iter().take_while(goes).count();
         let groups_len = self.groups.len();
+        let before = partition.clone();
         let first = {
             let partition = self.partitions.get_mut(name).expect("it is there");
-            partition.log.drain(..removed);
-            partition.first += i64::try_from(removed).expect("a log in memory is short");
+            partition.log.drain(..len);
+            partition.first += i64::try_from(len).expect("a log in memory is short");
+            partition.trim();
             partition.first
         };
+        let removed = before.between(before.first, first);
         let cursors = self.groups.values_mut().filter_map(|group| group.cursors.get_mut(name));
-        let lost = cursors.map(|cursor| begin_at(cursor, first, now)).sum();
-        (removed as u64, if groups_len == 0 { removed as u64 } else { lost })
+        let lost = cursors.map(|cursor| begin_at(cursor, (&before, first), now)).sum();
+        (removed, if groups_len == 0 { removed } else { lost })
     }
 }
 
@@ -148,10 +151,10 @@ fn first_leased(cursor: &Cursor, now: Timestamp) -> Option<i64> {
 }
 
 /// Takes a cursor over what is no longer stored. Returns how much of it was unsettled.
-fn begin_at(cursor: &mut Cursor, first: i64, now: Timestamp) -> u64 {
+fn begin_at(cursor: &mut Cursor, (before, first): (&Partition, i64), now: Timestamp) -> u64 {
     let kept = cursor.parked.split_off(&first);
     let parked = std::mem::replace(&mut cursor.parked, kept).len() as u64;
-    let unread = u64::try_from(first - cursor.next).unwrap_or(0);
+    let unread = before.between(cursor.next, first);
     cursor.next = cursor.next.max(first);
     if parked + unread > 0 && cursor.lease.is_none() {
         cursor.freed_at = now;

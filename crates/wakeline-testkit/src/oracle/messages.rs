@@ -37,7 +37,7 @@ impl State {
             partitions += 1;
             let before = place.filter(|place| place.partition == partition.id);
             let before = before.map_or(i64::MAX, |place| place.before).min(partition.end());
-            for offset in (partition.first..before).rev() {
+            for offset in (partition.first..before).rev().filter(|at| !partition.is_gap(*at)) {
                 let at = partition.message(offset).created_at;
                 if filter.to.is_some_and(|to| at >= to) {
                     continue;
@@ -156,6 +156,7 @@ impl State {
         now: Timestamp,
     ) -> Intervened {
         let queue = self.queues.get_mut(&key.queue).expect("it was just found");
+        let partition = queue.partitions[&key.partition].clone();
         let cursor = queue.cursor_mut(key).expect("it was just found");
         let lease = cursor.lease.as_mut();
         let mut ended = None;
@@ -170,14 +171,14 @@ impl State {
             Held { failures, error, alone, from_log: false }
         } else if offset < cursor.next {
             return Intervened::Settled;
-        } else if offset - cursor.next > BURY_DISTANCE_MAX {
+        } else if partition.between(cursor.next, offset) > BURY_DISTANCE_MAX.unsigned_abs() {
             return Intervened::TooFar;
         } else {
-            for before in cursor.next..offset {
+            for before in (cursor.next..offset).filter(|before| !partition.is_gap(*before)) {
                 let parked = Parked { failures: 0, due_at: now, error: None, alone: false };
                 cursor.parked.insert(before, parked);
             }
-            cursor.next = offset + 1;
+            cursor.next = partition.beyond(offset + 1);
             Held { failures: 0, error: None, alone: false, from_log: true }
         };
         let held = Held { error: error.or(held.error), ..held };
@@ -203,7 +204,7 @@ impl State {
         for (partition_name, partition) in
             queue.partitions.iter_mut().filter(|(partition, _)| chosen(partition))
         {
-            gone += partition.log.len() as u64;
+            gone += partition.stored();
             partition.first = partition.end();
             partition.log.clear();
             for group in queue.groups.keys().cloned() {
@@ -294,6 +295,10 @@ impl QueueMessages for MemoryStore {
         intervention: Intervention,
     ) -> Result<(Intervened, Vec<Change>), StoreError> {
         Ok(self.recorded(|state, now| state.intervene(&message, group, intervention, now)))
+    }
+
+    async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError> {
+        Ok(self.recorded(|state, now| state.delete_message(&message, now)))
     }
 
     async fn clear_queue(

@@ -40,5 +40,5 @@ impl State {
 fn len(queue: &Queue, name: &PartitionName) -> u64 {
     let Some(partition) = queue.partitions.get(name) else { return 0 };
     let lags = queue.groups.values().map(|group| lag(partition, &group.cursors[name]));
-    lags.max().unwrap_or(partition.log.len() as u64)
+    lags.max().unwrap_or(partition.stored())
 }

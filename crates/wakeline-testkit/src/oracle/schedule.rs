@@ -164,6 +164,7 @@ impl State {
             producer: message.producer,
             created_at: now,
             traces: Vec::new(),
+            deleted: false,
         };
         let held = false;
         queue.scheduled.push(Scheduled { seq, partition, message, deliver_at, key, held });
@@ -185,6 +186,7 @@ impl State {
             producer: item.producer,
             created_at: now,
             traces: Vec::new(),
+            deleted: false,
         };
         let (partition, deliver_at) = (item.partition, now);
         let one = Scheduled { seq, partition, message, deliver_at, key: None, held: true };

@@ -103,6 +103,8 @@ pub(super) struct Message {
     pub(super) created_at: Timestamp,
     /// What was noted on it, with numbers that grow over all messages.
     pub(super) traces: Vec<(i64, Trace)>,
+    /// It was deleted: its offset is a gap.
+    pub(super) deleted: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -173,38 +175,6 @@ impl Cursor {
     }
 }
 
-impl Partition {
-    /// The offset that the next message gets.
-    pub(super) fn end(&self) -> i64 {
-        self.first + i64::try_from(self.log.len()).expect("a log in memory is short")
-    }
-
-    /// Gives a message the next offset; its time is no earlier than that of the last.
-    pub(super) fn append(&mut self, message: Message) {
-        self.last_push_at = self.last_push_at.max(message.created_at);
-        self.log.push(Message { created_at: self.last_push_at, ..message });
-    }
-
-    pub(super) fn message(&self, offset: i64) -> &Message {
-        let index = usize::try_from(offset - self.first).expect("it is stored");
-        &self.log[index]
-    }
-
-    /// The first offset whose message was pushed at or after a moment.
-    pub(super) fn first_since(&self, from: Timestamp) -> i64 {
-        let before = self.log.iter().take_while(|message| message.created_at < from).count();
-        self.first + i64::try_from(before).expect("a log in memory is short")
-    }
-
-    fn beginning(&self, subscription: Subscription) -> i64 {
-        match subscription {
-            Subscription::All => self.first,
-            Subscription::New => self.end(),
-            Subscription::From(from) => self.first_since(from),
-        }
-    }
-}
-
 impl Queue {
     /// A hint for everyone who may be waiting for this queue.
     pub(super) fn change(&self, name: &QueueName, due_in: Duration) -> Change {
@@ -228,7 +198,8 @@ impl Queue {
     ) -> Option<MessageId> {
         let window = Duration::from_secs(self.options.dedup_window_secs.into());
         let stored = self.partitions[partition].log.iter().find(|message| {
-            message.transaction_id == *transaction_id && message.created_at.plus(window) >= now
+            let known = message.transaction_id == *transaction_id && !message.deleted;
+            known && message.created_at.plus(window) >= now
         });
         let waits = self.scheduled.iter().find(|scheduled| {
             scheduled.partition == *partition && scheduled.message.transaction_id == *transaction_id
@@ -389,6 +360,7 @@ impl State {
             producer: item.producer,
             created_at: now,
             traces: Vec::new(),
+            deleted: false,
         });
         let outcome = PushOutcome::Queued { id: item.id, partition: partition.id };
         let change =

@@ -58,7 +58,7 @@ impl Reading<'_> {
             {
                 let held = Held { failures: 0, error: None, alone: false, from_log: true };
                 taken.insert(cursor.next, held);
-                cursor.next += 1;
+                cursor.next = self.partition.beyond(cursor.next + 1);
             }
         }
         taken
@@ -136,7 +136,7 @@ impl Reading<'_> {
                 break;
             }
             lost.count(loss);
-            cursor.next += 1;
+            cursor.next = self.partition.beyond(cursor.next + 1);
         }
         lost
     }

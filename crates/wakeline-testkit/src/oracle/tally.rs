@@ -56,7 +56,7 @@ impl QueueTallies for MemoryStore {
                 Some(group) => queue.groups.get(group).map(|group| &group.cursors[name]),
                 None => worst(queue, name),
             };
-            let len = cursor.map_or(partition.log.len() as u64, |cursor| lag(partition, cursor));
+            let len = cursor.map_or(partition.stored(), |cursor| lag(partition, cursor));
             (len > 0).then(|| (name.clone(), len))
         };
         let all: Vec<_> = in_order(queue).into_iter().filter_map(behind).collect();
@@ -146,8 +146,9 @@ impl State {
         };
         let dead: BTreeSet<i64> = letters().map(|buried| buried.offset).collect();
         let Some(cursor) = worst(queue, name) else {
-            tally.pending = partition.log.len() as u64;
-            tally.given_up = dead.iter().filter(|at| **at < partition.first).count() as u64;
+            tally.pending = partition.stored();
+            let gone = |at: &&i64| **at < partition.first || partition.is_gap(**at);
+            tally.given_up = dead.iter().filter(gone).count() as u64;
             return tally;
         };
         let held = cursor.lease.as_ref().map(|lease| &lease.unsettled);
@@ -157,7 +158,7 @@ impl State {
         tally.pending = lag(partition, cursor) - tally.processing;
         tally.retrying = cursor.parked.len() as u64;
         let ahead = |at: &i64| {
-            *at >= cursor.next
+            (*at >= cursor.next && !partition.is_gap(*at))
                 || cursor.parked.contains_key(at)
                 || held.is_some_and(|held| held.contains_key(at))
         };

@@ -11,6 +11,7 @@ mod traces;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -82,9 +83,15 @@ enum Sin {
     DeliversTheHeld,
     /// A pause is told of, but not held to.
     PausesNothing,
+    /// What is deleted goes for those who name no group, and stays for others.
+    DeletesForOneGroup,
+    /// Nobody hears of what a deleted message held up.
+    DeletesQuietly,
+    /// What was deleted stays in the lag.
+    CountsTheDeleted,
 }
 
-const SINS: [Sin; 27] = [
+const SINS: [Sin; 30] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -112,11 +119,16 @@ const SINS: [Sin; 27] = [
     Sin::CallsFailuresAcked,
     Sin::DeliversTheHeld,
     Sin::PausesNothing,
+    Sin::DeletesForOneGroup,
+    Sin::DeletesQuietly,
+    Sin::CountsTheDeleted,
 ];
 
 struct Sinner {
     inner: Arc<MemoryStore>,
     sin: Sin,
+    /// Messages that were deleted.
+    deleted: AtomicU64,
 }
 
 struct Mutant(Arc<Sinner>);
@@ -274,7 +286,12 @@ impl QueueAdmin for Sinner {
 #[async_trait]
 impl QueueGroups for Sinner {
     async fn groups(&self, group: Option<&GroupName>) -> Result<Vec<GroupDetail>, StoreError> {
-        self.inner.groups(group).await
+        let mut groups = self.inner.groups(group).await?;
+        if self.sin == Sin::CountsTheDeleted {
+            let deleted = self.deleted.load(Ordering::Relaxed);
+            groups.iter_mut().for_each(|group| group.lag += deleted);
+        }
+        Ok(groups)
     }
 
     async fn group_partitions(
@@ -349,7 +366,8 @@ fn every_broken_store_is_caught() {
     for sin in SINS {
         let run = || {
             wakeline_testkit::differential::run_at_least(20_000, async || {
-                Mutant(Arc::new(Sinner { inner: Arc::new(MemoryStore::new()), sin }))
+                let (inner, deleted) = (Arc::new(MemoryStore::new()), AtomicU64::new(0));
+                Mutant(Arc::new(Sinner { inner, sin, deleted }))
             });
         };
         let caught =

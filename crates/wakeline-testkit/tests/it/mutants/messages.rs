@@ -1,5 +1,7 @@
 //! Messages by hand, with one rule broken.
 
+use std::sync::atomic::Ordering;
+
 use async_trait::async_trait;
 use wakeline_core::{Change, GroupName, PartitionName, QueueName};
 use wakeline_store::{
@@ -31,6 +33,20 @@ impl QueueMessages for Sinner {
             done.1.clear();
         }
         Ok(done)
+    }
+
+    async fn delete_message(&self, message: MessageKey) -> Result<(bool, Vec<Change>), StoreError> {
+        self.deleted.fetch_add(1, Ordering::Relaxed);
+        if self.sin == Sin::DeletesForOneGroup {
+            let (group, bury) = (GroupName::queue_mode(), Intervention::Bury { error: None });
+            let (outcome, changes) = self.inner.intervene(message, &group, bury).await?;
+            return Ok((outcome != Intervened::Missing, changes));
+        }
+        let (existed, mut changes) = self.inner.delete_message(message).await?;
+        if self.sin == Sin::DeletesQuietly {
+            changes.clear();
+        }
+        Ok((existed, changes))
     }
 
     async fn clear_queue(

@@ -1,0 +1,14 @@
+-- The first offset from one on that is in no gap: where a cursor may stand.
+-- p_gaps: as in partitions and cursors.
+-- Called by: cursor_take, message_delete, message_intervene. Reads only its parameters.
+
+CREATE OR REPLACE FUNCTION @schema@.gap_end(p_gaps int8multirange, p_offset bigint)
+RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF p_gaps IS NULL OR NOT p_gaps @> p_offset THEN
+        RETURN p_offset;
+    END IF;
+    RETURN (SELECT upper(r) FROM unnest(p_gaps) AS r WHERE r @> p_offset);
+END
+$$;

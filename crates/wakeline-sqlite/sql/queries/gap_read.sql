@@ -1,0 +1,2 @@
+-- Whether the message at an offset was deleted. Called by: gap::contains.
+SELECT 1 FROM gaps WHERE partition_id = ?1 AND offset = ?2

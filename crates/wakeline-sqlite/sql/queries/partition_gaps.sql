@@ -1,0 +1,3 @@
+-- Counts the gaps of a partition. Called by: gap::trim, delete::delete.
+UPDATE partitions SET gaps = (SELECT count(*) FROM gaps g WHERE g.partition_id = ?1)
+WHERE partition_id = ?1

@@ -1,0 +1,357 @@
+//! Messages that are deleted one by one: as if they had never been pushed, but for their offset.
+
+use std::slice::from_ref;
+
+use wakeline_core::{
+    Change, GroupName, PartitionId, QueueName, QueueOptions, RedriveId, TransactionId, Verdict,
+};
+use wakeline_store::{
+    DeadLetterFilter, GroupPartitionFilter, Intervened, Intervention, Losses, MessageFilter,
+    MessageKey, Page, PushOutcome, Redrive, RedriveState, Seek, SeekTo, SettleOutcome, Tally,
+};
+
+use super::{Ask, Bench, partition_name, secs, told};
+
+const ALL: Page = Page { limit: 1000, offset: 0 };
+
+fn key(partition: PartitionId, id: &str) -> MessageKey {
+    MessageKey { partition, transaction_id: TransactionId::new(id).expect("a short id") }
+}
+
+async fn pushed(bench: &Bench, queue: &QueueName, ids: &[&str]) -> PartitionId {
+    bench.push(queue, "p", ids).await.outcomes[0].partition()
+}
+
+/// Deletes messages that are there; returns whom that tells.
+async fn delete(bench: &Bench, partition: PartitionId, ids: &[&str]) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for id in ids {
+        let deleted = bench.store.delete_message(key(partition, id)).await;
+        let (existed, told) = deleted.expect("it is answered");
+        assert!(existed, "{id} is there to be deleted");
+        changes.extend(told);
+    }
+    changes
+}
+
+async fn lag(bench: &Bench, group: &GroupName) -> u64 {
+    let filter =
+        GroupPartitionFilter { group: Some(group.clone()), limit: 100, ..Default::default() };
+    let found = bench.store.group_partitions(filter).await.expect("partitions are listed");
+    let sum: u64 = found.iter().map(|one| one.lag).sum();
+    let whole = bench.store.groups(Some(group)).await.expect("groups are listed");
+    assert_eq!(whole.iter().map(|one| one.lag).sum::<u64>(), sum);
+    sum
+}
+
+async fn tally(bench: &Bench, queue: &QueueName) -> Tally {
+    let all = bench.store.queue_tallies(Some(queue), ALL).await.expect("it is counted");
+    let mut each = Tally::default();
+    for one in bench.store.partition_tallies(queue, ALL).await.expect("they are counted") {
+        each.add(one.tally);
+    }
+    assert_eq!(all[0].tally, each, "the queue stands as its partitions together");
+    each
+}
+
+async fn seek(bench: &Bench, group: &GroupName, to: SeekTo) {
+    let seek = Seek { group: group.clone(), queue: None, partition: None, to };
+    bench.store.seek(seek).await.expect("a group is moved");
+}
+
+/// Not to those who read on, nor to those who begin or go back; the others come in their order.
+pub async fn a_deleted_message_is_never_delivered(bench: &Bench) {
+    let queue = bench.queue("q");
+    let (g, h) = (bench.group("g"), bench.group("h"));
+    let partition = pushed(bench, &queue, &["a", "b", "c", "d", "e"]).await;
+    let middle = bench.now().await;
+    bench.push(&queue, "p", &["f"]).await;
+    bench.push(&queue, "p", &["g", "h", "i"]).await;
+    let ask = Ask::queue(&queue).group(&g);
+    assert_eq!(bench.take(&ask.clone().auto_ack()).await.ids(), ["a"]);
+    delete(bench, partition, &["a", "c", "d", "f", "i"]).await;
+    assert_eq!(bench.drain(&ask).await, ["b", "e", "g", "h"]);
+    assert_eq!(bench.nothing(&ask).await, None);
+    let rest = ["b", "e", "g", "h"];
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&h)).await, rest, "who begins");
+    seek(bench, &g, SeekTo::Beginning).await;
+    assert_eq!(bench.drain(&ask).await, rest, "who goes back");
+    seek(bench, &h, SeekTo::Since(middle)).await;
+    let since = bench.drain(&Ask::queue(&queue).group(&h)).await;
+    assert!(since.iter().all(|id| rest.contains(&id.as_str())), "{since:?}");
+    bench.push(&queue, "p", &["j"]).await;
+    assert_eq!(bench.take(&ask).await.offsets(), [9], "offsets are not used again");
+}
+
+/// Once and for all: then it is not found, by whatever it is looked for.
+pub async fn a_deleted_message_is_not_found(bench: &Bench) {
+    let queue = bench.queue("q");
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    delete(bench, partition, &["b"]).await;
+    for unknown in [key(partition, "b"), key(partition, "x"), key(PartitionId(i64::MAX), "a")] {
+        let again = bench.store.delete_message(unknown).await.expect("it is answered");
+        assert_eq!(again, (false, Vec::new()));
+    }
+    let id = TransactionId::new("b").expect("a short id");
+    assert!(bench.store.message(partition, &id).await.expect("it is answered").is_none());
+    let filter = MessageFilter { queue: Some(queue.clone()), ..Default::default() };
+    let list = bench.store.browse(filter, None, 10).await.expect("messages are listed");
+    let ids: Vec<_> = list.messages.iter().map(|one| one.transaction_id.as_str()).collect();
+    assert_eq!(ids, ["c", "a"]);
+    let group = GroupName::queue_mode();
+    let retried = bench.store.intervene(key(partition, "b"), &group, Intervention::Retry).await;
+    assert_eq!(retried.expect("it is answered").0, Intervened::Missing);
+}
+
+/// A batch is as large as asked for, whatever was deleted in between.
+pub async fn a_batch_passes_over_what_was_deleted(bench: &Bench) {
+    let queue = bench.queue("q");
+    let ids: Vec<String> = (0..250).map(|n| format!("m{n}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let partition = pushed(bench, &queue, &ids).await;
+    let (gone, kept): (Vec<_>, Vec<_>) =
+        (0..250).partition(|n| n % 3 == 1 || (100..120).contains(n));
+    for n in &gone {
+        delete(bench, partition, &[ids[*n as usize]]).await;
+    }
+    let ask = Ask::queue(&queue);
+    let taken = bench.take(&ask.clone().batch(100)).await;
+    assert_eq!(taken.offsets(), kept[..100]);
+    assert_eq!(lag(bench, &GroupName::queue_mode()).await, kept.len() as u64);
+    bench.complete(&taken).await;
+    let rest = bench.take(&ask.clone().batch(100).auto_ack()).await;
+    assert_eq!(rest.offsets(), kept[100..]);
+    assert_eq!(bench.nothing(&ask).await, None);
+}
+
+/// Its consumer holds the others as before; what it says of the deleted one is not found.
+pub async fn a_deleted_message_is_let_go_by_its_consumer(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    let partition = pushed(bench, &queue, &["a", "b", "c", "d"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let held = bench.take(&ask.clone().batch(3)).await;
+    assert_eq!(delete(bench, partition, &["b"]).await, []);
+    let outcome = bench.settle(&held, "b", Verdict::Failed).await;
+    assert_eq!(outcome, SettleOutcome::NotFound);
+    assert_eq!(lag(bench, &group).await, 3);
+    assert_eq!(bench.nothing(&ask).await, secs(300), "the lease goes on");
+    bench.settled(&held, "c", Verdict::Completed).await;
+    bench.settled(&held, "a", Verdict::Completed).await;
+    assert_eq!(bench.take(&ask).await.ids(), ["d"]);
+}
+
+/// The partition is free at once, and those who wait for it are told.
+pub async fn a_lease_ends_with_its_last_message(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let held = bench.take(&ask.clone().batch(2)).await;
+    bench.settled(&held, "b", Verdict::Completed).await;
+    let changes = delete(bench, partition, &["a"]).await;
+    assert_eq!(told(&changes, &ask), secs(0));
+    assert_eq!(bench.settle(&held, "a", Verdict::Completed).await, SettleOutcome::StaleLease);
+    let held = bench.take(&ask).await;
+    assert_eq!(held.ids(), ["c"]);
+    assert_eq!(delete(bench, partition, &["c"]).await, [], "nothing is left to tell of");
+    assert_eq!((bench.nothing(&ask).await, lag(bench, &group).await), (None, 0));
+}
+
+/// What is given back comes again in order, whatever was deleted next to it or of it.
+pub async fn what_is_given_back_passes_over_what_was_deleted(bench: &Bench) {
+    let queue = bench.queue("q");
+    let partition = pushed(bench, &queue, &["a", "b", "c", "d", "e", "f"]).await;
+    let ask = Ask::queue(&queue);
+    let held = bench.take(&ask.clone().batch(4)).await;
+    delete(bench, partition, &["b", "d", "e"]).await;
+    bench.store.release(vec![held.lease()]).await.expect("a lease is given back");
+    let held = bench.take(&ask.clone().batch(2)).await;
+    assert_eq!((held.ids(), held.attempts()), (vec!["a".into(), "c".into()], vec![1, 1]));
+    bench.complete(&held).await;
+    assert_eq!(bench.drain(&ask).await, ["f"]);
+}
+
+/// Of a lease that ran out, too.
+pub async fn a_deleted_message_of_an_expired_lease_is_gone(bench: &Bench) {
+    let queue = bench.queue("q");
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    let ask = Ask::queue(&queue);
+    bench.take(&ask.clone().batch(2)).await;
+    bench.advance(300).await;
+    delete(bench, partition, &["a"]).await;
+    let taken = bench.take(&ask).await;
+    assert_eq!((taken.ids(), taken.attempts()), (vec!["b".into()], vec![2]));
+    bench.complete(&taken).await;
+    bench.take(&ask).await;
+    bench.advance(300).await;
+    delete(bench, partition, &["c"]).await;
+    assert_eq!((bench.nothing(&ask).await, bench.dead_ids(&queue).await.len()), (None, 0));
+}
+
+/// What waited behind it in strict order can be taken, and who waits for that is told.
+pub async fn a_deleted_message_is_not_retried(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    bench.configure(&queue, QueueOptions { retry_delay_ms: 60_000, ..Default::default() }).await;
+    let partition = pushed(bench, &queue, &["a", "b"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let held = bench.take(&ask).await;
+    bench.settled(&held, "a", Verdict::Failed).await;
+    assert_eq!(bench.nothing(&ask).await, secs(60));
+    let changes = delete(bench, partition, &["a"]).await;
+    assert_eq!(told(&changes, &ask), secs(0));
+    assert_eq!(lag(bench, &group).await, 1);
+    assert_eq!(bench.take(&ask).await.ids(), ["b"]);
+}
+
+/// Not in the lag, the depth, the room, nor among what is pending; it was pushed all the same.
+pub async fn what_was_deleted_does_not_count(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    let limits = QueueOptions { len_max: 100, partition_len_max: 10, ..Default::default() };
+    bench.configure(&queue, limits).await;
+    let partition = pushed(bench, &queue, &["a", "b", "c", "d", "e"]).await;
+    let counted = async |expected: u64| {
+        let name = partition_name("p");
+        let room = bench.store.room(&queue, from_ref(&name)).await.expect("it is read");
+        let room = room.expect("the queue exists");
+        assert_eq!((room.len, room.partition_lens), (expected, vec![expected]));
+        for group in [None, Some(&group)] {
+            let depth = bench.store.depth(&queue, group, ALL).await.expect("it is read");
+            assert_eq!(depth.expect("the queue exists").len, expected);
+        }
+        let tally = tally(bench, &queue).await;
+        assert_eq!((tally.total, tally.pending + tally.processing), (5, expected));
+    };
+    delete(bench, partition, &["b", "e"]).await;
+    counted(3).await;
+    delete(bench, partition, &["a"]).await;
+    counted(2).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let held = bench.take(&ask).await;
+    assert_eq!(held.ids(), ["c"]);
+    counted(2).await;
+    assert_eq!(lag(bench, &group).await, 2);
+    delete(bench, partition, &["d"]).await;
+    counted(1).await;
+    bench.complete(&held).await;
+    counted(0).await;
+    assert_eq!((lag(bench, &group).await, bench.sweep(&ask).await), (0, None));
+}
+
+/// There is nothing to wait for, and nothing to look for again and again, until the next push.
+pub async fn a_partition_whose_messages_were_deleted_sleeps(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let held = bench.take(&ask).await;
+    bench.complete(&held).await;
+    delete(bench, partition, &["c", "b"]).await;
+    assert_eq!((bench.sweep(&ask).await, bench.nothing(&ask).await), (None, None));
+    let fresh = Ask::queue(&queue).group(&bench.group("h"));
+    delete(bench, partition, &["a"]).await;
+    assert_eq!((bench.sweep(&fresh).await, bench.nothing(&fresh).await), (None, None));
+    bench.push(&queue, "p", &["d"]).await;
+    assert_eq!(bench.sweep(&ask).await, secs(0));
+    for ask in [&ask, &fresh] {
+        assert_eq!(bench.take(ask).await.offsets(), [3]);
+    }
+}
+
+/// Its transaction id is free at once, within the window of deduplication; the others are known.
+pub async fn the_id_of_a_deleted_message_is_free_again(bench: &Bench) {
+    let queue = bench.queue("q");
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    delete(bench, partition, &["c", "a"]).await;
+    for round in 0..2 {
+        let outcomes = bench.push(&queue, "p", &["a", "b", "c"]).await.outcomes;
+        let stored: Vec<_> =
+            outcomes.iter().map(|one| matches!(one, PushOutcome::Queued { .. })).collect();
+        assert_eq!(stored, [round == 0, false, round == 0]);
+    }
+    assert_eq!(bench.drain(&Ask::queue(&queue)).await, ["b", "a", "c"]);
+}
+
+/// They own their data; but there is no message any more that they could return to.
+pub async fn dead_letters_of_a_deleted_message_stay(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    let taken = bench.take(&ask.clone().batch(2)).await;
+    bench.settled(&taken, "a", Verdict::DeadLetter).await;
+    bench.settled(&taken, "b", Verdict::DeadLetter).await;
+    delete(bench, partition, &["b"]).await;
+    assert_eq!(bench.dead_ids(&queue).await, ["b", "a"]);
+    // Also where the group has been moved back, and would have come upon it again.
+    seek(bench, &group, SeekTo::Beginning).await;
+    let stands = tally(bench, &queue).await;
+    assert_eq!((stands.pending, stands.given_up, stands.dead_letters), (2, 1, 2));
+    let filter = DeadLetterFilter { queue: Some(queue.clone()), ..Default::default() };
+    let redrive = Redrive { id: RedriveId::generate(), filter, to_queue: None, rate: None };
+    let id = redrive.id;
+    bench.store.start_redrive(redrive).await.expect("a job is started");
+    while bench.store.do_queue_chores(10).await.expect("chores are done").next_due == secs(0) {}
+    let job = bench.store.redrive_job(id).await.expect("it is read").expect("it is there");
+    assert_eq!((job.state, job.done, job.failed), (RedriveState::Finished, 1, 1));
+    assert_eq!(bench.dead_ids(&queue).await, ["b"]);
+    assert_eq!(bench.drain(&ask).await, ["a", "c"]);
+}
+
+/// Retention removes what is left, and counts nothing that was deleted before.
+pub async fn retention_counts_no_deleted_messages(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    let options = QueueOptions {
+        retention: true,
+        retention_secs: 100,
+        dedup_window_secs: 0,
+        ..Default::default()
+    };
+    bench.configure(&queue, options).await;
+    let partition = pushed(bench, &queue, &["a", "b", "c", "d"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    bench.take(&ask.clone().auto_ack()).await;
+    bench.advance(60).await;
+    bench.push(&queue, "p", &["e", "f", "g"]).await;
+    delete(bench, partition, &["c", "e"]).await;
+    bench.advance(60).await;
+    let report = bench.housekeep().await;
+    assert_eq!(report.removed, 3);
+    let lost = bench.store.losses(&queue).await.expect("losses are read");
+    assert_eq!(lost, Losses { expired: 2, ..Losses::default() });
+    assert_eq!(lag(bench, &group).await, 2);
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&bench.group("h"))).await, ["f", "g"]);
+    assert_eq!(bench.drain(&ask).await, ["f", "g"]);
+    delete(bench, partition, &["g"]).await;
+    let cleared = bench.store.clear_queue(&queue, false).await.expect("a queue is cleared");
+    assert_eq!(cleared, Some(1), "what was deleted was gone");
+    bench.push(&queue, "p", &["h"]).await;
+    assert_eq!(bench.drain(&ask).await, ["h"]);
+}
+
+/// What is past its time is passed over and counted; what was deleted is not.
+pub async fn what_was_deleted_does_not_expire(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.configure(&queue, QueueOptions { ttl_secs: 10, ..Default::default() }).await;
+    let partition = pushed(bench, &queue, &["a", "b", "c"]).await;
+    let ask = Ask::queue(&queue);
+    bench.take(&ask.clone().auto_ack()).await;
+    delete(bench, partition, &["b"]).await;
+    bench.advance(10).await;
+    bench.push(&queue, "p", &["d", "e"]).await;
+    delete(bench, partition, &["d"]).await;
+    assert_eq!(bench.take(&ask).await.ids(), ["e"]);
+    let lost = bench.store.losses(&queue).await.expect("losses are read");
+    assert_eq!(lost, Losses { expired: 1, ..Losses::default() });
+}
+
+/// What lies before it is counted and parked without what was deleted.
+pub async fn a_message_is_given_up_behind_deleted_ones(bench: &Bench) {
+    let (queue, group) = (bench.queue("q"), bench.group("g"));
+    let partition = pushed(bench, &queue, &["a", "b", "c", "d", "e", "f"]).await;
+    let ask = Ask::queue(&queue).group(&group);
+    bench.take(&ask.clone().auto_ack()).await;
+    delete(bench, partition, &["c", "e"]).await;
+    let bury = Intervention::Bury { error: None };
+    let done = bench.store.intervene(key(partition, "d"), &group, bury).await;
+    assert_eq!(done.expect("it is answered").0, Intervened::Done);
+    assert_eq!(lag(bench, &group).await, 2);
+    assert_eq!(bench.drain(&ask).await, ["b", "f"]);
+    assert_eq!(bench.dead_ids(&queue).await, ["d"]);
+}

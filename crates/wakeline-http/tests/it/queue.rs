@@ -261,6 +261,8 @@ async fn a_full_queue_answers_429_and_says_when_to_come_back() {
     let refused = node.post("/api/v1/transaction", operations.to_string()).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.error(), "queue q is full");
+    let made = node.get("/api/v1/resources/partitions?queue=q").await.json().to_string();
+    assert!(made.contains("\"p\"") && !made.contains("\"x\""), "nothing is made: {made}");
     let popped = node.get("/api/v1/pop/queue/q?batch=9&partitions=9").await.json();
     assert_eq!(popped["messages"].as_array().expect("messages").len(), 2);
 }

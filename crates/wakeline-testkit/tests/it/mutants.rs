@@ -79,6 +79,8 @@ enum Sin {
     ForgetsExpiries,
     /// What failed is acked by the ledger.
     CallsFailuresAcked,
+    /// A message does not tell its last errors.
+    ForgetsErrors,
     /// What is held back is delivered.
     DeliversTheHeld,
     /// A pause is told of, but not held to.
@@ -91,7 +93,7 @@ enum Sin {
     CountsTheDeleted,
 }
 
-const SINS: [Sin; 30] = [
+const SINS: [Sin; 31] = [
     Sin::TellsNobody,
     Sin::SeesNothingComing,
     Sin::SweepsNothing,
@@ -117,6 +119,7 @@ const SINS: [Sin; 30] = [
     Sin::SeesNoDepth,
     Sin::ForgetsExpiries,
     Sin::CallsFailuresAcked,
+    Sin::ForgetsErrors,
     Sin::DeliversTheHeld,
     Sin::PausesNothing,
     Sin::DeletesForOneGroup,
@@ -267,6 +270,9 @@ impl QueueAdmin for Sinner {
         transaction_id: &TransactionId,
     ) -> Result<Option<MessageDetail>, StoreError> {
         let mut detail = self.inner.message(partition, transaction_id).await?;
+        if self.sin == Sin::ForgetsErrors {
+            detail.iter_mut().for_each(|detail| detail.errors.clear());
+        }
         for ledger in detail.iter_mut().map(|detail| &mut detail.ledger) {
             match self.sin {
                 Sin::ForgetsExpiries => ledger.retain(|e| e.outcome != DeliveryOutcome::Expired),

@@ -22,7 +22,7 @@ use crate::wire;
 const QUEUE: &str = "soak";
 const PARTITIONS: usize = 20;
 const BATCH: usize = 10;
-/// How long messages are kept, and recognised, in seconds.
+/// How long messages, their ids and their ledger are kept, in seconds.
 const KEPT_SECS: u32 = 5;
 /// How often the size is read.
 const SAMPLES: u32 = 8;
@@ -60,8 +60,8 @@ pub(crate) async fn run(setup: &Setup, args: &SoakArgs) -> Result<()> {
         "A steady load with retention",
         &format!(
             "{} s per store: {} messages a second in pushes of {BATCH} over {PARTITIONS} \
-             partitions, one consumer that acks. completedRetentionSeconds and dedupWindowSeconds \
-             {KEPT_SECS}, housekeeping_interval_ms 1000.",
+             partitions, one consumer that acks. completedRetentionSeconds, dedupWindowSeconds and \
+             ledgerRetentionSeconds {KEPT_SECS}, housekeeping_interval_ms 1000.",
             args.seconds, args.rate
         ),
     );
@@ -76,7 +76,7 @@ async fn soak(setup: &Setup, store: &StoreAt, args: &SoakArgs) -> Result<()> {
     let address = node.address();
     let options = format!(
         "{{\"queue\":\"{QUEUE}\",\"options\":{{\"completedRetentionSeconds\":{KEPT_SECS},\
-         \"dedupWindowSeconds\":{KEPT_SECS}}}}}"
+         \"dedupWindowSeconds\":{KEPT_SECS},\"ledgerRetentionSeconds\":{KEPT_SECS}}}}}"
     );
     let mut connection = Connection::open(address).await?;
     connection.call(&post("/api/v1/configure", &options)).await?.expect(200)?;

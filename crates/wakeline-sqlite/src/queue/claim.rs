@@ -115,7 +115,17 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
             }
         }
         let paused = s.maintenance()?.pops_paused;
-        let next_due = if paused { None } else { sweep::next_due(s, line, &groups)? };
+        let mut next_due = None;
+        if paused {
+            // What is due gets its offset during a pause, too.
+            for (queue, _) in &groups {
+                if sweep::scheduled(s, line, queue)?.is_some_and(|due| due <= s.now.0) {
+                    return Ok(None);
+                }
+            }
+        } else {
+            next_due = sweep::next_due(s, line, &groups)?;
+        }
         if next_due.is_some_and(|due| due <= s.now.0) {
             return Ok(None);
         }

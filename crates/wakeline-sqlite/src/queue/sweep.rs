@@ -97,7 +97,7 @@ fn group_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<Option<i64>> {
 }
 
 /// When the first scheduled message of the line is due.
-fn scheduled(s: &mut Session<'_>, line: &QueueLine, queue: &Queue) -> Res<Option<i64>> {
+pub(crate) fn scheduled(s: &mut Session<'_>, line: &QueueLine, queue: &Queue) -> Res<Option<i64>> {
     match &line.selector {
         Selector::Partition(_, name) => match s.partition(queue, name)? {
             Some(partition) => schedule::next_due(s, queue, Some(partition)),

@@ -162,14 +162,10 @@ macro_rules! conformance_suite {
             without_dead_letters_the_hopeless_are_dropped,
         );
         $crate::conformance_module!($fixture; dead;
-            a_dead_letter_tells_everything,
-            a_dead_letter_keeps_the_last_error,
-            a_message_tells_the_last_error_of_each_group,
-            dead_letters_are_listed_newest_first,
+            a_dead_letter_tells_everything, a_dead_letter_keeps_the_last_error,
+            a_message_tells_the_last_error_of_each_group, dead_letters_are_listed_newest_first,
             dead_letters_outlive_their_group_but_not_their_queue,
-            dead_letters_are_found_by_what_is_known_of_them,
-            purged_dead_letters_are_gone,
-        );
+            dead_letters_are_found_by_what_is_known_of_them, purged_dead_letters_are_gone,);
         $crate::conformance_module!($fixture; redrive;
             a_redriven_message_returns_to_its_group,
             a_redrive_tells_its_group,

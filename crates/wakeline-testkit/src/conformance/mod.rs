@@ -348,15 +348,6 @@ macro_rules! conformance_suite {
             a_settled_message_is_delivered_again, a_message_is_given_up_by_hand,
             a_leased_message_is_left_alone, interventions_name_what_is_missing,
             messages_are_looked_through, messages_are_found_by_their_state, a_look_is_bounded,);
-        $crate::conformance_module!($fixture; delete;
-            a_deleted_message_is_never_delivered, a_deleted_message_is_not_found,
-            a_batch_passes_over_what_was_deleted, a_deleted_message_is_let_go_by_its_consumer,
-            a_lease_ends_with_its_last_message, what_is_given_back_passes_over_what_was_deleted,
-            a_deleted_message_of_an_expired_lease_is_gone, a_deleted_message_is_not_retried,
-            what_was_deleted_does_not_count, a_partition_whose_messages_were_deleted_sleeps,
-            the_id_of_a_deleted_message_is_free_again, dead_letters_of_a_deleted_message_stay,
-            retention_counts_no_deleted_messages, what_was_deleted_does_not_expire,
-            a_message_is_given_up_behind_deleted_ones,);
         $crate::conformance_records!($fixture);
         $crate::conformance_module!($fixture; inspect;
             a_message_tells_where_it_stands, a_message_is_found_by_partition_and_id,

@@ -1,10 +1,20 @@
-//! The rules of what is recorded of messages: traces and the ledger.
+//! The rules of what is recorded of messages, traces and the ledger; and of messages that are
+//! deleted.
 
 /// Makes a test of each of these rules; part of the whole suite.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_records {
     ($fixture:expr) => {
+        $crate::conformance_module!($fixture; delete;
+            a_deleted_message_is_never_delivered, a_deleted_message_is_not_found,
+            a_batch_passes_over_what_was_deleted, a_deleted_message_is_let_go_by_its_consumer,
+            a_lease_ends_with_its_last_message, what_is_given_back_passes_over_what_was_deleted,
+            a_deleted_message_of_an_expired_lease_is_gone, a_deleted_message_is_not_retried,
+            what_was_deleted_does_not_count, a_partition_whose_messages_were_deleted_sleeps,
+            the_id_of_a_deleted_message_is_free_again, dead_letters_of_a_deleted_message_stay,
+            retention_counts_no_deleted_messages, what_was_deleted_does_not_expire,
+            a_message_is_given_up_behind_deleted_ones,);
         $crate::conformance_module!($fixture; traces;
             a_trace_tells_what_was_noted,
             a_trace_needs_its_message,

@@ -183,8 +183,9 @@ pub(crate) fn first_since(s: &Session<'_>, partition: i64, (tail, from): (i64, i
     while low < high {
         let middle = low + (high - low) / 2;
         match created_at(s, partition, middle)? {
-            Some(at) if at >= from => high = middle,
-            _ => low = middle + 1,
+            Some(at) if at < from => low = middle + 1,
+            // Also where nothing is stored from there on: the end of the log may be a gap.
+            _ => high = middle,
         }
     }
     // There may be nothing stored there.

@@ -64,6 +64,7 @@ pub async fn a_deleted_message_is_never_delivered(bench: &Bench) {
     let queue = bench.queue("q");
     let (g, h) = (bench.group("g"), bench.group("h"));
     let partition = pushed(bench, &queue, &["a", "b", "c", "d", "e"]).await;
+    bench.advance(1).await;
     let middle = bench.now().await;
     bench.push(&queue, "p", &["f"]).await;
     bench.push(&queue, "p", &["g", "h", "i"]).await;
@@ -77,8 +78,7 @@ pub async fn a_deleted_message_is_never_delivered(bench: &Bench) {
     seek(bench, &g, SeekTo::Beginning).await;
     assert_eq!(bench.drain(&ask).await, rest, "who goes back");
     seek(bench, &h, SeekTo::Since(middle)).await;
-    let since = bench.drain(&Ask::queue(&queue).group(&h)).await;
-    assert!(since.iter().all(|id| rest.contains(&id.as_str())), "{since:?}");
+    assert_eq!(bench.drain(&Ask::queue(&queue).group(&h)).await, ["g", "h"], "or to a moment");
     bench.push(&queue, "p", &["j"]).await;
     assert_eq!(bench.take(&ask).await.offsets(), [9], "offsets are not used again");
 }

@@ -241,11 +241,13 @@ async fn limits_of_time_are_configured_and_kept() {
 async fn a_full_queue_answers_429_and_says_when_to_come_back() {
     let node = Node::start().await;
     let body = json!({"queue": "q", "options": {"maxSize": 2, "maxPartitionSize": 1}});
-    let configured = node.post("/api/v1/configure", body.to_string()).await.json();
-    assert_eq!(configured["options"]["maxSize"], 2);
-    assert_eq!(configured["options"]["maxPartitionSize"], 1);
+    let options = node.post("/api/v1/configure", body.to_string()).await.json()["options"].clone();
+    assert_eq!((&options["maxSize"], &options["maxPartitionSize"]), (&json!(2), &json!(1)));
     node.push("q", &["a"]).await;
-    let item = |at: &str, id: &str| json!({"queue": "q", "partition": at, "payload": 1, "transactionId": id});
+    let item = |partition: &str, id: &str| {
+        let payload = 1;
+        json!({"queue": "q", "partition": partition, "payload": payload, "transactionId": id})
+    };
     let push = |items: Vec<Value>| json!({"items": items}).to_string();
     let refused = node.post("/api/v1/push", push(vec![item("Default", "c")])).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);

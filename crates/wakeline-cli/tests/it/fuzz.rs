@@ -104,7 +104,10 @@ async fn walk(server: &Server) {
 /// What the program for it finds. Only asked for by `cargo xtask test --long`, which installs it.
 async fn schemathesis(server: &Server) {
     let program = std::env::var_os("WAKELINE_TEST_SCHEMATHESIS").expect("installed for --long");
+    // It leaves a record of its requests where it runs.
+    let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(program);
+    command.current_dir(folder.path());
     command.arg("run").arg(format!("http://{}/openapi.json", server.client.address));
     command.args(["--checks", "not_a_server_error", "--phases", "coverage,fuzzing"]);
     command.args(["--max-examples", "20", "--seed", "7", "--request-timeout", "10"]);

@@ -102,7 +102,7 @@ impl PostgresStore {
         for row in &rows {
             let mut columns = Columns::new(OPERATION, row);
             let (partition, first): (i64, i64) = (columns.take()?, columns.take()?);
-            done.next = Some([partition.to_be_bytes(), first.to_be_bytes()].concat());
+            done.next = Some(place(partition, first));
             let sealed = match self.reseal_segment(&mut columns) {
                 Ok(Some(sealed)) => sealed,
                 Ok(None) => continue,
@@ -114,7 +114,11 @@ impl PostgresStore {
             };
             let (body, ends) = sealed;
             let sql = &core.sql.rekey_segment;
-            self.put_sealed(&mut done, sql, &[&partition, &first, &body, &ends]).await?;
+            if !self.put_sealed(&mut done, sql, &[&partition, &first, &body, &ends]).await? {
+                // Removed, or shorter than it was read: what is left of it is the next step's.
+                done.next = Some(place(partition, first - 1));
+                return Ok(done);
+            }
         }
         Ok(ended(done, &rows))
     }
@@ -196,6 +200,11 @@ impl PostgresStore {
         }
         Ok(ended(done, &rows))
     }
+}
+
+/// Where the next step over segments begins.
+fn place(partition: i64, first: i64) -> Vec<u8> {
+    [partition.to_be_bytes(), first.to_be_bytes()].concat()
 }
 
 /// Payloads, and where each ends.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Parked, Server, Store};
+use crate::support::{Parked, Server, Store, eventually};
 
 const MODES: [&str; 4] = ["fused", "compete", "broadcast", "poll"];
 
@@ -124,6 +124,8 @@ async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     // Senders of webhooks would poll.
     let server = Server::start(&store, &["--wake-mode", "poll", "--hook-slots", "0"]).await;
+    let looked = || async { database.calls("housekeep").await > 0 };
+    eventually("a node that starts looks once whether something is past its time", looked).await;
     let user = database.client().await;
     user.batch_execute("SELECT wakeline.push('orders', '7')").await.expect("committed");
     database.reset_statements().await;

@@ -1,6 +1,6 @@
 -- The first offset from one on that is in no gap: where a cursor may stand.
 -- p_gaps: as in partitions and cursors.
--- Called by: cursor_take, message_delete, message_intervene. Reads only its parameters.
+-- Called by: whoever moves a cursor. Reads only its parameters.
 
 CREATE OR REPLACE FUNCTION @schema@.gap_end(p_gaps int8multirange, p_offset bigint)
 RETURNS bigint

@@ -1,7 +1,8 @@
 -- Does a piece of housekeeping in one short transaction: adds up what was lost, forgets up to p_rows
 -- entries of the ledger that were kept for long enough and as many figures that are older than
--- p_stats_keep (microseconds; NULL: none), and goes on with the queue that has been due for longest, at most p_rows segments, 500 partitions, and cursors of
--- 100 of them. One node at a time, by an advisory lock; nobody is waited for.
+-- p_stats_keep (microseconds; NULL: none), and goes on with the queue that has been due for longest,
+-- at most p_rows segments, 500 partitions, and cursors of 100 of them. One node at a time, by an
+-- advisory lock; nobody is waited for.
 -- p_interval: a queue that was looked through is left alone for so many microseconds at least, and
 -- for a tenth of its shortest limit, up to an hour. p_anew: look through all queues.
 -- Returns one row of kind 0: a = messages that were removed, due_us = when to call again; rows of

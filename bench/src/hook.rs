@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
+use self::latency::COMPANIES;
 use self::rate::{Cost, Load};
 use self::report::Report;
 use self::stage::{Place, Sink, subscribe};
@@ -36,9 +37,9 @@ pub(crate) struct HookArgs {
     /// Seconds for which a server is left idle
     #[arg(long, default_value_t = 8.0)]
     idle_seconds: f64,
-    /// Times that each side is measured with neighbours and alone
-    #[arg(long, default_value_t = 5)]
-    neighbour_rounds: usize,
+    /// Half seconds for which each side is measured with neighbours and alone
+    #[arg(long, default_value_t = 28)]
+    neighbour_turns: usize,
     /// Measure only this: rates, latencies or neighbours
     #[arg(long, value_name = "WHAT")]
     only: Option<String>,
@@ -58,7 +59,7 @@ pub(crate) async fn run(setup: &Setup, args: &HookArgs) -> Result<()> {
     let mut args = args.clone();
     if args.quick {
         (args.seconds, args.rounds, args.samples) = (1.0, 1, 20);
-        (args.idle_seconds, args.neighbour_rounds) = (2.0, 2);
+        (args.idle_seconds, args.neighbour_turns) = (2.0, 2);
     }
     setup.introduce(
         "Webhooks",
@@ -94,17 +95,18 @@ pub(crate) async fn run(setup: &Setup, args: &HookArgs) -> Result<()> {
         rates((setup, &args), (&places, &nothing), &mut sink, &mut report).await?;
     }
     if args.wants("neighbours") {
-        let rounds = (args.neighbour_rounds.max(2), Duration::from_secs(2));
-        let stores = [
-            [setup.postgres("good"), setup.postgres("bad")],
-            [setup.sqlite("good.db"), setup.sqlite("bad.db")],
-        ];
-        for (place, [good, bad]) in places.iter().zip(stores) {
-            let kind = place.store.kind();
-            let good = Place::make(setup, good, &format!("good-{kind}"))?;
-            let bad = Place::make(setup, bad, &format!("bad-{kind}"))?;
-            let found = latency::neighbours([place, &good, &bad], &mut sink, rounds).await?;
-            report.neighbours.push((kind, found));
+        for at_postgres in [true, false] {
+            let place = |company: usize| {
+                let store = match at_postgres {
+                    true => setup.postgres(&format!("company_{company}")),
+                    false => setup.sqlite(&format!("company-{company}.db")),
+                };
+                let name = format!("{}-{company}", store.kind());
+                Place::make(setup, store, &name)
+            };
+            let places = (0..COMPANIES.len()).map(place).collect::<Result<Vec<_>>>()?;
+            let found = latency::neighbours(&places, &mut sink, args.neighbour_turns).await?;
+            report.neighbours.push((places[0].store.kind(), found));
         }
     }
     report.print();

@@ -26,6 +26,11 @@ const WARM_UP: usize = 20;
 const QUIET: Duration = Duration::from_millis(5);
 /// The pause between two creations while there are neighbours.
 const PACE: Duration = Duration::from_millis(10);
+/// How long one side goes on before it is the next one's turn: short, so that whatever else the
+/// machine does meets all of them.
+const TURN: Duration = Duration::from_millis(500);
+/// Turns of each side that are not counted: in them, calls that hang fill their endpoint.
+const FILLING_TURNS: usize = 4;
 
 /// What was measured of one side, in microseconds and in order.
 #[derive(Debug, Clone, Default)]
@@ -154,49 +159,106 @@ pub(super) async fn cost_alone(
     Ok(Cost::read(setup).await?.each(&before, nothing, samples))
 }
 
-/// Who else gets the events of the fast endpoint.
-pub(super) const COMPANIES: [(&str, &[&str]); 3] = [
-    ("alone", &[]),
-    ("beside three that answer", &["well/x", "well/y", "well/z"]),
-    ("beside one that hangs, one that drips, one that fails", &["hang/x", "drip/x", "fail/x"]),
+/// Who else is on the server of the fast endpoint.
+pub(super) struct Company {
+    /// What it is called.
+    pub(super) name: &'static str,
+    /// Endpoints that get the same events.
+    same: &'static [&'static str],
+    /// Endpoints of another application, with as many events of its own.
+    others: &'static [&'static str],
+}
+
+const fn company(
+    name: &'static str,
+    same: &'static [&'static str],
+    others: &'static [&'static str],
+) -> Company {
+    Company { name, same, others }
+}
+
+const BAD: &[&str] = &["hang/x", "drip/x", "fail/x"];
+
+/// The second is the first once more: what these two differ by is the machine's noise.
+pub(super) const COMPANIES: [Company; 5] = [
+    company("alone", &[], &[]),
+    company("alone, once more", &[], &[]),
+    company("beside hanging, dripping, failing ones with events of their own", &[], BAD),
+    company("events go to hanging, dripping, failing ones too", BAD, &[]),
+    company("events go to three that answer too", &["well/x", "well/y", "well/z"], &[]),
 ];
+
+/// A server in some company.
+struct Side {
+    uid: String,
+    /// The application of the neighbours with events of their own.
+    others: Option<String>,
+    line: Connection,
+    _node: Node,
+}
+
+impl Side {
+    async fn start(
+        place: &Place,
+        sink: &Sink,
+        (index, company): (usize, &Company),
+    ) -> Result<Self> {
+        let (uid, node) = (format!("company-{index}"), place.start()?);
+        let urls = |paths: &[&str]| paths.iter().map(|path| sink.url(path)).collect::<Vec<_>>();
+        let same = [sink.urls(&uid, 1), urls(company.same)].concat();
+        subscribe(&node, &uid, &same).await?;
+        let others = (!company.others.is_empty()).then(|| format!("{uid}-others"));
+        if let Some(others) = &others {
+            subscribe(&node, others, &urls(company.others)).await?;
+        }
+        let line = Connection::open(node.address()).await?;
+        Ok(Self { uid, others, line, _node: node })
+    }
+
+    /// Creates messages for a while, until the fast endpoint has its own.
+    async fn turn(&mut self, sink: &mut Sink) -> Result<()> {
+        let before = sink.count().await?;
+        let mut ticks = tokio::time::interval(PACE / 2);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (began, mut created) = (Instant::now(), 0);
+        while began.elapsed() < TURN {
+            ticks.tick().await;
+            self.line.call(&creation(&self.uid)).await?.expect(202)?;
+            created += 1;
+            ticks.tick().await;
+            if let Some(others) = &self.others {
+                self.line.call(&creation(others)).await?.expect(202)?;
+            }
+        }
+        sink.until(before + created).await
+    }
+}
 
 /// The fast endpoint's latencies in each company: servers on stores of their own, in turn.
 pub(super) async fn neighbours(
-    places: [&Place; COMPANIES.len()],
+    places: &[Place],
     sink: &mut Sink,
-    (rounds, span): (usize, Duration),
-) -> Result<[Vec<u64>; COMPANIES.len()]> {
+    turns: usize,
+) -> Result<Vec<Vec<u64>>> {
     let mut sides = Vec::new();
-    for (index, (place, (_, paths))) in places.into_iter().zip(COMPANIES).enumerate() {
-        let (name, node) = (format!("company-{index}"), place.start()?);
-        let mut urls = sink.urls(&name, 1);
-        urls.extend(paths.iter().map(|path| sink.url(path)));
-        subscribe(&node, &name, &urls).await?;
-        let line = Connection::open(node.address()).await?;
-        sides.push((name, line, node));
+    for (place, company) in places.iter().zip(COMPANIES.iter().enumerate()) {
+        sides.push(Side::start(place, sink, company).await?);
     }
-    for round in 0..rounds {
-        for (name, line, _) in &mut sides {
-            let before = sink.count().await?;
-            let mut ticks = tokio::time::interval(PACE);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let (began, mut created) = (Instant::now(), 0);
-            while began.elapsed() < span {
-                ticks.tick().await;
-                line.call(&creation(name)).await?.expect(202)?;
-                created += 1;
-            }
-            sink.until(before + created).await.context(name.clone())?;
-            if round == 0 {
-                // The first of each side fills the neighbours with calls that hang.
-                sink.take(name).await?;
+    let count = sides.len();
+    for turn in 0..turns.max(1) + FILLING_TURNS {
+        for place in 0..count {
+            // Nobody always follows the same one.
+            let step = if turn % 2 == 0 { 1 } else { count - 1 };
+            let side = &mut sides[(turn + place * step) % count];
+            side.turn(sink).await.with_context(|| side.uid.clone())?;
+            if turn < FILLING_TURNS {
+                sink.take(&side.uid).await?;
             }
         }
     }
-    let mut latencies = [const { Vec::new() }; COMPANIES.len()];
-    for (found, (name, ..)) in latencies.iter_mut().zip(&sides) {
-        *found = sink.take(name).await?;
+    let mut latencies = Vec::new();
+    for side in &sides {
+        latencies.push(sink.take(&side.uid).await?);
     }
     Ok(latencies)
 }

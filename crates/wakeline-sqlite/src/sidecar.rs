@@ -247,16 +247,17 @@ impl Sidecar {
         }
     }
 
+    /// Queues come last: a push is never heard before what its process did earlier.
     fn pass_on(&self, hints: &Hints) {
         for sink in self.sinks() {
-            if !hints.queue.is_empty() {
-                sink.changed(&hints.queue, HintOrigin::Notify);
+            if !hints.hook.is_empty() {
+                sink.hook_changed(&hints.hook, HintOrigin::Notify);
             }
             if !hints.flow.is_empty() {
                 sink.flow_changed(&hints.flow, HintOrigin::Notify);
             }
-            if !hints.hook.is_empty() {
-                sink.hook_changed(&hints.hook, HintOrigin::Notify);
+            if !hints.queue.is_empty() {
+                sink.changed(&hints.queue, HintOrigin::Notify);
             }
         }
     }

@@ -28,8 +28,8 @@ DECLARE
     v_sent uuid[] := '{}';
 BEGIN
     FOR n IN 1..cardinality(p_pulls) LOOP
-        SELECT x.* INTO s FROM @schema@.hook_claim_line(p_pulls[n], p_firsts[n], p_counts[n],
-            p_fresh, p_leases, p_starts, p_lengths, p_keys, p_again, p_patient) x;
+        s := @schema@.hook_claim_line(p_pulls[n], p_firsts[n], p_counts[n],
+            p_fresh, p_leases, p_starts, p_lengths, p_keys, p_again, p_patient);
         kind := 0; line := n; code := s.o_code; due_us := s.o_due_us;
         RETURN NEXT;
         CONTINUE WHEN s.o_deliveries = '{}';

@@ -41,56 +41,68 @@ DECLARE
     m_app uuid[];
     m_code smallint[];
     m_same uuid[];
-    -- Endpoints that want a type, by pair; pair 0: those that are named in p_only.
-    f_pair integer[];
-    f_id uuid[];
-    v_fifo boolean;
-    v_stored uuid[];
-    -- Of those, in the same order: which endpoint it is, and what it takes.
+    -- Who wants what: a pair, and which endpoint; pair 0: those that are named in p_only.
     w_pair integer[];
+    w_id uuid[];
     w_target integer[];
-    w_app uuid[];
-    w_open boolean[];
-    w_channels text[];
-    -- By delivery: its message, its endpoint, and which of those.
+    -- By endpoint, in order of their ids: what it takes, and how it stands.
+    t_id uuid[];
+    t_app uuid[];
+    t_channels text[];
+    t_fifo boolean[];
+    t_pull boolean[];
+    t_open boolean[];
+    t_may boolean[];
+    t_wake boolean[];
+    t_due bigint[];
+    v_fifo boolean;
+    v_ask boolean;
+    v_stored uuid[];
+    -- By message, if some were not stored: what was, instead of it.
+    o_type text[];
+    o_event text[];
+    o_channels text[];
+    o_created timestamptz[];
+    -- By delivery: its message, its endpoint.
     d_command integer[];
     d_target integer[];
     d_id bigint[];
-    -- By endpoint, in order of their ids.
-    t_id uuid[];
-    t_fifo boolean[];
-    t_pull boolean[];
-    t_due bigint[];
     -- By lease: which delivery has it, its key, its ask, its end.
     g_place integer[] := '{}';
     g_key uuid[] := '{}';
     g_ask integer[] := '{}';
     g_until timestamptz[] := '{}';
 BEGIN
-    SELECT x.* INTO s FROM @schema@.hook_emit_check(p_ids, p_apps, p_app_uids, p_keys, p_prints,
-        p_new_ids, p_new_uids, p_new_names, p_new_rates, p_new_metadata) x;
+    s := @schema@.hook_emit_check(p_ids, p_apps, p_app_uids, p_keys, p_prints,
+        p_new_ids, p_new_uids, p_new_names, p_new_rates, p_new_metadata);
     m_app := s.o_apps; m_code := s.o_codes; m_same := s.o_same;
 
-    -- Who might get something: these are held until the commit, so that no claim puts them to
-    -- sleep meanwhile. OFFSET 0, here and below: one probe each, whatever the planner thought when
-    -- the tables were small.
-    SELECT array_agg(x.pair), array_agg(x.id) INTO f_pair, f_id FROM (
-        SELECT DISTINCT m.pair, f.endpoint_id AS id
-        FROM (SELECT DISTINCT p_pairs[i] AS pair, m_app[i] AS app FROM generate_series(1, v_count) i
-            WHERE m_code[i] = 0) m
-        JOIN unnest(p_patterns, p_pattern_pairs) AS w (pattern, pair) ON w.pair = m.pair
-        CROSS JOIN LATERAL (
-            SELECT f.endpoint_id FROM @schema@.hook_filters f
-            WHERE f.application_id = m.app AND f.pattern = w.pattern OFFSET 0) f
-        UNION ALL
-        SELECT DISTINCT 0, o.id FROM unnest(p_only) AS o (id) WHERE o.id IS NOT NULL) x;
-    SELECT bool_or(k.fifo) INTO v_fifo FROM (
-        SELECT e.fifo_batch IS NOT NULL AS fifo FROM @schema@.hook_endpoints e
-        WHERE e.endpoint_id = ANY (f_id)
-        ORDER BY e.endpoint_id FOR KEY SHARE) k;
+    -- OFFSET 0, here and below: one probe each, whatever the planner thought when the tables were
+    -- small.
+    SELECT array_agg(w.pair), array_agg(w.id), array_agg(w.target) INTO w_pair, w_id, w_target
+    FROM (
+        SELECT x.pair, x.id, dense_rank() OVER (ORDER BY x.id)::integer AS target FROM (
+            SELECT DISTINCT w.pair, f.endpoint_id AS id
+            FROM unnest(p_patterns, p_pattern_pairs) AS w (pattern, pair)
+            CROSS JOIN LATERAL (
+                SELECT f.endpoint_id FROM @schema@.hook_filters f
+                WHERE f.application_id = m_app[array_position(p_pairs, w.pair)]
+                    AND f.pattern = w.pattern OFFSET 0) f
+            UNION ALL
+            SELECT DISTINCT 0, o.id FROM unnest(p_only) AS o (id) WHERE o.id IS NOT NULL) x) w;
+    -- Who might get something is held until the commit, so that no claim puts it to sleep
+    -- meanwhile; how it stands is read after that. The join keeps the order of the ids.
+    SELECT array_agg(x.id), array_agg(e.app), array_agg(e.channels), array_agg(e.fifo),
+        array_agg(e.pull), bool_or(e.fifo)
+    INTO t_id, t_app, t_channels, t_fifo, t_pull, v_fifo
+    FROM (SELECT x.id FROM unnest(w_id) AS x (id) GROUP BY x.id ORDER BY x.id) x
+    LEFT JOIN LATERAL (
+        SELECT CASE WHEN e.deleted_at IS NULL THEN e.application_id END AS app, e.pull,
+            array_to_string(e.channels, ',') AS channels, e.fifo_batch IS NOT NULL AS fifo
+        FROM @schema@.hook_endpoints e WHERE e.endpoint_id = x.id OFFSET 0 FOR KEY SHARE) e ON true;
     IF v_fifo THEN
         PERFORM FROM @schema@.hook_endpoints e
-        WHERE e.endpoint_id = ANY (f_id) AND e.fifo_batch IS NOT NULL
+        WHERE e.endpoint_id = ANY (t_id) AND e.fifo_batch IS NOT NULL
         ORDER BY e.endpoint_id FOR NO KEY UPDATE;
     END IF;
     v_now := @schema@.clock();
@@ -109,8 +121,7 @@ BEGIN
     )
     SELECT array_agg(p.message_id) INTO v_stored FROM put p;
     IF coalesce(cardinality(v_stored), 0) < v_count THEN
-        SELECT array_agg(r.code ORDER BY r.ord), array_agg(r.same ORDER BY r.ord)
-        INTO m_code, m_same FROM (
+        SELECT array_agg(r.code), array_agg(r.same) INTO m_code, m_same FROM (
             SELECT x.ord,
                 CASE WHEN x.code <> 0 OR x.id = ANY (v_stored) THEN x.code
                     WHEN i.message_id IS NOT NULL THEN 1 ELSE 2 END AS code,
@@ -120,54 +131,63 @@ BEGIN
             LEFT JOIN @schema@.hook_messages i
                 ON i.application_id = x.app AND i.message_id = x.id AND x.code = 0
             LEFT JOIN @schema@.hook_messages e
-                ON e.application_id = x.app AND e.event_id = x.event_id AND x.code = 0) r;
+                ON e.application_id = x.app AND e.event_id = x.event_id AND x.code = 0
+            ORDER BY x.ord) r;
+        SELECT array_agg(o.event_type), array_agg(o.event_id),
+            array_agg(array_to_string(o.channels, ',')), array_agg(o.created_at)
+        INTO o_type, o_event, o_channels, o_created
+        FROM unnest(m_app, m_same) AS x (app, same)
+        LEFT JOIN LATERAL (
+            SELECT o.* FROM @schema@.hook_messages o
+            WHERE o.application_id = x.app AND o.message_id = x.same OFFSET 0) o ON true;
         DELETE FROM @schema@.hook_keys k
         USING unnest(m_app, p_keys, m_code, p_ids) AS x (app, key, code, id)
         WHERE x.code = 2 AND x.key IS NOT NULL AND k.kind = 3 AND k.application_id = x.app
             AND k.key = x.key AND k.made = x.id::text;
     END IF;
 
-    IF f_id IS NOT NULL THEN
-        SELECT array_agg(w.pair), array_agg(w.target), array_agg(w.app), array_agg(w.open),
-            array_agg(w.channels), array_agg(w.id) FILTER (WHERE w.nth = 1),
-            array_agg(w.fifo) FILTER (WHERE w.nth = 1), array_agg(w.pull) FILTER (WHERE w.nth = 1)
-        INTO w_pair, w_target, w_app, w_open, w_channels, t_id, t_fifo, t_pull FROM (
-            SELECT x.pair, x.id, e.application_id AS app, e.fifo_batch IS NOT NULL AS fifo, e.pull,
-                array_to_string(e.channels, ',') AS channels, k.disabled IS NULL AS open,
-                dense_rank() OVER o AS target, row_number() OVER (PARTITION BY x.id) AS nth
-            FROM unnest(f_pair, f_id) AS x (pair, id)
-            CROSS JOIN LATERAL (
-                SELECT e.application_id, e.fifo_batch, e.pull, e.channels, e.deleted_at
-                FROM @schema@.hook_endpoints e WHERE e.endpoint_id = x.id OFFSET 0) e
-            CROSS JOIN LATERAL (
-                SELECT k.disabled FROM @schema@.hook_states k
-                WHERE k.endpoint_id = x.id OFFSET 0) k
-            WHERE e.deleted_at IS NULL
-            WINDOW o AS (ORDER BY x.id)
-            ORDER BY x.id) w;
+    IF t_id IS NOT NULL THEN
+        v_ask := p_asks <> '{}' AND cardinality(t_id) <= 200;
+        -- A look without locks: whether it takes messages; whether one might be leased at once;
+        -- whether it must be made due; and in how long it will be.
+        SELECT array_agg(k.open), array_agg(k.may), array_agg(k.wake),
+            array_agg(CASE WHEN NOT k.open OR k.waits THEN -1 WHEN k.wake AND k.free THEN 0
+                ELSE @schema@.hook_until(k.due_at, v_now) END)
+        INTO t_open, t_may, t_wake, t_due
+        FROM unnest(t_id) AS t (id)
+        LEFT JOIN LATERAL (
+            SELECT k.due_at, k.disabled IS NULL AS open, k.held = 0 AS free,
+                k.held = 1 AND k.due_at > v_now AS waits,
+                k.disabled IS NULL AND (NOT k.fresh
+                    OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > v_now)) AS wake,
+                v_ask AND NOT k.pull AND k.disabled IS NULL AND (
+                    SELECT true FROM @schema@.hook_deliveries d
+                    WHERE d.endpoint_id = t.id AND d.state = 0 LIMIT 1) IS NULL AS may
+            FROM @schema@.hook_states k WHERE k.endpoint_id = t.id OFFSET 0) k ON true;
         SELECT array_agg(x.command), array_agg(x.target) INTO d_command, d_target FROM (
             SELECT m.i AS command, w.target
             FROM generate_series(1, v_count) AS m (i)
-            JOIN unnest(w_pair, w_target, w_app, w_open, w_channels)
-                AS w (pair, target, app, open, channels)
+            JOIN unnest(w_pair, w_target) AS w (pair, target)
                 ON w.pair = CASE WHEN p_only[m.i] IS NULL THEN p_pairs[m.i] ELSE 0 END
-            WHERE m_code[m.i] = 0 AND CASE WHEN w.pair = 0
-                THEN t_id[w.target] = p_only[m.i] AND w.app = m_app[m.i]
-                ELSE w.open AND (w.channels = ''
-                    OR string_to_array(w.channels, ',') && string_to_array(p_channels[m.i], ','))
+            WHERE m_code[m.i] = 0 AND t_app[w.target] = m_app[m.i] AND CASE WHEN w.pair = 0
+                THEN t_id[w.target] = p_only[m.i]
+                ELSE t_open[w.target] AND (t_channels[w.target] = ''
+                    OR string_to_array(t_channels[w.target], ',')
+                        && string_to_array(p_channels[m.i], ','))
                 END
             ORDER BY m.i, w.target) x;
     END IF;
 
     IF d_command IS NOT NULL THEN
-        IF p_asks <> '{}' AND cardinality(t_id) <= 200 THEN
-            SELECT x.* INTO g_place, g_key, g_ask, g_until
-            FROM @schema@.hook_emit_leases(t_id, d_command, d_target, p_asks, p_leases, p_starts,
-                p_lengths, p_lease_keys, v_now) x;
-        ELSE
+        IF v_ask THEN
+            s := @schema@.hook_emit_leases(t_id, t_may, t_wake, d_command, d_target, p_asks,
+                p_leases, p_starts, p_lengths, p_lease_keys, v_now);
+            g_place := s.o_places; g_key := s.o_keys; g_ask := s.o_asks; g_until := s.o_untils;
+        ELSIF true = ANY (t_wake) THEN
             PERFORM @schema@.hook_emit_wake(ARRAY(
                 SELECT t_id[x.target] FROM (
-                    SELECT DISTINCT x.target FROM unnest(d_target) AS x (target)) x), v_now);
+                    SELECT DISTINCT x.target FROM unnest(d_target) AS x (target)
+                    WHERE t_wake[x.target]) x), v_now);
         END IF;
         WITH made AS (
             INSERT INTO @schema@.hook_deliveries (endpoint_id, message_id, state, class, fifo,
@@ -183,35 +203,23 @@ BEGIN
         )
         SELECT array_agg(i.delivery_id ORDER BY x.ord) INTO d_id
         FROM made i JOIN unnest(g_key) WITH ORDINALITY AS x (key, ord) ON x.key = i.lease_key;
-        IF cardinality(g_place) < cardinality(d_command) THEN
-            SELECT array_agg(CASE WHEN k.disabled IS NULL AND (k.held <> 1 OR k.due_at <= v_now)
-                    THEN @schema@.hook_until(k.due_at, v_now)
-                    ELSE -1 END ORDER BY t.ord)
-            INTO t_due FROM unnest(t_id) WITH ORDINALITY AS t (id, ord)
-            CROSS JOIN LATERAL (
-                SELECT k.disabled, k.held, k.due_at FROM @schema@.hook_states k
-                WHERE k.endpoint_id = t.id OFFSET 0) k;
-        END IF;
     END IF;
 
     RETURN QUERY
     SELECT 0::smallint, x.ord::integer, x.code, coalesce(w.deliveries, 0)::integer, w.push_us,
-        w.pulls, coalesce(x.same, x.id), o.event_type, o.event_id, o.channels,
-        coalesce(o.created_at, v_now),
+        w.pulls, coalesce(x.same, x.id), o_type[x.ord], o_event[x.ord],
+        string_to_array(o_channels[x.ord], ','), coalesce(o_created[x.ord], v_now),
         NULL::uuid, x.app, NULL::text, NULL::bytea, NULL::bytea[], NULL::timestamptz[], NULL::text,
         NULL::integer, NULL::bigint, NULL::uuid, NULL::bigint
     FROM unnest(p_ids, m_app, m_code, m_same) WITH ORDINALITY AS x (id, app, code, same, ord)
     LEFT JOIN (
         SELECT d.command, count(*) AS deliveries,
-            min(t_due[d.target]) FILTER (WHERE l.place IS NULL AND NOT t_pull[d.target]
-                AND t_due[d.target] >= 0) AS push_us,
+            min(t_due[d.target]) FILTER (WHERE NOT t_pull[d.target] AND t_due[d.target] >= 0
+                AND d.ord <> ALL (g_place)) AS push_us,
             array_agg(t_id[d.target]) FILTER (WHERE t_pull[d.target] AND t_due[d.target] >= 0)
                 AS pulls
         FROM unnest(d_command, d_target) WITH ORDINALITY AS d (command, target, ord)
-        LEFT JOIN unnest(g_place) AS l (place) ON l.place = d.ord
-        GROUP BY d.command) w ON w.command = x.ord
-    LEFT JOIN @schema@.hook_messages o
-        ON o.application_id = x.app AND o.message_id = x.same;
+        GROUP BY d.command) w ON w.command = x.ord;
     IF d_command IS NULL OR g_place = '{}' THEN
         RETURN;
     END IF;

@@ -19,21 +19,32 @@ DECLARE
     v_app uuid;
     n record;
 BEGIN
-    SELECT array_agg(a.application_id ORDER BY x.ord), array_fill(NULL::uuid, ARRAY[count(*)::int])
-    INTO o_apps, o_same
-    FROM unnest(p_apps, p_app_uids) WITH ORDINALITY AS x (id, uid, ord)
-    LEFT JOIN LATERAL (
-        SELECT a.application_id FROM @schema@.hook_applications a
-        WHERE a.application_id = x.id AND a.deleted_at IS NULL
-        UNION ALL
-        SELECT a.application_id FROM @schema@.hook_applications a
-        WHERE a.uid = x.uid AND a.deleted_at IS NULL) a ON true;
-    SELECT array_agg(k.application_id) INTO v_live FROM (
-        SELECT a.application_id FROM @schema@.hook_applications a
-        WHERE a.application_id = ANY (o_apps) AND a.deleted_at IS NULL
-        ORDER BY a.application_id FOR KEY SHARE) k;
-    v_now := @schema@.clock();
+    o_same := array_fill(NULL::uuid, ARRAY[cardinality(p_ids)]);
+    -- Most calls have messages of one application only.
+    IF p_apps[1] = ALL (p_apps) THEN
+        SELECT ARRAY[a.application_id] INTO v_live FROM @schema@.hook_applications a
+        WHERE a.application_id = p_apps[1] AND a.deleted_at IS NULL FOR KEY SHARE;
+        o_apps := array_fill(v_live[1], ARRAY[cardinality(p_ids)]);
+    ELSIF p_app_uids[1] = ALL (p_app_uids) THEN
+        SELECT ARRAY[a.application_id] INTO v_live FROM @schema@.hook_applications a
+        WHERE a.uid = p_app_uids[1] AND a.deleted_at IS NULL FOR KEY SHARE;
+        o_apps := array_fill(v_live[1], ARRAY[cardinality(p_ids)]);
+    ELSE
+        SELECT array_agg(a.application_id ORDER BY x.ord) INTO o_apps
+        FROM unnest(p_apps, p_app_uids) WITH ORDINALITY AS x (id, uid, ord)
+        LEFT JOIN LATERAL (
+            SELECT a.application_id FROM @schema@.hook_applications a
+            WHERE a.application_id = x.id AND a.deleted_at IS NULL
+            UNION ALL
+            SELECT a.application_id FROM @schema@.hook_applications a
+            WHERE a.uid = x.uid AND a.deleted_at IS NULL) a ON true;
+        SELECT array_agg(k.application_id) INTO v_live FROM (
+            SELECT a.application_id FROM @schema@.hook_applications a
+            WHERE a.application_id = ANY (o_apps) AND a.deleted_at IS NULL
+            ORDER BY a.application_id FOR KEY SHARE) k;
+    END IF;
     IF array_remove(p_new_ids, NULL) <> '{}' THEN
+        v_now := @schema@.clock();
         FOR n IN
             SELECT x.ord, x.id, x.uid, p_new_names[x.ord] AS name, p_new_rates[x.ord] AS rate,
                 p_new_metadata[x.ord] AS metadata
@@ -62,6 +73,7 @@ BEGIN
     IF array_remove(p_keys, NULL) = '{}' THEN
         RETURN;
     END IF;
+    v_now := @schema@.clock();
     WITH fresh AS (
         INSERT INTO @schema@.hook_keys AS k
             (kind, application_id, key, print, made, expires_at)

@@ -1,23 +1,22 @@
 -- For new deliveries that are about to be inserted: leases those that can go at once to the asks
 -- that came along, and sees to it that the endpoints of the others are due.
--- p_endpoints: by id. p_commands, p_targets: by delivery, in order, its command and which of the
--- endpoints. By ask: p_asks, its command; p_leases, p_starts, p_lengths, p_keys: see hook_claim.
+-- p_endpoints: by id; p_may, p_wake: by a look without locks, something might be leased; it must be
+-- made due. p_commands, p_targets: by delivery, in order, its command and which of the endpoints. By
+-- ask: p_asks, its command; p_leases, p_starts, p_lengths, p_keys: see hook_claim.
 -- o_places: which deliveries are leased; beside them the keys, asks and ends.
 -- Called by: hook_emit, which holds the endpoints. Lock order: states by id; those to which something
 -- might be leased are only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_emit_leases(
-    p_endpoints uuid[], p_commands integer[], p_targets integer[], p_asks integer[],
-    p_leases bigint[], p_starts integer[], p_lengths integer[], p_keys uuid[], p_now timestamptz,
+    p_endpoints uuid[], p_may boolean[], p_wake boolean[], p_commands integer[],
+    p_targets integer[], p_asks integer[], p_leases bigint[], p_starts integer[],
+    p_lengths integer[], p_keys uuid[], p_now timestamptz,
     OUT o_places integer[], OUT o_keys uuid[], OUT o_asks integer[], OUT o_untils timestamptz[])
 LANGUAGE plpgsql AS $$
 DECLARE
     s record;
     a_left integer[] := p_lengths;
     v_free integer := cardinality(p_keys);
-    -- By endpoint: something might be leased; it must be made due.
-    t_may boolean[];
-    t_wake boolean[];
     v_mine integer[];
     v_ask integer;
     v_live bigint;
@@ -27,30 +26,22 @@ DECLARE
     v_until timestamptz;
 BEGIN
     o_places := '{}'; o_keys := '{}'; o_asks := '{}'; o_untils := '{}';
-    -- A look without locks: most endpoints of a busy store need none.
-    SELECT array_agg(k.may ORDER BY t.ord), array_agg(k.wake ORDER BY t.ord) INTO t_may, t_wake
-    FROM unnest(p_endpoints) WITH ORDINALITY AS t (id, ord)
-    CROSS JOIN LATERAL (
-        SELECT k.disabled IS NULL AND (NOT k.fresh
-                OR k.held = 0 AND (k.due_at IS NULL OR k.due_at > p_now)) AS wake,
-            NOT k.pull AND k.disabled IS NULL AND (
-                SELECT true FROM @schema@.hook_deliveries d
-                WHERE d.endpoint_id = t.id AND d.state = 0 LIMIT 1) IS NULL AS may
-        FROM @schema@.hook_states k WHERE k.endpoint_id = t.id OFFSET 0) k;
     FOR n IN 1..cardinality(p_endpoints) LOOP
-        CONTINUE WHEN NOT t_wake[n] AND (NOT t_may[n] OR v_free = 0);
+        CONTINUE WHEN NOT p_wake[n] AND (NOT p_may[n] OR v_free = 0);
         v_mine := array_positions(p_targets, n);
         CONTINUE WHEN v_mine = '{}';
         v_given := 0; v_until := NULL;
-        IF t_may[n] AND v_free > 0 THEN
-            SELECT k.endpoint_id, k.disabled, k.rate_at, k.open_until, e.rate, e.lease_us,
+        IF p_may[n] AND v_free > 0 THEN
+            SELECT k.endpoint_id, k.disabled, k.due_at, k.rate_at, k.open_until, e.rate, e.lease_us,
                 e.in_flight_max, e.breaker_probes, e.fifo_batch IS NOT NULL AS fifo,
-                @schema@.hook_gate(k.throttled_until, k.open_until, e.breaker_probes, e.rate,
-                    k.rate_at) AS gate
+                CASE WHEN k.throttled_until IS NOT NULL OR k.open_until IS NOT NULL
+                    OR e.rate IS NOT NULL
+                THEN @schema@.hook_gate(k.throttled_until, k.open_until, e.breaker_probes, e.rate,
+                    k.rate_at) END AS gate
             INTO s FROM @schema@.hook_states k
             CROSS JOIN LATERAL (
-                SELECT e.* FROM @schema@.hook_endpoints e
-                WHERE e.endpoint_id = p_endpoints[n] OFFSET 0) e
+                SELECT e.rate, e.lease_us, e.in_flight_max, e.breaker_probes, e.fifo_batch
+                FROM @schema@.hook_endpoints e WHERE e.endpoint_id = p_endpoints[n] OFFSET 0) e
             WHERE k.endpoint_id = p_endpoints[n] AND NOT k.pull
             FOR NO KEY UPDATE OF k SKIP LOCKED;
             v_room := 0;
@@ -66,7 +57,9 @@ BEGIN
                     SELECT FROM @schema@.hook_deliveries d
                     WHERE d.endpoint_id = s.endpoint_id AND d.state = 1 AND d.lease_until > p_now
                     LIMIT s.in_flight_max) d;
-                IF v_waits IS NULL THEN
+                IF v_waits IS NULL AND s.rate IS NULL AND s.open_until IS NULL AND NOT s.fifo THEN
+                    v_room := greatest(s.in_flight_max, 1) - v_live;
+                ELSIF v_waits IS NULL THEN
                     v_room := @schema@.hook_room(s.fifo,
                         @schema@.hook_most(s.in_flight_max, s.open_until, s.breaker_probes),
                         v_live, s.rate, s.rate_at, p_now);
@@ -91,9 +84,13 @@ BEGIN
             END LOOP;
         END IF;
         IF v_given > 0 THEN
+            -- If nothing waits, its place in the order of service says nothing: mostly there is
+            -- nothing to write.
+            CONTINUE WHEN v_given = cardinality(v_mine) AND s.rate IS NULL AND s.due_at <= v_until;
             UPDATE @schema@.hook_states k SET
                 served = nextval('@schema@.hook_served'), served_at = p_now,
-                rate_at = @schema@.hook_rate_after(s.rate, s.rate_at, v_given, p_now),
+                rate_at = CASE WHEN s.rate IS NULL THEN k.rate_at
+                    ELSE @schema@.hook_rate_after(s.rate, s.rate_at, v_given, p_now) END,
                 fresh = k.fresh OR v_given < cardinality(v_mine),
                 due_at = least(k.due_at, v_until,
                     CASE WHEN k.held = 0 AND v_given < cardinality(v_mine) THEN p_now END)

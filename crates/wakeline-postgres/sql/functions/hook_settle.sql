@@ -20,6 +20,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
+    j record;
     v_now timestamptz;
     a_command integer[];
     a_state smallint[];
@@ -86,9 +87,9 @@ BEGIN
     IF a_command IS NULL THEN
         RETURN;
     END IF;
-    SELECT j.o_disabled, j.o_opened INTO v_disabled, v_opened
-    FROM @schema@.hook_judge(a_command, a_endpoint, a_due, v_loud, p_samples, p_throttles, p_gone,
-        v_now) j;
+    j := @schema@.hook_judge(a_command, a_endpoint, a_due, v_loud, p_samples, p_throttles, p_gone,
+        v_now);
+    v_disabled := j.o_disabled; v_opened := j.o_opened;
     SELECT array_agg(s.endpoint_id) INTO v_ready FROM @schema@.hook_states s
     WHERE s.endpoint_id = ANY (a_endpoint) AND s.due_at <= v_now AND s.disabled IS NULL;
     RETURN QUERY

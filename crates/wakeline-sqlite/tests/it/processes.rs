@@ -45,7 +45,7 @@ async fn the_end_of_a_lease_in_one_process_is_known_in_the_other() {
     let here = Fixture::open().await;
     let there = here.second().await;
     there.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
-    let mut ears = Listening::to(&here.store).await;
+    let mut ears = Listening::between(&here.store, &there).await;
     let grant = take(&there, "q", 1).await.expect("one message");
     loop {
         if let Heard::Changed(changes, _) = ears.next().await
@@ -63,7 +63,7 @@ async fn the_end_of_a_lease_in_one_process_is_known_in_the_other() {
 async fn a_listener_hears_nothing_of_its_own() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::to(&here.store).await;
+    let mut ears = Listening::between(&here.store, &there).await;
     here.store.push(vec![item(&queue("q"), "mine", "a")]).await.expect("pushed");
     there.push(vec![item(&queue("q"), "theirs", "b")]).await.expect("pushed");
     loop {
@@ -93,7 +93,7 @@ async fn what_was_missed_is_heard_as_everything() {
 async fn a_garbled_page_is_heard_as_everything() {
     let here = Fixture::open().await;
     let there = here.second().await;
-    let mut ears = Listening::to(&here.store).await;
+    let mut ears = Listening::between(&here.store, &there).await;
     there.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
     ears.hears("p").await;
     for file in hint_files(&here) {

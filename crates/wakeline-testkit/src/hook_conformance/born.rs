@@ -92,6 +92,25 @@ pub async fn nothing_is_born_leased_past_an_expired_lease(bench: &HookBench) {
     }
 }
 
+/// Rule 7: each lease ends by itself, whatever was leased before.
+pub async fn what_was_born_leased_comes_back_after_its_own_lease(bench: &HookBench) {
+    bench.with(plain()).await;
+    let (first, _) = emit_to(bench, vec![ask(1)]).await;
+    bench.advance(10).await;
+    let (second, _) = emit_to(bench, vec![ask(1)]).await;
+    let short = DeliveryAsk { lease: Some(secs(5)), ..ask(1) };
+    let (third, reply) = emit_to(bench, vec![short]).await;
+    assert_eq!(given(&reply, 0).len(), 1);
+    for (span, message) in [(4, third), (14, first), (9, second)] {
+        bench.advance(span).await;
+        assert!(bench.take(9).await.is_empty(), "it is leased still");
+        bench.advance(1).await;
+        let item = bench.one().await;
+        assert_eq!(item.message, message);
+        bench.deliver(&item).await;
+    }
+}
+
 /// Rule 7: in order, one at a time.
 pub async fn an_endpoint_in_order_gives_nothing_while_one_is_under_way(bench: &HookBench) {
     bench.with(fifo(5)).await;

@@ -104,6 +104,7 @@ macro_rules! hook_conformance_suite {
             no_more_than_the_asks_attempts_are_born_leased,
             nothing_is_born_leased_past_one_that_waits,
             nothing_is_born_leased_past_an_expired_lease,
+            what_was_born_leased_comes_back_after_its_own_lease,
             an_endpoint_in_order_gives_nothing_while_one_is_under_way,
             pulled_deliveries_are_never_born_leased,
             an_endpoint_that_is_held_back_gives_nothing,

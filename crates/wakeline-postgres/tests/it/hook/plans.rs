@@ -1,5 +1,8 @@
 //! What emits, claims and settlements touch does not grow with endpoints, backlog or the past.
 
+use wakeline_testkit::hook_conformance::{ask, items, plain};
+
+use super::stage::Stage;
 use crate::measured::Measured;
 
 /// A few more buffers per index descent: the indexes are a level or two higher.
@@ -235,4 +238,23 @@ async fn plans_made_on_small_tables_serve_large_ones() {
     for (before, after) in many.iter().zip(&store.all(batches()).await) {
         assert!(after.1 - before.1 <= 20 * GROWTH_OF_ONE_MAX, "grew: {before:?} {after:?}");
     }
+}
+
+#[tokio::test]
+async fn a_message_that_goes_at_once_writes_nothing_to_its_endpoint() {
+    let stage = Stage::open().await;
+    let bench = &stage.bench;
+    bench.with(plain()).await;
+    let version = "SELECT xmin::text || ' at ' || ctid::text FROM hook_states";
+    let mut versions = Vec::<String>::new();
+    for _ in 0..3 {
+        let reply = bench.hook.emit(bench.message(), vec![ask(1)]).await.expect("stored");
+        let leased: Vec<_> = reply.leased.iter().flat_map(|(_, groups)| items(groups)).collect();
+        assert_eq!(leased.len(), 1, "{reply:?}");
+        bench.deliver(&leased[0]).await;
+        versions.push(stage.rival.query_one(version, &[]).await.expect("read").get(0));
+    }
+    // The first wrote when its lease ends: that is soon enough for the others.
+    assert_eq!(versions[1..], [versions[0].clone(), versions[0].clone()]);
+    stage.close().await;
 }

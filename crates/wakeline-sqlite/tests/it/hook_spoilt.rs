@@ -65,6 +65,22 @@ async fn a_message_that_cannot_be_read_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn a_message_that_was_set_aside_holds_up_none_that_comes_after_it() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (shop, _) = shop(&fixture, EndpointOptions::default()).await;
+    emit(store, &shop).await;
+    write(&fixture, "UPDATE hook_messages SET event_type = 'a b'");
+    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    store.claim_deliveries(vec![line]).await.expect_err("it is set aside");
+    emit(store, &shop).await;
+    emit(store, &shop).await;
+    let taken = items(claim(store, 9).await);
+    let sent: Vec<_> = taken.iter().map(|item| item.token.delivery).collect();
+    assert_eq!(sent, [2, 3]);
+}
+
+#[tokio::test]
 async fn a_spoilt_head_holds_up_its_own_order_and_no_other_endpoint() {
     let fixture = Fixture::open().await;
     let store = &fixture.store;

@@ -32,6 +32,18 @@ fn since(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTree
     calls.map(|(sql, calls)| (sql.clone(), calls)).collect()
 }
 
+/// Waits until a node hears others, at which all of its dispatchers look once, and then asks
+/// nothing for a second.
+async fn settled(schema: &Schema) {
+    eventually("it has joined and is silent", async || {
+        let before = statements(schema).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let joined = before.keys().any(|sql| sql.contains("node_join"));
+        joined && since(&before, &statements(schema).await).is_empty()
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_one_activity_orchestration_is_four_statements_and_four_commits() {
     let store = Store::postgres();
@@ -54,6 +66,7 @@ async fn a_one_activity_orchestration_is_four_statements_and_four_commits() {
         hub.waiters == 8 && hub.claims_in_flight == 0 && hub.claims_queued == 0
     })
     .await;
+    settled(schema).await;
     let before = statements(schema).await;
     runtime.client().start("g", "greeting", "ann").await.expect("started");
     eventually("it has ended", async || {

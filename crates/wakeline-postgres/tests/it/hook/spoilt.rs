@@ -60,6 +60,19 @@ async fn a_message_that_cannot_be_read_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn a_message_that_was_set_aside_holds_up_none_that_comes_after_it() {
+    let stage = Stage::open().await;
+    let bench = &stage.bench;
+    bench.with(plain()).await;
+    bench.emit().await;
+    stage.run("UPDATE hook_messages SET event_type = 'a b'").await;
+    stage.refused().await;
+    let ids = bench.emit_many(2).await;
+    assert_eq!(messages_of(&bench.take(9).await), ids);
+    stage.close().await;
+}
+
+#[tokio::test]
 async fn a_spoilt_head_holds_up_its_own_order_and_no_other_endpoint() {
     let stage = Stage::open().await;
     let bench = &stage.bench;

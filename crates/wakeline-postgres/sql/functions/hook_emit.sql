@@ -1,9 +1,10 @@
 -- Stores messages, each with a delivery for every endpoint that wants it, and leases some of these
 -- to asks that came along.
--- By message: p_ids; p_apps or p_app_uids, whose it is; p_pairs, which application and type (by
--- that: p_types, and in p_patterns those of p_pattern_pairs that match the type); p_event_ids;
--- p_channels, with commas between; p_payloads; p_retention_us; p_only, the only endpoint that gets
--- it; p_keys, p_prints, its idempotency; p_new_*, an application to make if it is missing.
+-- By message: p_ids; p_apps or p_app_uids, whose it is; p_pairs, which application and type, the
+-- same for all of a pair, whatever becomes of them (by that: p_types, and in p_patterns those of
+-- p_pattern_pairs that match the type); p_event_ids; p_channels, with commas between; p_payloads;
+-- p_retention_us; p_only, the only endpoint that gets it; p_keys, p_prints, its idempotency; p_new_*,
+-- an application to make if it is missing.
 -- By ask: p_asks, its message; the rest as in hook_claim.
 -- No two messages of a call have the same idempotency key or event id.
 --

@@ -66,6 +66,16 @@ impl EmitForm {
     }
 }
 
+/// An application and a type of its messages.
+type Pair<'a> = (&'a ApplicationRef, Option<ApplicationId>, &'a EventTypeName);
+
+/// The pair of a message. One that may make its application is alone in its own: whose it becomes
+/// is known only then.
+fn pair_of(message: &NewMessage) -> Pair<'_> {
+    let made = message.create_application.as_ref().map(|new| new.id);
+    (&message.application, made, &message.event_type)
+}
+
 /// Messages as arrays.
 #[derive(Default)]
 pub(super) struct Messages<'a> {
@@ -93,17 +103,16 @@ pub(super) struct Messages<'a> {
 impl<'a> Messages<'a> {
     pub(super) fn of(messages: impl Iterator<Item = &'a NewMessage>) -> Self {
         let mut arrays = Self::default();
-        let mut known: HashMap<(&ApplicationRef, &EventTypeName), i32> = HashMap::new();
+        let mut known: HashMap<Pair<'_>, i32> = HashMap::new();
         for message in messages {
-            let pair =
-                *known.entry((&message.application, &message.event_type)).or_insert_with(|| {
-                    arrays.types.push(message.event_type.as_str());
-                    let pair = length(arrays.types.len());
-                    let patterns = message.event_type.patterns();
-                    arrays.pattern_pairs.extend(patterns.iter().map(|_| pair));
-                    arrays.patterns.extend(patterns);
-                    pair
-                });
+            let pair = *known.entry(pair_of(message)).or_insert_with(|| {
+                arrays.types.push(message.event_type.as_str());
+                let pair = length(arrays.types.len());
+                let patterns = message.event_type.patterns();
+                arrays.pattern_pairs.extend(patterns.iter().map(|_| pair));
+                arrays.patterns.extend(patterns);
+                pair
+            });
             arrays.pairs.push(pair);
             arrays.add(message);
         }
@@ -371,4 +380,20 @@ fn born(row: &Row, sent: &[&NewMessage]) -> Result<(usize, usize, Uuid, Delivery
         lease_for: rows::span(columns.take()?),
     };
     Ok((command, ask, endpoint, item))
+}
+
+#[cfg(test)]
+mod tests {
+    use wakeline_testkit::hook_conformance::{application, message};
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_may_make_its_application_shares_its_pair_with_none() {
+        let plain = message(ApplicationId::generate());
+        let create =
+            || NewMessage { create_application: Some(application(Some("main"))), ..plain.clone() };
+        let all = [plain.clone(), create(), plain.clone(), create()];
+        assert_eq!(Messages::of(all.iter()).pairs, [1, 2, 1, 3]);
+    }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::guard::Guard;
-use crate::postgres::{Postgres, Programs};
+use crate::postgres::{Durability, Postgres, Programs};
 use crate::provision::{self, Need};
 use crate::{Ended, run, source};
 
@@ -51,7 +51,8 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     if args[0] == "flow" && !guard.run(&mut build_peers(&root, &target))? {
         return Ok(Ended::Failed);
     }
-    let postgres = Postgres::start(&mut guard, Programs { installed: bin, package: None })?;
+    let programs = Programs { installed: bin, package: None };
+    let postgres = Postgres::start(&mut guard, programs, Durability::On)?;
     let output = target.join("release");
     let mut bench = Command::new(output.join("wakeline-bench"));
     postgres.lend(&mut bench).args(args).env("WAKELINE_BENCH_SERVER", output.join("wakeline"));

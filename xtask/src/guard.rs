@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::postgres::Durability;
 use crate::{Ended, run};
 
 /// The hidden command that is the guardian.
@@ -29,6 +30,10 @@ const ASKED_SECS: u64 = 15;
 const TOLD_SECS: u64 = 10;
 /// Asked and told, once for the process groups and once for the servers, and some.
 const GUARDIAN_SECS: u64 = 2 * (ASKED_SECS + TOLD_SECS) + 10;
+
+/// A file system in memory, on Linux.
+const MEMORY_FOLDER: &str = "/dev/shm";
+const MEMORY_GIGABYTES_MIN: u64 = 6;
 
 /// The line to the guardian.
 #[derive(Debug)]
@@ -73,9 +78,12 @@ impl Guard {
     }
 
     /// Makes a folder that is removed at the end, with every PostgreSQL in it stopped.
-    pub(crate) fn make_folder(&mut self) -> Result<PathBuf> {
-        let name = format!("wakeline-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
+    pub(crate) fn make_folder(&mut self, durability: Durability) -> Result<PathBuf> {
+        let scratch = match durability {
+            Durability::On => std::env::temp_dir(),
+            Durability::Off => scratch_folder(),
+        };
+        let folder = scratch.join(format!("wakeline-{}", std::process::id()));
         let text = folder.to_str().context("the folder for temporary files is not UTF-8")?;
         self.tell(&format!("folder {text}"))?;
         fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
@@ -136,6 +144,19 @@ impl Drop for Guard {
             eprintln!("xtask: the guardian (process {}) has not ended", guardian.id());
         }
     }
+}
+
+/// Where temporary files go: into memory if there is enough of it, because tests create and remove
+/// hundreds of thousands of small files, and wait for the disk at every commit.
+fn scratch_folder() -> PathBuf {
+    let memory = Path::new(MEMORY_FOLDER);
+    let mut df = Command::new("df");
+    let free = run::output(df.args(["--output=avail", "--block-size=1G"]).arg(memory)).ok();
+    let free = free.and_then(|text| text.lines().nth(1)?.trim().parse::<u64>().ok());
+    if memory.is_dir() && free.is_some_and(|gigabytes| gigabytes >= MEMORY_GIGABYTES_MIN) {
+        return memory.to_owned();
+    }
+    std::env::temp_dir()
 }
 
 /// The guardian: takes notes until the pipe closes, then cleans up.

@@ -53,8 +53,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wakeline-flow",
             "wakeline-hook",
             "wakeline-access",
+            "wakeline-http-macros",
         ],
     ),
+    ("wakeline-http-macros", &[]),
     (
         "wakeline-cli",
         &[
@@ -81,7 +83,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Crates from outside that belong to some layers only: no SQL above the stores, no HTTP below
 /// the HTTP face but for calls to webhooks and for fetching key sets, no runtime in the core.
 const RESERVED: &[(&str, &[&str])] = &[
-    ("tokio-postgres", &["wakeline-postgres", "wakeline-bench"]),
+    ("tokio-postgres", &["wakeline-postgres", "wakeline-testkit", "wakeline-bench"]),
     ("rusqlite", &["wakeline-sqlite", "wakeline-bench"]),
     ("duroxide", &["wakeline-duroxide"]),
     ("axum", &["wakeline-http"]),

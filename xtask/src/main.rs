@@ -27,6 +27,7 @@ mod run;
 mod source;
 mod test;
 mod tidy;
+mod timings;
 
 use std::process::ExitCode;
 
@@ -39,11 +40,11 @@ Commands:
   check [part]...      Formatting, lints, sizes, layers, links and generated files.
                        Parts: fmt clippy tidy layers links names openapi schema
                        (default: all)
-  test [--long] [--pg MAJOR] [nextest arguments]
+  test [--long] [--timings] [--pg MAJOR] [nextest arguments]
                        Starts a PostgreSQL, then runs the checks, all tests, the doc tests and
                        the README's commands. With nextest arguments (`-p wakeline-sqlite`, a
                        name, `-E ...`): only those tests, with the same PostgreSQL
-  readme               Only the README's commands and example, from a fresh clone of HEAD
+  readme               Only the README's commands and example
   bench queue|wake|hints|flow [arguments]
                        Starts a PostgreSQL and runs a benchmark, in release mode
 

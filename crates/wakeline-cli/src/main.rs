@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Migrate(command) => migrate::run(command),
-        Command::Openapi => print_openapi(),
+        Command::Openapi => Ok(print_openapi()),
         Command::Key(command) => access::run_key(command),
         Command::Audit(args) => access::run_audit(args),
         Command::Queues(args) => queues::run(args),
@@ -108,10 +108,9 @@ fn is_mistake(error: &anyhow::Error) -> bool {
     error.is::<ConfigMistake>() || error.downcast_ref::<StoreError>().is_some_and(blamed)
 }
 
-fn print_openapi() -> anyhow::Result<ExitCode> {
-    let document = serde_json::to_string_pretty(&wakeline_http::openapi())?;
-    say(&document);
-    Ok(ExitCode::SUCCESS)
+fn print_openapi() -> ExitCode {
+    say(wakeline_http::openapi().trim_end());
+    ExitCode::SUCCESS
 }
 
 /// Prints a line for the user. A closed pipe is the reader's choice, not an error.

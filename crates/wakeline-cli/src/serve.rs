@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use wakeline_access::Access;
 use wakeline_flow::provider::{
@@ -53,7 +53,10 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     let state = AppState::new(faces.clone(), http, metrics);
     let shutdown = CancellationToken::new();
-    tokio::spawn(stop_on_signal(shutdown.clone()));
+    // Registered before the greeting: whoever has read it may send a signal, which must drain.
+    let terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    tokio::spawn(stop_on_signal(terminate, interrupt, shutdown.clone()));
     let (hook, stop) = (faces.hook.clone(), shutdown.clone());
     let sending = tokio::spawn(async move { hook.run(stop).await });
     let (queue, stop) = (faces.queue.clone(), shutdown.clone());
@@ -190,13 +193,7 @@ async fn listen(store: Arc<dyn WholeStore>, faces: Faces, shutdown: Cancellation
 }
 
 /// The first signal drains; a second one ends the process at once.
-async fn stop_on_signal(shutdown: CancellationToken) {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        tracing::error!("cannot listen for signals");
-        return;
-    };
+async fn stop_on_signal(mut terminate: Signal, mut interrupt: Signal, shutdown: CancellationToken) {
     for round in 0.. {
         tokio::select! {
             _ = terminate.recv() => {}

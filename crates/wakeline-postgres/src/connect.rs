@@ -316,12 +316,9 @@ fn count_connect(outcome: &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{PostgresOptions, Schema};
+    use wakeline_testkit::database::server_url;
 
-    fn url() -> String {
-        std::env::var("WAKELINE_TEST_POSTGRES")
-            .expect("run `cargo xtask test`, which starts a PostgreSQL")
-    }
+    use crate::options::{PostgresOptions, Schema};
 
     fn link_to(url: &str) -> Link {
         let options = PostgresOptions::new(url);
@@ -334,7 +331,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_statement_whose_plan_went_stale_is_prepared_anew() {
-        let link = link_to(&url());
+        let link = link_to(&server_url());
         let read = sql("SELECT * FROM stale");
         link.query("test", &sql("CREATE TEMP TABLE stale AS SELECT 1 AS n"), &[])
             .await
@@ -350,7 +347,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_transaction_has_its_connection_to_itself() {
-        let link = link_to(&url());
+        let link = link_to(&server_url());
         let count = sql("SELECT count(*) FROM alone");
         link.query("test", &sql("CREATE TEMP TABLE alone (n int)"), &[]).await.expect("made");
         let transaction = link.begin("test").await.expect("begun");
@@ -363,7 +360,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_forgotten_transaction_is_inherited_by_nobody() {
-        let link = link_to(&url());
+        let link = link_to(&server_url());
         let pid = sql("SELECT pg_backend_pid()");
         let backend = async |link: &Link| -> i32 {
             link.query("test", &pid, &[]).await.expect("read")[0].get(0)

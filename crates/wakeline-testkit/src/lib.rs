@@ -10,6 +10,7 @@
 pub mod access_conformance;
 mod cases;
 pub mod conformance;
+pub mod database;
 pub mod differential;
 pub mod faults;
 pub mod flow_conformance;
@@ -19,4 +20,6 @@ pub mod hook_conformance;
 pub mod hook_differential;
 pub mod keyed;
 pub mod oracle;
+pub mod rules;
 pub mod skew;
+pub mod timings;

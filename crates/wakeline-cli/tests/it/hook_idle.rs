@@ -91,5 +91,7 @@ async fn ten_polling_senders_claim_a_hundred_times_a_second_and_do_nothing_else(
     assert!(others.is_empty(), "beside claims: {others:#?}");
     let rate = claims.iter().map(|(_, calls)| *calls as f64).sum::<f64>() / watched;
     eprintln!("10 polling senders, 100 ms: {rate:.1} claims/s");
-    assert!((90.0..=110.0).contains(&rate), "{rate} claims/s");
+    // Never more than the interval allows. Less on a busy machine, whose timers are late; but a
+    // single sender would make 10.
+    assert!((50.0..=110.0).contains(&rate), "{rate} claims/s");
 }

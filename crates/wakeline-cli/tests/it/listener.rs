@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{Database, OwnPostgres, Proxy, Server, Store, eventually};
+use wakeline_testkit::database::TestDatabase;
+
+use crate::support::{OwnPostgres, Proxy, Server, Store, eventually};
 
 /// Degraded polling that is quick to see, and a fallback that cannot help.
 const QUICK: [&str; 8] = [
@@ -23,7 +25,7 @@ async fn degraded(server: &Server) -> bool {
 }
 
 /// Nothing but what the test itself did is asked of the database for a while.
-async fn falls_silent(database: &Database) {
+async fn falls_silent(database: &TestDatabase) {
     let started = Instant::now();
     loop {
         database.reset_statements().await;

@@ -112,8 +112,19 @@ async fn sigterm_answers_parked_pops_and_exits_cleanly() {
 }
 
 #[tokio::test]
-async fn migrations_are_told_and_applied() {
+async fn a_signal_right_after_the_greeting_drains() {
     for store in Store::both().await {
+        for _ in 0..5 {
+            let server = Server::start(&store, &[]).await;
+            assert_eq!(server.terminate().await, Some(0), "{}", store.name());
+        }
+    }
+}
+
+#[tokio::test]
+async fn migrations_are_told_and_applied() {
+    let empty = Store::Postgres(wakeline_testkit::database::TestDatabase::empty().await);
+    for store in [Store::sqlite(), empty] {
         let migrate = |verb: &'static str| {
             let url = store.url();
             async move {

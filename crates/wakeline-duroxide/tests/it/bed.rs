@@ -26,6 +26,9 @@ pub(crate) trait Site: Send + Sync + Sized + 'static {
     /// The highest attempt of an instance's messages.
     async fn attempt_max(&self, instance: &str) -> u32;
 
+    /// Whether an instance is locked by whoever fetched it.
+    async fn is_anything_locked(&self) -> bool;
+
     async fn close(self);
 }
 
@@ -46,6 +49,11 @@ impl<S: Site> Bed<S> {
         let provider = site.fed().provider.clone();
         self.sites.lock().await.push(site);
         provider
+    }
+
+    pub(crate) async fn is_anything_locked(&self) -> bool {
+        let sites = self.sites.lock().await;
+        sites.last().expect("a provider was made").is_anything_locked().await
     }
 
     pub(crate) async fn close(self) {

@@ -52,6 +52,11 @@ impl Site for File {
         self.raw().query_row(sql, [instance], |row| row.get(0)).expect("it can be read")
     }
 
+    async fn is_anything_locked(&self) -> bool {
+        let sql = "SELECT EXISTS (SELECT 1 FROM lanes WHERE lease_key IS NOT NULL)";
+        self.raw().query_row(sql, [], |row| row.get(0)).expect("it can be read")
+    }
+
     async fn close(self) {
         self.fed.close().await;
     }

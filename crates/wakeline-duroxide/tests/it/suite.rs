@@ -1,7 +1,8 @@
 //! duroxide's provider validations, each as a test of its own, for any store.
 //!
 //! All 233 functions of the suite (feature `provider-test` of the crate) are listed; the one that
-//! takes the version that wrote a history runs for both. Nothing is left out.
+//! takes the version that wrote a history runs for both, and one has a provider of its own (see
+//! `settled.rs`). Nothing is left out.
 
 /// Validations of a site, each as a test.
 macro_rules! validations {
@@ -238,7 +239,6 @@ macro_rules! suite {
             }
             race_replay {
                 test_duplicate_start_preserves_pinned_handler,
-                test_continue_as_new_unregistered_backoff,
                 test_continue_as_new_poisoned_successor_is_own_execution,
                 test_continue_as_new_duplicate_start,
                 test_queue_race_cancellation_replay,
@@ -293,6 +293,21 @@ macro_rules! suite {
                 test_tag_survives_abandon_and_refetch,
                 test_multi_runtime_tag_isolation,
                 test_tag_preserved_through_ack_orchestration_item,
+            }
+        }
+
+        mod unregistered_backoff {
+            use std::sync::Arc;
+
+            use duroxide::provider_validation::race_replay;
+
+            use super::*;
+            use crate::settled::SettledBed;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn test_continue_as_new_unregistered_backoff() {
+                let bed = SettledBed(Arc::new(Bed::<$site>::new(true)));
+                race_replay::test_continue_as_new_unregistered_backoff(&bed).await;
             }
         }
 

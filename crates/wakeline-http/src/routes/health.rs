@@ -91,7 +91,7 @@ pub(crate) async fn metrics(State(state): State<AppState>) -> Response {
     responses((status = 200, description = "The OpenAPI document"))
 )]
 pub(crate) async fn openapi_document() -> Response {
-    Json(super::openapi()).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], docs::openapi()).into_response()
 }
 
 /// This document as a page.

@@ -1,4 +1,7 @@
-//! The routes, and the OpenAPI document that lists them.
+//! The routes.
+//!
+//! The OpenAPI document is generated from them in this crate's tests only: it was 15
+//! percent of the code of this crate, which the server ran to print a constant.
 
 mod access;
 mod ack;
@@ -20,44 +23,28 @@ mod timers;
 mod traces;
 mod transaction;
 
+#[cfg(test)]
+mod document;
+#[cfg(not(test))]
+mod plain;
+
 pub(crate) use hook::plain::DEFAULT_UID as DEFAULT_APPLICATION;
 
 use axum::Router;
 use axum::middleware;
-use utoipa::OpenApi;
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
+#[cfg(test)]
+use self::document::{Routes, routes};
+#[cfg(not(test))]
+use self::plain::{Routes, routes};
 use crate::access::guard;
 use crate::cors::cors;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// What the document says besides its routes.
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Wakeline",
-        description = "Durable queues, orchestrations and webhooks on PostgreSQL or SQLite. \
-                       Nobody polls."
-    ),
-    tags(
-        (name = "queue", description = "Push, pop, settle"),
-        (name = "queues", description = "Configuration and inspection"),
-        (name = "orchestrations", description = "Start, signal, watch and steer orchestrations"),
-        (name = "webhooks", description = "Applications, endpoints, messages and their deliveries"),
-        (name = "events", description = "Webhooks in a few plain routes"),
-        (name = "access", description = "API keys, and the audit of administrative acts"),
-        (name = "operation", description = "Health and metrics"),
-    )
-)]
-struct Frame;
-
 /// The whole HTTP face over a state. Works without a socket.
 pub fn app(state: AppState) -> Router {
-    let (router, _) = parts();
-    let router = router
+    let router = Router::from(routes())
         .fallback(|| async { ApiError::not_found("there is no such route; see /docs") })
         .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
         .layer(middleware::from_fn_with_state(state.clone(), guard));
@@ -68,21 +55,8 @@ pub fn app(state: AppState) -> Router {
     router.with_state(state)
 }
 
-/// The OpenAPI document.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    let (_, mut document) = parts();
-    document.info.version = env!("CARGO_PKG_VERSION").to_owned();
-    // The document knows no wildcards: there it is a parameter like others.
-    let paths = std::mem::take(&mut document.paths.paths);
-    document.paths.paths =
-        paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
-    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-    document.components.get_or_insert_default().add_security_scheme("apiKey", scheme);
-    document
-}
-
-fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(Frame::openapi())
+fn routes() -> Routes {
+    Routes::new()
         .merge(queue_routes())
         .merge(inspection_routes())
         .merge(flow_routes())
@@ -99,20 +73,19 @@ fn parts() -> (Router<AppState>, utoipa::openapi::OpenApi) {
         .routes(routes!(health::openapi_document))
         .routes(routes!(health::docs))
         .routes(routes!(health::root))
-        .split_for_parts()
 }
 
 /// Keys and the audit.
-fn access_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+fn access_routes() -> Routes {
+    Routes::new()
         .routes(routes!(access::keys, access::create))
         .routes(routes!(access::revoke))
         .routes(routes!(access::rotate))
         .routes(routes!(access::audit))
 }
 
-fn queue_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+fn queue_routes() -> Routes {
+    Routes::new()
         .routes(routes!(push::push))
         .routes(routes!(pop::pop_filtered))
         .routes(routes!(pop::pop_queue))
@@ -151,8 +124,8 @@ fn queue_routes() -> OpenApiRouter<AppState> {
 }
 
 /// How queues stand.
-fn inspection_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+fn inspection_routes() -> Routes {
+    Routes::new()
         .routes(routes!(resources::queues))
         .routes(routes!(resources::depth))
         .routes(routes!(resources::namespaces))
@@ -175,8 +148,8 @@ fn inspection_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(analytics::shared_state))
 }
 
-fn flow_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+fn flow_routes() -> Routes {
+    Routes::new()
         .routes(routes!(flow::start, flow::read::list))
         .routes(routes!(flow::manage::purge))
         .routes(routes!(flow::manage::prune))
@@ -195,9 +168,9 @@ fn flow_routes() -> OpenApiRouter<AppState> {
 }
 
 /// Applications, event types, endpoints.
-fn hook_routes() -> OpenApiRouter<AppState> {
+fn hook_routes() -> Routes {
     use hook::{application, endpoint, event_type, job, keys, message, operational, pull};
-    OpenApiRouter::new()
+    Routes::new()
         .routes(routes!(application::list, application::create))
         .routes(routes!(
             application::get,
@@ -230,9 +203,9 @@ fn hook_routes() -> OpenApiRouter<AppState> {
 }
 
 /// Messages, attempts, deliveries, jobs.
-fn message_routes() -> OpenApiRouter<AppState> {
+fn message_routes() -> Routes {
     use hook::{attempt, delivery, job, message};
-    OpenApiRouter::new()
+    Routes::new()
         .routes(routes!(message::list, message::create))
         .routes(routes!(message::precheck))
         .routes(routes!(message::get))
@@ -252,9 +225,9 @@ fn message_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(job::health))
 }
 
-fn plain_routes() -> OpenApiRouter<AppState> {
+fn plain_routes() -> Routes {
     use hook::plain;
-    OpenApiRouter::new()
+    Routes::new()
         .routes(routes!(plain::post_event))
         .routes(routes!(plain::event))
         .routes(routes!(plain::event_attempts))

@@ -14,7 +14,7 @@ use wakeline_store::{
 };
 use wakeline_testkit::conformance::{Ask, item};
 
-use crate::support::{SOON, TestSchema, client, eventually, url};
+use crate::support::{SOON, TestSchema, eventually};
 
 pub(crate) fn queue() -> QueueName {
     QueueName::new("q").expect("valid")
@@ -54,14 +54,14 @@ async fn raw_push(client: &Client, schema: &TestSchema, partition: &str, id: &st
 
 #[tokio::test]
 async fn a_push_that_commits_late_is_not_skipped() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "first").await;
     let ask = Ask::queue(&queue()).batch(10);
     let first = take(&store, &ask).await;
     store.release(vec![first.lease.expect("leased")]).await.expect("released");
 
-    let open = client().await;
+    let open = schema.client().await;
     open.batch_execute("BEGIN").await.expect("begun");
     raw_push(&open, &schema, "p", "early").await;
     let late = {
@@ -70,8 +70,8 @@ async fn a_push_that_commits_late_is_not_skipped() {
     };
     eventually("the late push waits for the early one", async || {
         let waiting = "SELECT count(*) FROM pg_stat_activity
-            WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'";
-        let row = client().await.query_one(waiting, &[&schema.name]).await.expect("counted");
+            WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        let row = schema.client().await.query_one(waiting, &[]).await.expect("counted");
         row.get::<_, i64>(0) > 0
     })
     .await;
@@ -87,11 +87,11 @@ async fn a_push_that_commits_late_is_not_skipped() {
 
 #[tokio::test]
 async fn a_blocked_partition_does_not_stall_the_others() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "blocked", "b").await;
     push(&store, "free", "f").await;
-    let open = client().await;
+    let open = schema.client().await;
     open.batch_execute("BEGIN").await.expect("begun");
     raw_push(&open, &schema, "blocked", "open").await;
 
@@ -115,10 +115,10 @@ async fn a_blocked_partition_does_not_stall_the_others() {
 
 #[tokio::test]
 async fn a_group_and_a_partition_made_at_once_see_each_other() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "old", "o").await;
-    let open = client().await;
+    let open = schema.client().await;
     for (group, group_first) in [("g1", false), ("g2", true)] {
         let partition = format!("new-{group}");
         let name = &schema.name;
@@ -135,13 +135,14 @@ async fn a_group_and_a_partition_made_at_once_see_each_other() {
             false => (make_partition, begin_group),
         };
         open.batch_execute(&format!("BEGIN; {first}")).await.expect("begun");
+        let client = schema.client().await;
         let rival = tokio::spawn(async move {
-            client().await.batch_execute(&second).await.expect("made");
+            client.batch_execute(&second).await.expect("made");
         });
         eventually("one waits for the other", async || {
             let waiting = "SELECT count(*) FROM pg_stat_activity
-                WHERE wait_event_type = 'Lock' AND query LIKE '%' || $1 || '%'";
-            let row = client().await.query_one(waiting, &[&schema.name]).await.expect("counted");
+                WHERE wait_event_type = 'Lock' AND datname = current_database()";
+            let row = schema.client().await.query_one(waiting, &[]).await.expect("counted");
             row.get::<_, i64>(0) > 0
         })
         .await;
@@ -157,7 +158,7 @@ async fn a_group_and_a_partition_made_at_once_see_each_other() {
 
 #[tokio::test]
 async fn a_large_group_begins_in_steps_and_goes_on_where_it_stopped() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p0", "a").await;
     let sql = format!(
@@ -165,7 +166,7 @@ async fn a_large_group_begins_in_steps_and_goes_on_where_it_stopped() {
          SELECT (SELECT queue_id FROM \"{0}\".queues), 'x' || n FROM generate_series(1, 4500) AS n",
         schema.name
     );
-    let client = client().await;
+    let client = schema.client().await;
     client.batch_execute(&sql).await.expect("made");
     // A node that dies after the first step.
     let step = format!(
@@ -184,7 +185,7 @@ async fn a_large_group_begins_in_steps_and_goes_on_where_it_stopped() {
 
 #[tokio::test]
 async fn a_claim_of_unknown_outcome_can_be_asked_again() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "a").await;
     push(&store, "p", "b").await;
@@ -200,13 +201,13 @@ async fn a_claim_of_unknown_outcome_can_be_asked_again() {
 
 #[tokio::test]
 async fn a_claim_that_meets_only_rivals_waits_for_them_a_little() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "a").await;
     let ask = Ask::queue(&queue());
     let grant = take(&store, &ask).await;
     store.release(vec![grant.lease.expect("leased")]).await.expect("released");
-    let rival = client().await;
+    let rival = schema.client().await;
     let lock = format!("BEGIN; SELECT FROM \"{}\".cursors FOR NO KEY UPDATE", schema.name);
     rival.batch_execute(&lock).await.expect("locked");
     let outcome = claim(&store, &ask).await;
@@ -230,7 +231,7 @@ async fn a_claim_that_meets_only_rivals_waits_for_them_a_little() {
 
 #[tokio::test]
 async fn a_transaction_wakes_a_cursor_that_it_puts_to_sleep_itself() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "a").await;
     let ask = Ask::queue(&queue());
@@ -253,12 +254,13 @@ async fn a_transaction_wakes_a_cursor_that_it_puts_to_sleep_itself() {
 
 #[tokio::test]
 async fn no_notification_rides_on_a_commit_of_ours() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     let digest = Sha256::digest(schema.name.as_bytes());
     let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     let channel = format!("wakeline_{hash}");
-    let (listener, mut connection) = tokio_postgres::connect(&url(), NoTls).await.expect("open");
+    let (listener, mut connection) =
+        tokio_postgres::connect(&schema.database.url(), NoTls).await.expect("open");
     let (heard, mut hears) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
@@ -275,7 +277,12 @@ async fn no_notification_rides_on_a_commit_of_ours() {
         store.release(vec![grant.lease.expect("leased")]).await.expect("released");
     }
     // What was notified before this would be heard before this.
-    client().await.batch_execute(&format!("NOTIFY {channel}, 'the end'")).await.expect("sent");
+    schema
+        .client()
+        .await
+        .batch_execute(&format!("NOTIFY {channel}, 'the end'"))
+        .await
+        .expect("sent");
     let first = tokio::time::timeout(SOON, hears.recv()).await.expect("soon").expect("heard");
     assert_eq!(first, "the end");
     store.close().await;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_postgres::{PostgresOptions, PostgresStore};
+use wakeline_postgres::PostgresStore;
 use wakeline_store::{Store, StoreAdmin};
 use wakeline_testkit::conformance::StoreUnderTest;
 
-use crate::support::{TestSchema, client, url};
+use crate::support::TestSchema;
 
 /// A store in a schema of its own, whose clock stands still until it is advanced.
 pub(crate) struct Fixture {
@@ -18,20 +18,8 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) async fn open() -> Self {
-        let schema = TestSchema::new();
-        // Nothing here is about what a crash leaves behind.
-        let url = format!("{}?options=-csynchronous_commit%3Doff", url());
-        let options = PostgresOptions { url, test_clock: true, ..schema.options() };
-        let store = PostgresStore::connect(options).await.expect("a store");
-        let stopped = format!(
-            "CREATE OR REPLACE FUNCTION \"{name}\".clock() RETURNS timestamptz
-             LANGUAGE plpgsql STABLE AS $$ BEGIN
-                 RETURN timestamptz '2026-01-01 00:00:00Z'
-                     + (SELECT shift FROM \"{name}\".test_clock);
-             END $$",
-            name = schema.name
-        );
-        client().await.batch_execute(&stopped).await.expect("the clock can be stopped");
+        let schema = TestSchema::with_stopped_clock().await;
+        let store = schema.store().await;
         Self { store, schema }
     }
 }
@@ -48,8 +36,6 @@ impl StoreUnderTest for Fixture {
 
     async fn finish(&self) {
         self.store.close().await;
-        let sql = format!("DROP SCHEMA IF EXISTS \"{}\" CASCADE", self.schema.name);
-        client().await.batch_execute(&sql).await.expect("dropped");
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 use uuid::Uuid;
 use wakeline_core::{QueueName, QueueOptions};
 use wakeline_postgres::{PostgresOptions, PostgresStore};
@@ -22,7 +22,7 @@ use wakeline_store::{
 use wakeline_testkit::history::check;
 
 use self::stage::{Dice, Stage};
-use crate::support::{client, url};
+use crate::support::TestSchema;
 
 const PARTITIONS: u64 = 24;
 const PUSHERS: u64 = 3;
@@ -33,58 +33,14 @@ const HOT: Duration = Duration::from_secs(5);
 /// No cursor may sleep, or wait for a later time than it must, with something to read; and the
 /// number of parked messages is exact. True in every snapshot, not only at rest.
 const BROKEN: &str = "
-    SELECT count(*) FROM s.cursors c JOIN s.partitions p USING (partition_id)
-    LEFT JOIN (SELECT partition_id, group_id, count(*) AS n, min(due_at) AS due_at FROM s.retries
-        GROUP BY 1, 2) r USING (partition_id, group_id)
+    SELECT count(*) FROM wakeline.cursors c JOIN wakeline.partitions p USING (partition_id)
+    LEFT JOIN (SELECT partition_id, group_id, count(*) AS n, min(due_at) AS due_at
+        FROM wakeline.retries GROUP BY 1, 2) r USING (partition_id, group_id)
     WHERE c.parked <> coalesce(r.n, 0)
         OR (c.lease_token IS NULL AND c.due_at IS NULL
             AND (p.next_offset > c.next_offset OR c.parked > 0))
         OR (c.lease_token IS NULL AND c.parked = 0 AND c.due_at > clock_timestamp()
             AND p.next_offset > c.next_offset)";
-
-/// A database of its own.
-pub(crate) struct Database {
-    name: String,
-}
-
-impl Database {
-    pub(crate) async fn create() -> Self {
-        let name = format!("wl_hot_{}", Uuid::new_v4().simple());
-        client().await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("created");
-        Self { name }
-    }
-
-    pub(crate) fn url(&self) -> String {
-        let (server, _) = url()
-            .rsplit_once('/')
-            .map(|(a, b)| (a.to_owned(), b.to_owned()))
-            .expect("the tests' PostgreSQL is named by a URL with a database");
-        format!("{server}/{}", self.name)
-    }
-
-    pub(crate) async fn client(&self) -> Client {
-        let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.expect("open");
-        tokio::spawn(connection);
-        client
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        let sql = format!("DROP DATABASE {} WITH (FORCE)", self.name);
-        // A thread of its own: drop cannot await, and the test's runtime may be ending.
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async {
-                client().await.batch_execute(&sql).await.expect("dropped");
-            });
-        });
-        let dropped = dropping.join();
-        if !std::thread::panicking() {
-            dropped.expect("the database can be dropped");
-        }
-    }
-}
 
 async fn count(client: &Client, sql: &str) -> i64 {
     client.query_one(sql, &[]).await.expect("counted").get(0)
@@ -115,9 +71,8 @@ async fn actors(stage: &Arc<Stage>, seed: u64) -> JoinSet<()> {
     actors
 }
 
-async fn open_stage(database: &Database) -> Arc<Stage> {
-    let options =
-        PostgresOptions { schema: "s".to_owned(), ..PostgresOptions::new(database.url()) };
+async fn open_stage(schema: &TestSchema) -> Arc<Stage> {
+    let options = PostgresOptions::new(schema.database.url());
     let nodes = vec![
         PostgresStore::connect(options.clone()).await.expect("a store"),
         PostgresStore::connect(options).await.expect("a store"),
@@ -140,17 +95,18 @@ async fn open_stage(database: &Database) -> Arc<Stage> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_doubled_or_reordered_under_fire() {
     let seed = Uuid::new_v4().as_u64_pair().0 | 1;
-    let database = Database::create().await;
-    let stage = open_stage(&database).await;
+    let schema = TestSchema::new().await;
+    let stage = open_stage(&schema).await;
     let mut actors = actors(&stage, seed).await;
-    let client = database.client().await;
+    let client = schema.client().await;
     let broken = |at: &str| format!("{at}, seed {seed}");
     while stage.now() < HOT {
         assert_eq!(count(&client, BROKEN).await, 0, "{}", broken("a cursor sleeps while it runs"));
         tokio::time::sleep(Duration::from_millis(30)).await;
     }
     stage.pushing.store(false, Ordering::Relaxed);
-    let unread = "SELECT count(*) FROM s.cursors c JOIN s.partitions p USING (partition_id)
+    let unread =
+        "SELECT count(*) FROM wakeline.cursors c JOIN wakeline.partitions p USING (partition_id)
         WHERE c.lease_token IS NOT NULL OR c.parked > 0 OR p.next_offset > c.next_offset";
     let drained = async {
         while count(&client, unread).await > 0 {
@@ -185,7 +141,6 @@ async fn nothing_is_lost_doubled_or_reordered_under_fire() {
     }
     drop(client);
     // Statistics of ended sessions are complete.
-    let deadlocks =
-        format!("SELECT deadlocks FROM pg_stat_database WHERE datname = '{}'", database.name);
-    assert_eq!(count(&crate::support::client().await, &deadlocks).await, 0);
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(count(&schema.client().await, deadlocks).await, 0);
 }

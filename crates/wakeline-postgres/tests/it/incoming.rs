@@ -9,7 +9,7 @@ use wakeline_store::{
     ClaimRequest, ConfigureQueue, LineClaim, PushItem, QueueAdmin, QueueStore, StoreAdmin,
 };
 
-use crate::support::{Node, TestSchema, client, eventually};
+use crate::support::{Node, TestSchema, eventually};
 
 fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
     PostgresOptions { notify, ..schema.options() }
@@ -29,7 +29,7 @@ fn item(queue: &str) -> PushItem {
 
 async fn insert(schema: &TestSchema, columns: &str, values: &str) {
     let sql = format!("INSERT INTO {}.incoming ({columns}) VALUES ({values})", schema.name);
-    client().await.batch_execute(&sql).await.expect("inserted");
+    schema.client().await.batch_execute(&sql).await.expect("inserted");
 }
 
 async fn stored(schema: &TestSchema) -> Vec<(String, String, String)> {
@@ -38,13 +38,13 @@ async fn stored(schema: &TestSchema) -> Vec<(String, String, String)> {
          ORDER BY queue, partition, message_offset",
         schema.name
     );
-    let rows = client().await.query(&sql, &[]).await.expect("read");
+    let rows = schema.client().await.query(&sql, &[]).await.expect("read");
     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
 }
 
 #[tokio::test]
 async fn a_plain_insert_wakes_a_waiter() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     insert(&schema, "queue, payload", "'orders', '{\"id\": 7}'").await;
     node.sink.until_changed("orders").await;
@@ -52,7 +52,7 @@ async fn a_plain_insert_wakes_a_waiter() {
     assert_eq!(stored(&schema).await, [expected]);
     eventually("the row was taken over", async || {
         let sql = format!("SELECT count(*) FROM {}.incoming", schema.name);
-        client().await.query_one(&sql, &[]).await.expect("read").get::<_, i64>(0) == 0
+        schema.client().await.query_one(&sql, &[]).await.expect("read").get::<_, i64>(0) == 0
     })
     .await;
     node.stop().await;
@@ -60,7 +60,7 @@ async fn a_plain_insert_wakes_a_waiter() {
 
 #[tokio::test]
 async fn rows_inserted_while_no_node_ran_are_taken_over_by_the_next() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     PostgresStore::connect(with(&schema, NotifyMode::Trigger))
         .await
         .expect("a store")
@@ -79,14 +79,14 @@ async fn rows_inserted_while_no_node_ran_are_taken_over_by_the_next() {
 
 #[tokio::test]
 async fn a_row_that_cannot_be_pushed_is_set_aside_and_holds_up_nobody() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     insert(&schema, "queue, payload", "'', '1'").await;
     insert(&schema, "queue, payload", "'good', '2'").await;
     node.sink.until_changed("good").await;
     eventually("the bad row has its reason", async || {
         let sql = format!("SELECT refused FROM {}.incoming", schema.name);
-        let rows = client().await.query(&sql, &[]).await.expect("read");
+        let rows = schema.client().await.query(&sql, &[]).await.expect("read");
         let refused: Vec<Option<String>> = rows.iter().map(|row| row.get(0)).collect();
         refused == [Some("queue must not be empty".to_owned())]
     })
@@ -96,7 +96,7 @@ async fn a_row_that_cannot_be_pushed_is_set_aside_and_holds_up_nobody() {
 
 #[tokio::test]
 async fn a_push_of_one_node_is_told_to_the_other_by_the_trigger_alone() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let options = with(&schema, NotifyMode::Trigger);
     let (a, b) = (Node::start(options.clone()).await, Node::start(options).await);
     a.store.push(vec![item("q")]).await.expect("pushed");
@@ -118,7 +118,7 @@ async fn configure(node: &Node, queue: &str, options: QueueOptions) {
 
 #[tokio::test]
 async fn rows_for_a_full_queue_wait_in_order_and_hold_up_no_other() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     configure(&node, "full", QueueOptions { len_max: 2, ..QueueOptions::default() }).await;
     insert(&schema, "queue, payload", "'full', '1'), ('full', '2'), ('full', '3'), ('full', '4'")
@@ -148,7 +148,7 @@ async fn rows_for_a_full_queue_wait_in_order_and_hold_up_no_other() {
 
 #[tokio::test]
 async fn rows_without_a_partition_go_to_lanes() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     configure(&node, "laned", QueueOptions { lanes: 4, ..QueueOptions::default() }).await;
     insert(&schema, "queue, payload", "'laned', '1'").await;

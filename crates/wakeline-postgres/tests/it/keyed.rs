@@ -12,7 +12,7 @@ use wakeline_store::{
 use wakeline_testkit::conformance::item;
 use wakeline_testkit::keyed::KeyedUnderTest;
 
-use crate::support::{Node, TestSchema, client, eventually};
+use crate::support::{Node, TestSchema, eventually};
 
 #[async_trait]
 impl KeyedUnderTest for TestSchema {
@@ -29,17 +29,17 @@ impl KeyedUnderTest for TestSchema {
              UNION ALL SELECT data FROM {0}.traces",
             self.name
         );
-        let rows = client().await.query(&sql, &[]).await.expect("read");
+        let rows = self.client().await.query(&sql, &[]).await.expect("read");
         rows.iter().map(|row| row.get(0)).collect()
     }
 }
 
-wakeline_testkit::keyed_suite!(TestSchema::new());
+wakeline_testkit::keyed_suite!(TestSchema::new().await);
 
 /// What arrives by SQL is sealed when a node takes it over, and the view shows no payload.
 #[tokio::test]
 async fn messages_that_arrive_by_sql_are_sealed() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let key = KeyRing::generate("k").expect("random");
     node.store.use_keys(Arc::new(KeyRing::parse(&key).expect("a key")));
@@ -48,12 +48,12 @@ async fn messages_that_arrive_by_sql_are_sealed() {
     let command = ConfigureQueue { queue, namespace: None, task: None, options };
     node.store.configure(command).await.expect("configured");
     let sql = format!("SELECT {}.push('vault', '\"the-secret\"')", schema.name);
-    client().await.batch_execute(&sql).await.expect("pushed");
+    schema.client().await.batch_execute(&sql).await.expect("pushed");
     eventually("it was taken over", async || schema.payloads().await.len() == 1).await;
     let stored = schema.payloads().await.remove(0);
     assert!(!stored.windows(6).any(|part| part == b"secret"));
     let sql = format!("SELECT payload, encrypted FROM {}.messages", schema.name);
-    let row = client().await.query_one(&sql, &[]).await.expect("read");
+    let row = schema.client().await.query_one(&sql, &[]).await.expect("read");
     assert_eq!((row.get::<_, Option<String>>(0), row.get::<_, bool>(1)), (None, true));
     node.stop().await;
 }
@@ -62,7 +62,7 @@ async fn messages_that_arrive_by_sql_are_sealed() {
 /// messages would be lost with the old key.
 #[tokio::test]
 async fn what_is_left_of_a_segment_is_sealed_anew_too() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let [old, new] = ["old", "new"].map(|id| KeyRing::generate(id).expect("random"));
     let store = schema.store().await;
     store.use_keys(Arc::new(KeyRing::parse(&old).expect("a key")));
@@ -76,7 +76,7 @@ async fn what_is_left_of_a_segment_is_sealed_anew_too() {
 
     let store = schema.store().await;
     store.use_keys(Arc::new(KeyRing::parse(&format!("{new},{old}")).expect("keys")));
-    let deleting = client().await;
+    let deleting = schema.client().await;
     let sql = format!(
         "BEGIN; SELECT d.* FROM {0}.partitions p, {0}.message_delete(p.partition_id, '2') d
          WHERE p.name = 'p'",
@@ -89,7 +89,7 @@ async fn what_is_left_of_a_segment_is_sealed_anew_too() {
         schema.name
     );
     let (first, ()) = tokio::join!(store.rekey(SealedKind::Messages, None), async {
-        let watching = client().await;
+        let watching = schema.client().await;
         eventually("it waits", async || {
             watching.query_one(&waits, &[]).await.expect("read").get(0)
         })

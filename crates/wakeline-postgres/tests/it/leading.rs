@@ -5,13 +5,14 @@ use std::time::Duration;
 use wakeline_testkit::conformance::Ask;
 
 use crate::claims::{ids, push, queue, take};
-use crate::support::{Node, TestSchema, client, eventually};
+use crate::support::{Node, TestSchema, eventually};
 
 /// Connections whose last statement was a push, with nothing behind it.
 async fn bare_pushes(schema: &TestSchema) -> i64 {
-    let like = format!("%\"{}\".push_slots(%", schema.name);
-    let sql = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE $1";
-    client().await.query_one(sql, &[&like]).await.expect("read").get(0)
+    let sql = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+            AND query LIKE '%.push_slots(%'";
+    schema.client().await.query_one(sql, &[]).await.expect("read").get(0)
 }
 
 async fn two_nodes(schema: &TestSchema, coalesce: Duration) -> (Node, Node) {
@@ -24,7 +25,7 @@ async fn two_nodes(schema: &TestSchema, coalesce: Duration) -> (Node, Node) {
 
 #[tokio::test]
 async fn whoever_hears_of_a_push_finds_it() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let (a, b) = two_nodes(&schema, Duration::ZERO).await;
     let ask = Ask::queue(&queue()).auto_ack();
     for n in 0..20 {
@@ -42,7 +43,7 @@ async fn whoever_hears_of_a_push_finds_it() {
 
 #[tokio::test]
 async fn pushes_that_follow_each_other_take_no_hint_along() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let (a, b) = two_nodes(&schema, Duration::from_secs(600)).await;
     for n in 0..20 {
         push(&a.store, "p", &n.to_string()).await;

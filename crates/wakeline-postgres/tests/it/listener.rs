@@ -6,25 +6,26 @@ use wakeline_core::PartitionName;
 use wakeline_postgres::{NotifyMode, PostgresOptions};
 use wakeline_store::{QueueStore, StoreAdmin};
 
-use crate::support::{Heard, Node, Proxy, TestSchema, change, client, eventually};
+use crate::support::{Heard, Node, Proxy, TestSchema, change, eventually};
 
 /// Connections that listen to a schema.
 async fn listeners(schema: &TestSchema) -> i64 {
     let listen = format!("%LISTEN {}%", channel(schema).await);
-    let sql = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE $1";
-    client().await.query_one(sql, &[&listen]).await.expect("read").get(0)
+    let sql = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND query LIKE $1";
+    schema.client().await.query_one(sql, &[&listen]).await.expect("read").get(0)
 }
 
 /// The channel of a schema, as its functions have it.
 async fn channel(schema: &TestSchema) -> String {
     let sql = "SELECT substring(prosrc FROM 'wakeline_[0-9a-f]{16}') FROM pg_proc \
                WHERE pronamespace = $1::text::regnamespace AND proname = 'node_join'";
-    client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
+    schema.client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
 }
 
 async fn nodes(schema: &TestSchema) -> i64 {
     let sql = format!("SELECT count(*) FROM {}.nodes", schema.name);
-    client().await.query_one(&sql, &[]).await.expect("read").get(0)
+    schema.client().await.query_one(&sql, &[]).await.expect("read").get(0)
 }
 
 /// Waits until a node has heard of so many others.
@@ -41,7 +42,7 @@ async fn two_nodes(schema: &TestSchema) -> (Node, Node) {
 
 #[tokio::test]
 async fn a_hint_reaches_the_other_node_and_not_its_sender() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let (a, b) = two_nodes(&schema).await;
     let mut sent = change("n.t");
     sent.partition = PartitionName::new("p:1").ok();
@@ -59,7 +60,7 @@ async fn a_hint_reaches_the_other_node_and_not_its_sender() {
 
 #[tokio::test]
 async fn a_later_due_time_travels_with_the_hint() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let (a, b) = two_nodes(&schema).await;
     let mut later = change("q");
     later.due_in = Duration::from_secs(60);
@@ -75,7 +76,7 @@ async fn a_later_due_time_travels_with_the_hint() {
 
 #[tokio::test]
 async fn nothing_is_sent_while_nobody_else_listens_and_nothing_is_missed() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let a = Node::start(schema.options()).await;
     for n in 0..10 {
         a.store.tell(&[change(&format!("q{n}"))]);
@@ -100,7 +101,7 @@ async fn nothing_is_sent_while_nobody_else_listens_and_nothing_is_missed() {
 
 #[tokio::test]
 async fn a_node_whose_listener_does_not_run_still_tells_others() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let writer = schema.store().await;
     writer.tell(&[change("unheard")]);
     let b = Node::start(schema.options()).await;
@@ -113,7 +114,7 @@ async fn a_node_whose_listener_does_not_run_still_tells_others() {
 
 #[tokio::test]
 async fn a_burst_of_hints_is_sent_as_a_few_notifications() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let mut options = schema.options();
     options.timings.coalesce = Duration::from_millis(200);
     let (a, b) = (Node::start(options).await, Node::start(schema.options()).await);
@@ -140,9 +141,10 @@ async fn a_burst_of_hints_is_sent_as_a_few_notifications() {
 
 #[tokio::test]
 async fn a_cut_connection_comes_back_and_wakes_everything() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let proxy = Proxy::start().await;
-    let options = PostgresOptions { listen_url: Some(proxy.url()), ..schema.options() };
+    let options =
+        PostgresOptions { listen_url: Some(proxy.url(&schema.database.url())), ..schema.options() };
     let (a, b) = (Node::start(schema.options()).await, Node::start(options).await);
     knows(&a, 1).await;
     proxy.refuse();
@@ -161,9 +163,10 @@ async fn a_cut_connection_comes_back_and_wakes_everything() {
 
 #[tokio::test]
 async fn a_black_hole_is_noticed_without_any_statement() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let proxy = Proxy::start().await;
-    let mut options = PostgresOptions { listen_url: Some(proxy.url()), ..schema.options() };
+    let mut options =
+        PostgresOptions { listen_url: Some(proxy.url(&schema.database.url())), ..schema.options() };
     options.timings.listener_patience = Duration::from_millis(300);
     options.timings.connect = Duration::from_millis(300);
     let b = Node::start(options).await;
@@ -176,16 +179,16 @@ async fn a_black_hole_is_noticed_without_any_statement() {
 
 #[tokio::test]
 async fn an_idle_listener_runs_no_statement() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let mut options = schema.options();
     options.timings.listener_check = Duration::from_millis(5);
     let node = Node::start(options).await;
     let key = format!("SELECT lock_key FROM {}.nodes", schema.name);
-    let key: i64 = client().await.query_one(&key, &[]).await.expect("joined").get(0);
+    let key: i64 = schema.client().await.query_one(&key, &[]).await.expect("joined").get(0);
     let sql = "SELECT a.query_start::text FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
                WHERE l.locktype = 'advisory' \
                AND ((l.classid::bigint << 32) | l.objid::bigint) = $1";
-    let client = client().await;
+    let client = schema.client().await;
     let read = async || -> String {
         client.query_one(sql, &[&key]).await.expect("its lock is held").get(0)
     };
@@ -197,10 +200,10 @@ async fn an_idle_listener_runs_no_statement() {
 
 #[tokio::test]
 async fn a_garbled_notification_means_everything() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let channel = channel(&schema).await;
-    let client = client().await;
+    let client = schema.client().await;
     for payload in
         ["", "{", "{\"k\":\"changed\",\"c\":[{\"q\":\"\"}]}", "{\"k\":\"from the future\"}"]
     {
@@ -214,7 +217,7 @@ async fn a_garbled_notification_means_everything() {
 
 #[tokio::test]
 async fn closing_the_store_leaves_no_listener_behind() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let a = Node::start(schema.options()).await;
     let b = Node::start(schema.options()).await;
     assert_eq!((nodes(&schema).await, listeners(&schema).await), (2, 2));
@@ -227,7 +230,7 @@ async fn closing_the_store_leaves_no_listener_behind() {
 
 #[tokio::test]
 async fn a_dead_node_is_forgotten_by_the_next_one_that_joins() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let a = Node::start(schema.options()).await;
     a.crash().await;
     assert_eq!(nodes(&schema).await, 1, "nobody has looked yet");
@@ -242,7 +245,7 @@ async fn a_dead_node_is_forgotten_by_the_next_one_that_joins() {
 
 #[tokio::test]
 async fn a_dead_node_is_forgotten_by_the_sweep() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let mut options = schema.options();
     options.timings.reap = Duration::ZERO;
     let (a, b) = (Node::start(options).await, Node::start(schema.options()).await);
@@ -259,17 +262,11 @@ async fn a_dead_node_is_forgotten_by_the_sweep() {
 
 #[tokio::test]
 async fn listening_that_hears_nothing_is_reported_and_stops_nothing() {
-    let schema = TestSchema::new();
-    let other = client().await;
-    let database = format!("wl_{}", uuid::Uuid::new_v4().simple());
-    other.batch_execute(&format!("CREATE DATABASE {database}")).await.expect("created");
+    let schema = TestSchema::new().await;
     // Another database is as deaf to this one's NOTIFY as a transaction pooler.
-    let (head, _) = crate::support::url()
-        .rsplit_once('/')
-        .map(|(a, b)| (a.to_owned(), b.to_owned()))
-        .expect("a URL with a database");
+    let other = TestSchema::missing().await;
     let mut options = schema.options();
-    options.listen_url = Some(format!("{head}/{database}"));
+    options.listen_url = Some(other.database.url());
     options.timings.listener_patience = Duration::from_millis(100);
     let node = Node::start_unjoined(options).await;
     node.sink.until("off", |heard| matches!(heard, Heard::Off(_))).await;
@@ -278,16 +275,15 @@ async fn listening_that_hears_nothing_is_reported_and_stops_nothing() {
     assert!(reason.contains("listen_url"), "{reason}");
     node.store.ping().await.expect("the store works on");
     node.stop().await;
-    let drop = format!("DROP DATABASE {database} WITH (FORCE)");
-    other.batch_execute(&drop).await.expect("dropped");
 }
 
 #[tokio::test]
 async fn an_unreachable_listen_url_is_reported_and_stops_nothing() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let proxy = Proxy::start().await;
     proxy.refuse();
-    let options = PostgresOptions { listen_url: Some(proxy.url()), ..schema.options() };
+    let options =
+        PostgresOptions { listen_url: Some(proxy.url(&schema.database.url())), ..schema.options() };
     let node = Node::start_unjoined(options).await;
     node.sink.until("down", |heard| *heard == Heard::Down).await;
     node.store.ping().await.expect("the store works");
@@ -299,7 +295,7 @@ async fn an_unreachable_listen_url_is_reported_and_stops_nothing() {
 
 #[tokio::test]
 async fn switched_off_it_says_so_and_opens_nothing() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let options = PostgresOptions { notify: NotifyMode::Off, ..schema.options() };
     let b = Node::start(schema.options()).await;
     let a = Node::start_unjoined(options).await;
@@ -313,10 +309,10 @@ async fn switched_off_it_says_so_and_opens_nothing() {
 
 #[tokio::test]
 async fn a_black_holed_store_call_is_an_error_within_its_deadline() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let proxy = Proxy::start().await;
     let mut options = schema.options();
-    options.url = proxy.url();
+    options.url = proxy.url(&schema.database.url());
     options.statement_timeout = Duration::from_millis(100);
     let store = wakeline_postgres::PostgresStore::connect(options).await.expect("a store");
     proxy.black_hole();
@@ -329,9 +325,9 @@ async fn a_black_holed_store_call_is_an_error_within_its_deadline() {
 
 #[tokio::test]
 async fn a_lost_connection_is_replaced_by_the_next_call() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let proxy = Proxy::start().await;
-    let options = PostgresOptions { url: proxy.url(), ..schema.options() };
+    let options = PostgresOptions { url: proxy.url(&schema.database.url()), ..schema.options() };
     let store = wakeline_postgres::PostgresStore::connect(options).await.expect("a store");
     proxy.cut();
     // The first call may still meet the dead connection; its outcome counts as unknown.
@@ -348,7 +344,7 @@ async fn a_lost_connection_is_replaced_by_the_next_call() {
 
 #[tokio::test]
 async fn a_feed_that_is_dropped_halfway_silences_nobody() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let a = Node::start(schema.options()).await;
     let writer = a.store.clone();
     a.abort().await;
@@ -361,13 +357,14 @@ async fn a_feed_that_is_dropped_halfway_silences_nobody() {
 
 #[tokio::test]
 async fn dropping_the_store_closes_its_connections() {
-    let schema = TestSchema::new();
-    let url = format!("{}?application_name={}", crate::support::url(), schema.name);
-    let node = Node::start(PostgresOptions { url, ..schema.options() }).await;
+    let schema = TestSchema::new().await;
+    let client = schema.client().await;
+    let node = Node::start(schema.options()).await;
     node.store.ping().await.expect("works");
     let open = async || -> i64 {
-        let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
-        client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
+        let sql = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        client.query_one(sql, &[]).await.expect("read").get(0)
     };
     assert!(open().await >= 2);
     node.abort().await;

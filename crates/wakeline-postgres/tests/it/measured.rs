@@ -5,29 +5,26 @@
 //! is the one that is measured on the large one.
 
 use tokio_postgres::Client;
-use wakeline_store::StoreAdmin as _;
 
-use crate::support::{TestSchema, client};
+use crate::support::TestSchema;
 
 /// A migrated schema, and the connection that fills and measures it.
 pub(crate) struct Measured {
-    _schema: TestSchema,
+    pub(crate) schema: TestSchema,
     pub(crate) client: Client,
 }
 
 impl Measured {
     /// A new schema without the cost of durability in the tables that are filled.
     pub(crate) async fn open(filled: &[&str], prepare: &str) -> Self {
-        let schema = TestSchema::new();
-        schema.store().await.close().await;
-        let client = client().await;
-        let mut sql =
-            format!("SET search_path = \"{}\", public; SET synchronous_commit = off;", schema.name);
+        let schema = TestSchema::new().await;
+        let client = schema.client().await;
+        let mut sql = format!("SET search_path = \"{}\", public;", schema.name);
         for table in filled {
             sql.push_str(&format!("ALTER TABLE {table} SET UNLOGGED;"));
         }
         client.batch_execute(&(sql + prepare)).await.expect("prepared");
-        Self { _schema: schema, client }
+        Self { schema, client }
     }
 
     /// Fills tables, and tells the planner. Only of this schema: an `ANALYZE` of everything holds

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use wakeline_postgres::{PostgresOptions, PostgresStore, dump_schema, migrate_status, migrate_up};
 use wakeline_store::{StoreAdmin, StoreError};
 
-use crate::support::{TestSchema, client};
+use crate::support::TestSchema;
 
 fn reason(error: StoreError) -> String {
     assert!(matches!(error, StoreError::Invalid { field: "schema", .. }), "{error:?}");
@@ -16,7 +16,7 @@ fn reason(error: StoreError) -> String {
 
 #[tokio::test]
 async fn many_nodes_may_start_at_once_on_an_empty_database() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::missing().await;
     let stores = join_all((0..8).map(|_| PostgresStore::connect(schema.options()))).await;
     for store in stores {
         store.expect("connected").close().await;
@@ -28,7 +28,7 @@ async fn many_nodes_may_start_at_once_on_an_empty_database() {
 
 #[tokio::test]
 async fn status_names_what_is_pending_and_changes_nothing() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::missing().await;
     let before = migrate_status(&schema.options()).await.expect("read");
     assert!(before.applied.is_empty());
     assert!(before.pending.contains(&"0002_nodes".to_owned()));
@@ -39,7 +39,7 @@ async fn status_names_what_is_pending_and_changes_nothing() {
 
 #[tokio::test]
 async fn a_node_that_may_not_migrate_refuses_an_old_schema() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::missing().await;
     let options = PostgresOptions { migrate: false, ..schema.options() };
     let error = PostgresStore::connect(options.clone()).await.err().expect("refused");
     assert!(reason(error).contains("wakeline migrate up"));
@@ -49,13 +49,13 @@ async fn a_node_that_may_not_migrate_refuses_an_old_schema() {
 
 #[tokio::test]
 async fn a_changed_migration_is_refused() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::missing().await;
     migrate_up(&schema.options()).await.expect("migrated");
     let sql = format!(
         "UPDATE {}.migrations SET checksum = 'other' WHERE name = '0002_nodes'",
         schema.name
     );
-    client().await.execute(&sql, &[]).await.expect("tampered");
+    schema.client().await.execute(&sql, &[]).await.expect("tampered");
     let error = PostgresStore::connect(schema.options()).await.err().expect("refused");
     assert!(reason(error).contains("0002_nodes"));
     assert!(migrate_up(&schema.options()).await.is_err());
@@ -63,19 +63,19 @@ async fn a_changed_migration_is_refused() {
 
 #[tokio::test]
 async fn a_schema_newer_than_the_binary_is_refused() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::missing().await;
     migrate_up(&schema.options()).await.expect("migrated");
     let sql = format!("INSERT INTO {}.migrations VALUES ('9999_future', 'x')", schema.name);
-    client().await.execute(&sql, &[]).await.expect("from the future");
+    schema.client().await.execute(&sql, &[]).await.expect("from the future");
     let error = PostgresStore::connect(schema.options()).await.err().expect("refused");
     assert!(reason(error).contains("9999_future"));
 }
 
 #[tokio::test]
 async fn a_function_is_put_back_when_its_checksum_differs() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::missing().await;
     migrate_up(&schema.options()).await.expect("migrated");
-    let client = client().await;
+    let client = schema.client().await;
     let name = &schema.name;
     // As an older version would have left it: another result type, another signature beside it.
     let script = format!(
@@ -105,8 +105,8 @@ async fn a_function_is_put_back_when_its_checksum_differs() {
 
 #[tokio::test]
 async fn a_failed_migration_leaves_nothing_behind() {
-    let schema = TestSchema::new();
-    let client = client().await;
+    let schema = TestSchema::missing().await;
+    let client = schema.client().await;
     // Something of another kind is in the way of a table.
     let script = format!("CREATE SCHEMA {0}; CREATE VIEW {0}.nodes AS SELECT 1", schema.name);
     client.batch_execute(&script).await.expect("in the way");
@@ -118,20 +118,20 @@ async fn a_failed_migration_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn only_a_schema_made_for_tests_has_a_clock_that_can_be_advanced() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::missing().await;
     let options = PostgresOptions { test_clock: true, ..schema.options() };
     let store = PostgresStore::connect(options.clone()).await.expect("a store");
     store.advance_clock(Duration::from_secs(3600)).await.expect("advanced");
     let sql = format!("SELECT {}.clock() - clock_timestamp() > interval '59 min'", schema.name);
-    let advanced: bool = client().await.query_one(&sql, &[]).await.expect("read").get(0);
+    let advanced: bool = schema.client().await.query_one(&sql, &[]).await.expect("read").get(0);
     assert!(advanced);
     // Another start keeps the clock, whatever its options say.
     PostgresStore::connect(schema.options()).await.expect("a store").close().await;
-    let advanced: bool = client().await.query_one(&sql, &[]).await.expect("read").get(0);
+    let advanced: bool = schema.client().await.query_one(&sql, &[]).await.expect("read").get(0);
     assert!(advanced);
     store.close().await;
 
-    let production = TestSchema::new();
+    let production = TestSchema::missing().await;
     migrate_up(&production.options()).await.expect("migrated");
     let options = PostgresOptions { test_clock: true, ..production.options() };
     assert!(reason(migrate_up(&options).await.expect_err("refused")).contains("true clock"));
@@ -139,7 +139,7 @@ async fn only_a_schema_made_for_tests_has_a_clock_that_can_be_advanced() {
 
 #[tokio::test]
 async fn the_committed_dump_shows_the_migrated_schema() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::missing().await;
     migrate_up(&schema.options()).await.expect("migrated");
     let mut dump = dump_schema(&schema.options()).await.expect("read");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/schema.txt");
@@ -147,7 +147,7 @@ async fn the_committed_dump_shows_the_migrated_schema() {
         std::fs::write(&path, &dump).expect("written");
     }
     let mut committed = std::fs::read_to_string(&path).unwrap_or_default();
-    let server = Server::ask().await;
+    let server = Server::ask(&schema).await;
     if !server.lz4 {
         committed = committed.replace(" compression lz4", "");
     }
@@ -177,11 +177,11 @@ struct Server {
 }
 
 impl Server {
-    async fn ask() -> Self {
+    async fn ask(schema: &TestSchema) -> Self {
         let sql =
             "SELECT current_setting('server_version_num')::int / 10000, 'lz4' = ANY (enumvals)
                    FROM pg_settings WHERE name = 'default_toast_compression'";
-        let row = client().await.query_one(sql, &[]).await.expect("read");
+        let row = schema.client().await.query_one(sql, &[]).await.expect("read");
         Self { major: row.get(0), lz4: row.get(1) }
     }
 }

@@ -167,7 +167,7 @@ async fn a_busy_claim_does_not_walk_what_an_old_snapshot_keeps() {
         )
     };
     let before = [store.buffers(&claim(false, "")).await, store.buffers(&claim(true, "")).await];
-    let old = crate::support::client().await;
+    let old = store.0.schema.client().await;
     old.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").await.expect("a snapshot");
     client.batch_execute(CYCLE).await.expect("cycled");
     let row = client.query_one(seen, &[]).await.expect("claimed");

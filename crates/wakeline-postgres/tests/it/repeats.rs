@@ -11,11 +11,11 @@ use wakeline_store::{PushItem, PushOutcome, QueueStore, StoreAdmin};
 use wakeline_testkit::conformance::{Ask, item};
 
 use crate::claims::{ids, push, queue, take};
-use crate::support::{Proxy, TestSchema, client};
+use crate::support::{Proxy, TestSchema};
 
 #[tokio::test]
 async fn two_nodes_never_both_store_an_id() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let (one, two) = (schema.store().await, schema.store().await);
     for round in 0..30 {
         // Overlapping thirds, in one call and in many, on both nodes at once.
@@ -51,7 +51,7 @@ async fn two_nodes_never_both_store_an_id() {
         "SELECT count(*), count(DISTINCT transaction_id) FROM \"{}\".messages",
         schema.name
     );
-    let row = client().await.query_one(&sql, &[]).await.expect("counted");
+    let row = schema.client().await.query_one(&sql, &[]).await.expect("counted");
     assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (30 * 12, 30 * 12));
     one.close().await;
     two.close().await;
@@ -59,7 +59,7 @@ async fn two_nodes_never_both_store_an_id() {
 
 #[tokio::test]
 async fn a_node_that_fell_far_behind_still_recognises_ids() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let (one, two) = (schema.store().await, schema.store().await);
     push(&one, "p", "known").await;
     let queued = push(&two, "p", "first").await;
@@ -85,9 +85,9 @@ async fn a_node_that_fell_far_behind_still_recognises_ids() {
 
 #[tokio::test]
 async fn a_push_of_unknown_outcome_is_repeated_and_stored_once() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let proxy = Proxy::start().await;
-    let through = PostgresOptions { url: proxy.url(), ..schema.options() };
+    let through = PostgresOptions { url: proxy.url(&schema.database.url()), ..schema.options() };
     let store = PostgresStore::connect(through).await.expect("a store");
     push(&store, "p", "warm").await;
     let mut lost = 0;
@@ -125,7 +125,7 @@ async fn a_push_of_unknown_outcome_is_repeated_and_stored_once() {
         "SELECT count(*), count(DISTINCT transaction_id) FROM \"{}\".messages",
         schema.name
     );
-    let row = client().await.query_one(&sql, &[]).await.expect("counted");
+    let row = schema.client().await.query_one(&sql, &[]).await.expect("counted");
     let (all, distinct) = (row.get::<_, i64>(0), row.get::<_, i64>(1));
     assert_eq!(all, distinct, "a message was stored twice");
     assert!(all > 3 * (25 - lost), "{all} messages, {lost} pushes without an answer");
@@ -134,7 +134,7 @@ async fn a_push_of_unknown_outcome_is_repeated_and_stored_once() {
 
 #[tokio::test]
 async fn one_bad_command_of_a_fused_call_fails_alone() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     push(&store, "p", "first").await;
     // PostgreSQL cannot keep a NUL in a text, and nothing before the store refuses it here.

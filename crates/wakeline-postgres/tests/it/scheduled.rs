@@ -15,7 +15,7 @@ use wakeline_testkit::{flow_conformance as flow, hook_conformance as hook};
 
 use crate::claims::{ids, push, queue, take};
 use crate::measured::Measured;
-use crate::support::{TestSchema, client};
+use crate::support::TestSchema;
 
 /// A few more buffers per index descent: the indexes are one level higher.
 const GROWTH_MAX: i64 = 16;
@@ -104,7 +104,7 @@ const TABLES: [&str; 6] =
 
 #[tokio::test]
 async fn a_transaction_that_is_killed_at_any_write_leaves_nothing() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     let new = hook::application(None);
     let application = new.id;
@@ -127,7 +127,7 @@ async fn a_transaction_that_is_killed_at_any_write_leaves_nothing() {
         error: None,
     };
     let nothing = (vec!["old".to_owned()], 0, 0);
-    let admin = client().await;
+    let admin = schema.client().await;
     let name = &schema.name;
     let suicide = format!(
         "CREATE FUNCTION \"{name}\".die() RETURNS trigger LANGUAGE plpgsql AS

@@ -10,7 +10,7 @@ use wakeline_store::hook::{
 };
 use wakeline_testkit::hook_conformance as hook;
 
-use crate::support::{Heard, Node, TestSchema, client, eventually, url};
+use crate::support::{Heard, Node, TestSchema, eventually};
 
 /// An application `shop` with one endpoint in strict order.
 async fn shop(store: &PostgresStore) -> ApplicationId {
@@ -42,7 +42,7 @@ async fn sent(store: &PostgresStore) -> Vec<String> {
 
 async fn refused(schema: &TestSchema) -> Vec<Option<String>> {
     let sql = format!("SELECT refused FROM {}.incoming ORDER BY seq", schema.name);
-    let rows = client().await.query(&sql, &[]).await.expect("read");
+    let rows = schema.client().await.query(&sql, &[]).await.expect("read");
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -55,10 +55,10 @@ fn tells_senders(heard: &Heard) -> bool {
 
 #[tokio::test]
 async fn an_emit_in_sql_happens_with_its_transaction_and_wakes_a_sender() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
-    let user = client().await;
+    let user = schema.client().await;
     let emit = |n: u32| format!("SELECT {}.emit('shop', 'order.paid', '{n}')", schema.name);
     let text = format!("BEGIN; {}; ROLLBACK", emit(0));
     user.batch_execute(&text).await.expect("rolled back");
@@ -73,7 +73,7 @@ async fn an_emit_in_sql_happens_with_its_transaction_and_wakes_a_sender() {
 
 #[tokio::test]
 async fn an_emit_in_sql_tells_its_id_and_keeps_what_it_was_given() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
     let sql = format!(
@@ -81,7 +81,7 @@ async fn an_emit_in_sql_tells_its_id_and_keeps_what_it_was_given() {
             ARRAY['north', 'p:7'])",
         schema.name
     );
-    let user = client().await;
+    let user = schema.client().await;
     let by_id = app.to_string();
     let id: String = user.query_one(&sql, &[&by_id]).await.expect("emitted").get(0);
     let again: String = user.query_one(&sql, &[&"shop"]).await.expect("emitted").get(0);
@@ -104,10 +104,10 @@ async fn an_emit_in_sql_tells_its_id_and_keeps_what_it_was_given() {
 
 #[tokio::test]
 async fn an_emit_to_an_unknown_application_is_set_aside_and_holds_up_nobody() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
-    let user = client().await;
+    let user = schema.client().await;
     for application in ["nobody", "shop"] {
         let emit = format!("SELECT {}.emit('{application}', 'a', '1')", schema.name);
         user.batch_execute(&emit).await.expect("emitted");
@@ -129,13 +129,13 @@ async fn an_emit_to_an_unknown_application_is_set_aside_and_holds_up_nobody() {
 
 #[tokio::test]
 async fn an_emit_that_does_not_fit_its_event_type_is_set_aside_and_holds_up_nobody() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
     let schemas = Some(br#"{"1": {"type": "object", "required": ["total"]}}"#[..].into());
     let paid = EventType { schemas, enforced: true, ..hook::event_type("order.paid") };
     node.store.put_event_type(paid.clone()).await.expect("put");
-    let user = client().await;
+    let user = schema.client().await;
     for payload in ["{\"total\": 1}", "{\"secret\": 2}", "{\"total\": 3}"] {
         let emit = format!("SELECT {}.emit('shop', 'order.paid', '{payload}')", schema.name);
         user.batch_execute(&emit).await.expect("emitted");
@@ -159,9 +159,9 @@ async fn an_emit_that_does_not_fit_its_event_type_is_set_aside_and_holds_up_nobo
 
 #[tokio::test]
 async fn a_payload_beyond_the_limit_fails_in_the_users_transaction() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let _made = schema.store().await;
-    let user = client().await;
+    let user = schema.client().await;
     let emit = |len: u32| {
         let payload = format!("to_json(repeat('x', {len} - 2))");
         format!("SELECT {}.emit('shop', 'a', {payload})", schema.name)
@@ -180,13 +180,13 @@ async fn a_payload_beyond_the_limit_fails_in_the_users_transaction() {
 #[tokio::test]
 async fn without_a_notification_a_sweep_of_senders_finds_it() {
     for notify in [NotifyMode::AfterCommit, NotifyMode::Off] {
-        let schema = TestSchema::new();
+        let schema = TestSchema::new().await;
         let node = Node::start_unjoined(PostgresOptions { notify, ..schema.options() }).await;
         let app = shop(&node.store).await;
         // What the start itself looks for is over.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let emit = format!("SELECT {}.emit('shop', 'a', '1', p_notify => false)", schema.name);
-        client().await.batch_execute(&emit).await.expect("emitted");
+        schema.client().await.batch_execute(&emit).await.expect("emitted");
         node.store.sweep_hook(vec![HookLine::Push]).await.expect("swept");
         eventually("it is stored", async || stored(&node.store, app).await.len() == 1).await;
         node.stop().await;
@@ -195,20 +195,20 @@ async fn without_a_notification_a_sweep_of_senders_finds_it() {
 
 #[tokio::test]
 async fn senders_that_only_poll_find_it() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let notify = NotifyMode::Off;
     let node = Node::start_unjoined(PostgresOptions { notify, ..schema.options() }).await;
     shop(&node.store).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let emit = format!("SELECT {}.emit('shop', 'a', '1')", schema.name);
-    client().await.batch_execute(&emit).await.expect("emitted");
+    schema.client().await.batch_execute(&emit).await.expect("emitted");
     eventually("a claim leads to it", async || sent(&node.store).await == ["1"]).await;
     node.stop().await;
 }
 
 #[tokio::test]
 async fn what_could_never_be_emitted_fails_in_the_users_transaction() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let _made = schema.store().await;
     for (arguments, named) in [
         ("'', 'a', '1'", "application"),
@@ -225,7 +225,7 @@ async fn what_could_never_be_emitted_fails_in_the_users_transaction() {
         ("'shop', 'a', '{broken'", "json"),
     ] {
         let emit = format!("SELECT {}.emit({arguments})", schema.name);
-        let error = client().await.batch_execute(&emit).await.expect_err(named);
+        let error = schema.client().await.batch_execute(&emit).await.expect_err(named);
         let message = error.as_db_error().expect("the server says so").message().to_owned();
         assert!(message.contains(named), "{arguments}: {message}");
     }
@@ -233,13 +233,13 @@ async fn what_could_never_be_emitted_fails_in_the_users_transaction() {
 
 #[tokio::test]
 async fn psql_can_emit() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let app = shop(&node.store).await;
     let psql = std::env::var("WAKELINE_TEST_PSQL").expect("run `cargo xtask test`");
     let emit = format!("SELECT {}.emit('shop', 'order.paid', '{{\"id\": 7}}')", schema.name);
     let psql = std::process::Command::new(psql)
-        .args([url().as_str(), "-XAtq", "-c", &emit])
+        .args([schema.database.url().as_str(), "-XAtq", "-c", &emit])
         .output()
         .expect("psql runs");
     assert!(psql.status.success(), "{}", String::from_utf8_lossy(&psql.stderr));

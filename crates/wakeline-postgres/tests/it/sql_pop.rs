@@ -9,7 +9,7 @@ use wakeline_store::{
     ClaimRequest, ConfigureQueue, LineClaim, LineOutcome, PushItem, QueueAdmin as _, QueueStore,
 };
 
-use crate::support::{Node, SOON, TestSchema, client};
+use crate::support::{Node, SOON, TestSchema};
 
 fn queue() -> QueueName {
     QueueName::new("q").expect("valid")
@@ -75,10 +75,10 @@ fn granted(outcome: &LineOutcome) -> Vec<String> {
 
 #[tokio::test]
 async fn what_is_popped_and_acked_goes_with_the_transaction() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("p", "1"), item("p", "2"), item("p", "3")]).await.expect("pushed");
-    let user = client().await;
+    let user = schema.client().await;
     user.batch_execute("BEGIN").await.expect("begun");
     let rows = pop(&user, &schema, "'q', 2").await;
     assert_eq!(ids(&rows), ["1", "2"]);
@@ -104,10 +104,10 @@ async fn what_is_popped_and_acked_goes_with_the_transaction() {
 
 #[tokio::test]
 async fn a_lost_lease_fails_the_users_transaction() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("p", "1"), item("p", "2")]).await.expect("pushed");
-    let user = client().await;
+    let user = schema.client().await;
     let rows = pop(&user, &schema, "'q', 2").await;
     ack(&user, &schema, &rows[0], "").await.expect("acked");
     let again = ack(&user, &schema, &rows[0], "").await.expect_err("it is settled");
@@ -122,11 +122,11 @@ async fn a_lost_lease_fails_the_users_transaction() {
 
 #[tokio::test]
 async fn an_open_transaction_that_popped_holds_up_neither_pushes_nor_other_partitions() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("a", "1")]).await.expect("pushed");
     node.store.push(vec![item("b", "2")]).await.expect("pushed");
-    let user = client().await;
+    let user = schema.client().await;
     // The group has begun before.
     assert!(pop(&user, &schema, "'q', 1, 'empty'").await.is_empty());
     user.batch_execute("BEGIN").await.expect("begun");
@@ -145,10 +145,10 @@ async fn an_open_transaction_that_popped_holds_up_neither_pushes_nor_other_parti
 
 #[tokio::test]
 async fn nodes_hear_of_what_an_ack_leaves_and_of_the_end_of_a_lease() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("p", "1"), item("p", "2")]).await.expect("pushed");
-    let user = client().await;
+    let user = schema.client().await;
     node.sink.take();
     let rows = pop(&user, &schema, "'q'").await;
     node.sink.until_changed("q").await;
@@ -161,10 +161,10 @@ async fn nodes_hear_of_what_an_ack_leaves_and_of_the_end_of_a_lease() {
 
 #[tokio::test]
 async fn groups_begin_with_their_first_pop_and_read_by_themselves() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("a", "1"), item("b", "2")]).await.expect("pushed");
-    let user = client().await;
+    let user = schema.client().await;
     let rows = pop(&user, &schema, "'q', 10, p_group => 'g', p_partitions => 2").await;
     let mut all = ids(&rows);
     all.sort();
@@ -187,13 +187,13 @@ async fn groups_begin_with_their_first_pop_and_read_by_themselves() {
 
 #[tokio::test]
 async fn a_role_needs_the_right_to_execute_and_no_other() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("p", "1")]).await.expect("pushed");
-    let (owner, role) = (client().await, format!("r_{}", &schema.name));
+    let (owner, role) = (schema.client().await, format!("r_{}", schema.database.name()));
     let make = format!("CREATE ROLE {role}; GRANT USAGE ON SCHEMA {} TO {role}", schema.name);
     owner.batch_execute(&make).await.expect("made");
-    let user = client().await;
+    let user = schema.client().await;
     user.batch_execute(&format!("SET ROLE {role}")).await.expect("changed");
     let sql = format!("SELECT * FROM {}.pop('q')", schema.name);
     let refused = user.batch_execute(&sql).await.expect_err("it may not");
@@ -210,13 +210,13 @@ async fn a_role_needs_the_right_to_execute_and_no_other() {
 
 #[tokio::test]
 async fn views_show_queues_groups_and_dead_letters() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     let options = QueueOptions { retry_limit: 0, ..QueueOptions::default() };
     let command = ConfigureQueue { queue: queue(), namespace: None, task: None, options };
     node.store.configure(command).await.expect("configured");
     node.store.push(vec![item("p", "1"), item("p", "2")]).await.expect("pushed");
-    let user = client().await;
+    let user = schema.client().await;
     let rows = pop(&user, &schema, "'q'").await;
     ack(&user, &schema, &rows[0], ", 'failed', 'no luck'").await.expect("failed");
     let sql = format!(

@@ -8,19 +8,19 @@ use wakeline_core::{
 use wakeline_postgres::{NotifyMode, PostgresOptions};
 use wakeline_store::{PushGate, PushItem, QueueMaintenance as _, QueueStore, SetMaintenance};
 
-use crate::support::{Node, SOON, TestSchema, client, eventually};
+use crate::support::{Node, SOON, TestSchema, eventually};
 
 async fn payloads(schema: &TestSchema) -> Vec<String> {
     let sql = format!("SELECT payload FROM {}.messages ORDER BY message_offset", schema.name);
-    let rows = client().await.query(&sql, &[]).await.expect("read");
+    let rows = schema.client().await.query(&sql, &[]).await.expect("read");
     rows.iter().map(|row| row.get(0)).collect()
 }
 
 #[tokio::test]
 async fn a_push_in_sql_happens_with_its_transaction_and_wakes_a_waiter() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
-    let user = client().await;
+    let user = schema.client().await;
     let push = format!("SELECT {}.push('orders', json_build_object('id', 7))", schema.name);
     user.batch_execute(&format!("BEGIN; {push}; ROLLBACK")).await.expect("rolled back");
     user.batch_execute(&format!("BEGIN; {push}; {push}; COMMIT")).await.expect("committed");
@@ -32,9 +32,9 @@ async fn a_push_in_sql_happens_with_its_transaction_and_wakes_a_waiter() {
 
 #[tokio::test]
 async fn an_open_transaction_that_pushed_holds_up_nobody_and_order_is_by_commit() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
-    let user = client().await;
+    let user = schema.client().await;
     let push = format!("BEGIN; SELECT {}.push('q', '\"sql\"', 'p')", schema.name);
     user.batch_execute(&push).await.expect("pushed, not committed");
     let item = PushItem {
@@ -57,12 +57,12 @@ async fn an_open_transaction_that_pushed_holds_up_nobody_and_order_is_by_commit(
 #[tokio::test]
 async fn without_a_notification_the_sweep_finds_it() {
     for notify in [NotifyMode::AfterCommit, NotifyMode::Off] {
-        let schema = TestSchema::new();
+        let schema = TestSchema::new().await;
         let node = Node::start_unjoined(PostgresOptions { notify, ..schema.options() }).await;
         // What the start itself looks for is over.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let push = format!("SELECT {}.push('q', '1', p_notify => false)", schema.name);
-        client().await.batch_execute(&push).await.expect("pushed");
+        schema.client().await.batch_execute(&push).await.expect("pushed");
         let selector = Selector::Queue(QueueName::new("q").expect("valid"));
         let line = QueueLine { selector, group: GroupName::queue_mode() };
         node.store.sweep(vec![line]).await.expect("swept");
@@ -74,13 +74,13 @@ async fn without_a_notification_the_sweep_finds_it() {
 #[tokio::test]
 async fn a_push_in_sql_is_held_back_or_waits_during_a_maintenance() {
     for (gate, held) in [(PushGate::Hold, 2), (PushGate::Refuse, 0)] {
-        let schema = TestSchema::new();
+        let schema = TestSchema::new().await;
         let node = Node::start(schema.options()).await;
         let set = async |gate| {
             let set = SetMaintenance { pushes: Some(gate), ..SetMaintenance::default() };
             node.store.set_maintenance(set).await.expect("set");
         };
-        let user = client().await;
+        let user = schema.client().await;
         let push = async |queue: &str, payload: u32| {
             let push = format!("SELECT {}.push('{queue}', '{payload}')", schema.name);
             user.batch_execute(&push).await.expect("it is the user's own transaction");
@@ -112,7 +112,7 @@ async fn a_push_in_sql_is_held_back_or_waits_during_a_maintenance() {
 
 #[tokio::test]
 async fn what_could_never_be_stored_fails_in_the_users_transaction() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let _made = schema.store().await;
     for (arguments, named) in [
         ("'', '1'", "queue"),
@@ -124,7 +124,7 @@ async fn what_could_never_be_stored_fails_in_the_users_transaction() {
         ("'q', '{broken'", "json"),
     ] {
         let push = format!("SELECT {}.push({arguments})", schema.name);
-        let error = client().await.batch_execute(&push).await.expect_err(named);
+        let error = schema.client().await.batch_execute(&push).await.expect_err(named);
         let message = error.as_db_error().expect("the server says so").message().to_owned();
         assert!(message.contains(named), "{arguments}: {message}");
     }

@@ -1,4 +1,4 @@
-//! A schema per test, a sink that records what it hears, and a TCP proxy that can fail.
+//! A database per test, a sink that records what it hears, and a TCP proxy that can fail.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,30 +11,55 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio_postgres::{Client, NoTls};
+use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 use wakeline_core::{Change, FlowChange, HookChange, QueueName};
-use wakeline_postgres::{PostgresOptions, PostgresStore, Timings};
+use wakeline_postgres::{PostgresOptions, PostgresStore, Timings, migrate_up};
 use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreAdmin};
+use wakeline_testkit::database::{TestDatabase, connect, server_url};
+use wakeline_testkit::timings::set_up;
 
 /// Far above what anything here takes, far below any fallback.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// Where the tests' PostgreSQL is.
-pub(crate) fn url() -> String {
-    std::env::var("WAKELINE_TEST_POSTGRES")
-        .expect("run `cargo xtask test`, which starts a PostgreSQL")
-}
-
-/// A schema of its own, dropped at the end.
+/// The schema of a database of its own.
 pub(crate) struct TestSchema {
     pub(crate) name: String,
+    pub(crate) database: TestDatabase,
 }
 
 impl TestSchema {
-    pub(crate) fn new() -> Self {
-        Self { name: format!("wl_{}", Uuid::new_v4().simple()) }
+    /// A migrated one.
+    pub(crate) async fn new() -> Self {
+        let database = TestDatabase::copy_of("wl_migrated", async |url| {
+            migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
+        });
+        Self::of(database.await)
+    }
+
+    /// One whose clock stands still until a test advances it.
+    pub(crate) async fn with_stopped_clock() -> Self {
+        let database = TestDatabase::copy_of("wl_stopped_clock", async |url| {
+            let options = PostgresOptions { test_clock: true, ..PostgresOptions::new(&url) };
+            migrate_up(&options).await.expect("migrated");
+            let stop = "CREATE OR REPLACE FUNCTION wakeline.clock() RETURNS timestamptz
+                 LANGUAGE plpgsql STABLE AS $$ BEGIN
+                     RETURN timestamptz '2026-01-01 00:00:00Z'
+                         + (SELECT shift FROM wakeline.test_clock);
+                 END $$";
+            let client = connect(&url).await;
+            client.batch_execute(stop).await.expect("the clock can be stopped");
+        });
+        Self::of(database.await)
+    }
+
+    /// One that does not exist yet, in an empty database.
+    pub(crate) async fn missing() -> Self {
+        Self::of(TestDatabase::empty().await)
+    }
+
+    fn of(database: TestDatabase) -> Self {
+        Self { name: "wakeline".to_owned(), database }
     }
 
     /// Options with short times.
@@ -49,43 +74,18 @@ impl TestSchema {
                 listener_patience: Duration::from_secs(2),
                 ..Timings::default()
             },
-            ..PostgresOptions::new(url())
+            ..PostgresOptions::new(self.database.url())
         }
     }
 
     pub(crate) async fn store(&self) -> PostgresStore {
-        PostgresStore::connect(self.options()).await.expect("a store")
+        set_up(PostgresStore::connect(self.options())).await.expect("a store")
     }
-}
 
-impl Drop for TestSchema {
-    fn drop(&mut self) {
-        let name = self.name.clone();
-        // A thread of its own: drop cannot await, and the test's runtime may be ending.
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .expect("a runtime");
-            runtime.block_on(async {
-                let client = client().await;
-                let sql = format!("DROP SCHEMA IF EXISTS \"{name}\" CASCADE");
-                client.batch_execute(&sql).await.expect("dropped");
-            });
-        });
-        let dropped = dropping.join();
-        if !std::thread::panicking() {
-            dropped.expect("the schema can be dropped");
-        }
+    /// A plain connection to look at what happened, or to do something by other means.
+    pub(crate) async fn client(&self) -> Client {
+        self.database.client().await
     }
-}
-
-/// A plain connection to look at what happened, or to do something by other means.
-pub(crate) async fn client() -> Client {
-    let (client, connection) =
-        tokio_postgres::connect(&url(), NoTls).await.expect("the tests' PostgreSQL answers");
-    tokio::spawn(connection);
-    client
 }
 
 /// Waits until something holds.
@@ -224,7 +224,7 @@ impl Node {
     }
 
     pub(crate) async fn start_unjoined(options: PostgresOptions) -> Self {
-        let store = PostgresStore::connect(options).await.expect("a store");
+        let store = set_up(PostgresStore::connect(options)).await.expect("a store");
         let sink = Arc::new(Recorder::default());
         let shutdown = CancellationToken::new();
         let feed = {
@@ -275,10 +275,10 @@ impl Proxy {
         Self { address, mode, cut, _task: task }
     }
 
-    /// The tests' PostgreSQL through the proxy.
-    pub(crate) fn url(&self) -> String {
+    /// A database of the tests' PostgreSQL, reached through the proxy.
+    pub(crate) fn url(&self, direct: &str) -> String {
         let (host, port) = upstream();
-        url().replacen(&format!("{host}:{port}"), &self.address.to_string(), 1)
+        direct.replacen(&format!("{host}:{port}"), &self.address.to_string(), 1)
     }
 
     /// Closes all connections.
@@ -303,7 +303,7 @@ impl Proxy {
 }
 
 fn upstream() -> (String, u16) {
-    let config: tokio_postgres::Config = url().parse().expect("a URL");
+    let config: tokio_postgres::Config = server_url().parse().expect("a URL");
     match (&config.get_hosts()[0], config.get_ports()[0]) {
         (tokio_postgres::config::Host::Tcp(host), port) => (host.clone(), port),
         (other, _) => panic!("the tests' PostgreSQL must be reached by TCP, not {other:?}"),

@@ -6,7 +6,7 @@ use wakeline_core::{Change, GroupName, Namespace, PartitionName, TaskName};
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
 use wakeline_store::StoreAdmin;
 
-use crate::support::{Heard, Node, TestSchema, change, client};
+use crate::support::{Heard, Node, TestSchema, change};
 
 fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
     PostgresOptions { notify, ..schema.options() }
@@ -15,12 +15,12 @@ fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
 async fn triggers(schema: &TestSchema) -> i64 {
     let sql = "SELECT count(*) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid \
                WHERE c.relnamespace = $1::text::regnamespace AND NOT g.tgisinternal";
-    client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
+    schema.client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
 }
 
 /// Runs a script in which `@` stands for the schema.
 async fn run(schema: &TestSchema, script: &str) {
-    client().await.batch_execute(&script.replace('@', &schema.name)).await.expect("runs");
+    schema.client().await.batch_execute(&script.replace('@', &schema.name)).await.expect("runs");
 }
 
 /// A queue with some partitions and a sleeping group, made by hand.
@@ -53,7 +53,7 @@ fn in_partition(partition: &str) -> Change {
 
 #[tokio::test]
 async fn the_modes_can_be_switched_back_and_forth() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let modes = [
         (NotifyMode::AfterCommit, 0),
         (NotifyMode::Trigger, 3),
@@ -71,7 +71,7 @@ async fn the_modes_can_be_switched_back_and_forth() {
 
 #[tokio::test]
 async fn many_nodes_may_install_the_triggers_at_once() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let starts = (0..4).map(|_| PostgresStore::connect(with(&schema, NotifyMode::Trigger)));
     for store in futures_util::future::join_all(starts).await {
         store.expect("connected").close().await;
@@ -81,7 +81,7 @@ async fn many_nodes_may_install_the_triggers_at_once() {
 
 #[tokio::test]
 async fn rows_stored_by_any_session_are_told_with_all_their_topics() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     fill(&schema, 2).await;
     run(&schema, SEGMENTS).await;
@@ -94,7 +94,7 @@ async fn rows_stored_by_any_session_are_told_with_all_their_topics() {
 
 #[tokio::test]
 async fn rows_of_many_partitions_are_told_as_everything() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     fill(&schema, 1000).await;
     run(&schema, SEGMENTS).await;
@@ -105,7 +105,7 @@ async fn rows_of_many_partitions_are_told_as_everything() {
 
 #[tokio::test]
 async fn a_cursor_that_becomes_due_is_told_to_its_group_and_a_lease_is_not() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
     fill(&schema, 1).await;
     run(
@@ -136,7 +136,7 @@ async fn a_cursor_that_becomes_due_is_told_to_its_group_and_a_lease_is_not() {
 
 #[tokio::test]
 async fn after_commit_leaves_the_writing_transaction_alone() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let node = Node::start(with(&schema, NotifyMode::AfterCommit)).await;
     let other = Node::start(schema.options()).await;
     fill(&schema, 1).await;

@@ -47,13 +47,26 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt as _;
 
+use crate::rules::RuleFuture;
+
 pub use ask::{Ask, Taken, ended_lease, is_settled, item, partition_name, secs, told};
 pub(crate) use bench::housekeep_all;
 pub use bench::{Bench, StoreUnderTest};
 
+/// A rule, as [`boxed`] has it.
+pub type Rule = for<'a> fn(&'a Bench) -> RuleFuture<'a>;
+
+/// Every rule as a plain function. Its future is compiled here, once, and not in the tests of
+/// every store.
+#[doc(hidden)]
+#[allow(missing_docs, reason = "the rules are documented where they are written")]
+pub mod boxed {
+    crate::conformance_suite!(boxed);
+}
+
 /// Holds a store to one rule, and cleans up afterwards either way.
-pub async fn hold_to(fixture: impl StoreUnderTest + 'static, rule: impl AsyncFnOnce(&Bench)) {
-    let bench = Bench::new(Box::new(fixture));
+pub async fn hold_to(fixture: Box<dyn StoreUnderTest>, rule: Rule) {
+    let bench = Bench::new(fixture);
     let outcome = AssertUnwindSafe(rule(&bench)).catch_unwind().await;
     bench.fixture.finish().await;
     if let Err(panic) = outcome {
@@ -65,8 +78,8 @@ pub async fn hold_to(fixture: impl StoreUnderTest + 'static, rule: impl AsyncFnO
 /// it sees what is in scope where the macro stands.
 #[macro_export]
 macro_rules! conformance_suite {
-    ($fixture:expr) => {
-        $crate::conformance_module!($fixture; push;
+    ($($fixture:tt)*) => {
+        $crate::conformance_module!([$($fixture)*]; push;
             messages_keep_their_ids_and_their_order,
             offsets_have_no_gaps_and_begin_at_zero,
             one_call_may_push_to_many_queues_and_partitions,
@@ -74,7 +87,7 @@ macro_rules! conformance_suite {
             created_at_never_runs_backwards_within_a_partition,
             a_message_keeps_trace_producer_and_payload,
         );
-        $crate::conformance_module!($fixture; dedup;
+        $crate::conformance_module!([$($fixture)*]; dedup;
             a_repeated_push_stores_nothing_and_answers_the_first_id,
             a_repetition_within_one_call_stores_one_message,
             a_call_that_repeats_some_stores_the_others,
@@ -85,7 +98,7 @@ macro_rules! conformance_suite {
             repetitions_are_found_behind_many_messages,
             a_transaction_recognises_repetitions,
         );
-        $crate::conformance_module!($fixture; pop;
+        $crate::conformance_module!([$($fixture)*]; pop;
             a_queue_is_read_with_all_its_partitions_and_no_other,
             a_partition_is_read_alone,
             namespace_and_task_select_queues,
@@ -99,7 +112,7 @@ macro_rules! conformance_suite {
             auto_ack_moves_on_without_a_lease,
             a_lease_lasts_as_long_as_its_queue_says,
         );
-        $crate::conformance_module!($fixture; claim;
+        $crate::conformance_module!([$($fixture)*]; claim;
             requests_of_one_claim_get_different_partitions,
             requests_are_served_in_order_of_arrival,
             a_partition_is_never_split_over_two_requests,
@@ -109,7 +122,7 @@ macro_rules! conformance_suite {
             a_leased_partition_gives_nothing_to_others,
             a_claim_repeated_with_its_token_takes_nothing_new,
         );
-        $crate::conformance_module!($fixture; order;
+        $crate::conformance_module!([$($fixture)*]; order;
             queues_of_higher_priority_go_first,
             partitions_of_higher_priority_go_first,
             queues_come_before_partitions,
@@ -119,7 +132,7 @@ macro_rules! conformance_suite {
             auto_ack_does_not_starve_the_others,
             first_deliveries_are_in_order,
         );
-        $crate::conformance_module!($fixture; subscribe;
+        $crate::conformance_module!([$($fixture)*]; subscribe;
             two_groups_each_see_a_message_once,
             groups_do_not_disturb_each_other,
             all_begins_at_the_oldest_message,
@@ -134,7 +147,7 @@ macro_rules! conformance_suite {
             queue_mode_is_always_all,
             a_partition_that_comes_later_is_read_from_its_beginning,
         );
-        $crate::conformance_module!($fixture; settle;
+        $crate::conformance_module!([$($fixture)*]; settle;
             messages_are_settled_in_any_order,
             the_rest_stays_under_the_lease,
             settling_twice_is_refused,
@@ -146,7 +159,7 @@ macro_rules! conformance_suite {
             a_settlement_is_for_its_group_only,
             an_empty_settlement_is_answered_with_nothing,
         );
-        $crate::conformance_module!($fixture; retry;
+        $crate::conformance_module!([$($fixture)*]; retry;
             a_failed_message_comes_again,
             attempts_are_counted_per_message,
             a_retried_message_is_not_counted,
@@ -161,12 +174,12 @@ macro_rules! conformance_suite {
             strict_retries_come_in_order_of_offset,
             without_dead_letters_the_hopeless_are_dropped,
         );
-        $crate::conformance_module!($fixture; dead;
+        $crate::conformance_module!([$($fixture)*]; dead;
             a_dead_letter_tells_everything, a_dead_letter_keeps_the_last_error,
             a_message_tells_the_last_error_of_each_group, dead_letters_are_listed_newest_first,
             dead_letters_outlive_their_group_but_not_their_queue,
             dead_letters_are_found_by_what_is_known_of_them, purged_dead_letters_are_gone,);
-        $crate::conformance_module!($fixture; redrive;
+        $crate::conformance_module!([$($fixture)*]; redrive;
             a_redriven_message_returns_to_its_group,
             a_redrive_tells_its_group,
             a_redriven_message_waits_for_the_lease,
@@ -180,7 +193,7 @@ macro_rules! conformance_suite {
             a_redrive_keeps_to_its_filter,
             dead_letters_of_messages_that_are_gone_stay,
         );
-        $crate::conformance_module!($fixture; expiry;
+        $crate::conformance_module!([$($fixture)*]; expiry;
             a_lease_ends_at_its_end,
             expiry_counts_what_was_not_settled,
             an_expired_batch_goes_one_by_one,
@@ -193,7 +206,7 @@ macro_rules! conformance_suite {
             a_poison_message_takes_only_itself,
             an_expired_message_is_available_at_once,
         );
-        $crate::conformance_module!($fixture; lease;
+        $crate::conformance_module!([$($fixture)*]; lease;
             an_extension_moves_the_end,
             an_extension_never_shortens,
             an_extension_names_what_was_lost,
@@ -206,7 +219,7 @@ macro_rules! conformance_suite {
             a_release_keeps_earlier_failures,
             several_leases_are_released_at_once,
         );
-        $crate::conformance_module!($fixture; transact;
+        $crate::conformance_module!([$($fixture)*]; transact;
             a_transaction_pushes_and_settles,
             a_refused_settlement_undoes_everything,
             a_transaction_can_not_settle_a_message_twice,
@@ -214,7 +227,7 @@ macro_rules! conformance_suite {
             a_transaction_spans_leases_and_groups,
             an_empty_transaction_commits,
         );
-        $crate::conformance_module!($fixture; schedule;
+        $crate::conformance_module!([$($fixture)*]; schedule;
             a_scheduled_message_comes_when_it_is_due,
             a_message_is_scheduled_for_a_moment,
             messages_are_ordered_by_when_they_are_due,
@@ -236,7 +249,7 @@ macro_rules! conformance_suite {
             a_deleted_partition_forgets_its_schedule,
             racing_claims_move_a_message_once,
         );
-        $crate::conformance_module!($fixture; timers;
+        $crate::conformance_module!([$($fixture)*]; timers;
             a_cancelled_timer_never_comes,
             a_timer_that_is_due_can_not_be_cancelled,
             a_timer_is_replaced_by_its_key,
@@ -248,7 +261,7 @@ macro_rules! conformance_suite {
             a_timer_is_delivered_or_cancelled,
             racing_timers_of_a_key_leave_one,
         );
-        $crate::conformance_module!($fixture; configure;
+        $crate::conformance_module!([$($fixture)*]; configure;
             a_queue_is_made_by_configuring_it,
             a_queue_is_made_by_pushing_to_it,
             configuring_replaces_all_options,
@@ -262,7 +275,7 @@ macro_rules! conformance_suite {
             a_deleted_queue_is_forgotten,
             deleting_an_unknown_queue_says_so,
         );
-        $crate::conformance_module!($fixture; due;
+        $crate::conformance_module!([$($fixture)*]; due;
             a_delayed_message_comes_when_it_is_due,
             a_retry_is_not_delayed_again,
             a_window_waits_for_quiet,
@@ -276,7 +289,7 @@ macro_rules! conformance_suite {
             a_sweep_changes_nothing,
             a_sweep_finds_work_for_a_group_that_has_not_begun,
         );
-        $crate::conformance_module!($fixture; hints;
+        $crate::conformance_module!([$($fixture)*]; hints;
             a_push_tells_every_view_of_its_message,
             a_push_tells_of_all_it_touched,
             a_push_tells_when_its_message_is_due,
@@ -288,7 +301,7 @@ macro_rules! conformance_suite {
             a_seek_tells_its_group,
             a_deletion_tells_those_who_wait_in_its_group,
         );
-        $crate::conformance_module!($fixture; seek;
+        $crate::conformance_module!([$($fixture)*]; seek;
             a_group_is_moved_to_a_moment,
             a_group_is_moved_in_a_queue_or_a_partition,
             what_is_not_there_is_not_moved,
@@ -299,7 +312,7 @@ macro_rules! conformance_suite {
             partitions_of_groups_are_listed_in_pages,
             lagging_partitions_are_found_by_age,
         );
-        $crate::conformance_module!($fixture; limits;
+        $crate::conformance_module!([$($fixture)*]; limits;
             a_message_past_its_ttl_is_delivered_to_nobody,
             what_is_leased_may_be_settled_past_its_ttl,
             a_parked_message_holds_its_partition_until_its_ttl,
@@ -318,15 +331,15 @@ macro_rules! conformance_suite {
             groups_begin_with_what_is_stored,
             housekeeping_goes_by_pieces,
         );
-        $crate::conformance_module!($fixture; stats;
+        $crate::conformance_module!([$($fixture)*]; stats;
             a_slot_that_is_written_again_counts_once, nodes_add_up, points_are_of_whole_steps,
             old_figures_go, housekeeping_removes_old_figures, lags_are_by_the_stores_clock,
             nodes_tell_how_they_were,);
-        $crate::conformance_module!($fixture; tally;
+        $crate::conformance_module!([$($fixture)*]; tally;
             messages_are_counted_as_they_stand, what_is_ahead_is_not_given_up,
             the_group_that_is_furthest_behind_tells, depth_is_what_a_group_has_yet_to_settle,
             tallies_come_in_pages, drops_are_counted, errors_of_dead_letters_are_counted,);
-        $crate::conformance_module!($fixture; maintenance;
+        $crate::conformance_module!([$($fixture)*]; maintenance;
             what_is_suspended_is_told, held_pushes_come_in_order_after_the_end,
             a_queue_that_is_made_meanwhile_is_held_back,
             transaction_ids_count_across_a_maintenance, what_is_due_is_held_back_too,
@@ -336,25 +349,25 @@ macro_rules! conformance_suite {
             paused_claims_get_nothing_and_leases_live_on, a_group_begins_during_a_pause,
             a_claim_that_is_repeated_in_a_pause_finds_its_lease,
             order_holds_while_pushes_race_with_switches,);
-        $crate::conformance_module!($fixture; room;
+        $crate::conformance_module!([$($fixture)*]; room;
             without_a_group_everything_counts,
             what_is_not_settled_counts,
             the_group_that_is_furthest_behind_counts,
             limits_and_lanes_are_told,
         );
-        $crate::conformance_module!($fixture; messages;
+        $crate::conformance_module!([$($fixture)*]; messages;
             a_cleared_queue_is_empty, a_cleared_partition_is_empty, a_deleted_partition_is_gone,
             partitions_are_listed, a_waiting_message_is_retried_at_once,
             a_settled_message_is_delivered_again, a_message_is_given_up_by_hand,
             a_leased_message_is_left_alone, interventions_name_what_is_missing,
             messages_are_looked_through, messages_are_found_by_their_state, a_look_is_bounded,);
-        $crate::conformance_records!($fixture);
-        $crate::conformance_module!($fixture; inspect;
+        $crate::conformance_records!($($fixture)*);
+        $crate::conformance_module!([$($fixture)*]; inspect;
             a_message_tells_where_it_stands, a_message_is_found_by_partition_and_id,
             a_group_tells_its_lag, an_expired_lease_is_not_counted,
             groups_are_listed_by_name_and_queue, a_deleted_group_begins_anew,
             a_deleted_group_forgets_its_subscription,);
-        $crate::conformance_module!($fixture; concurrent;
+        $crate::conformance_module!([$($fixture)*]; concurrent;
             racing_claims_share_what_is_there,
             a_partition_has_one_holder_in_a_race,
             deletions_race_with_consumers,
@@ -363,28 +376,8 @@ macro_rules! conformance_suite {
             racing_settlements_count_once,
             a_group_that_begins_during_pushes_misses_no_partition,
         );
-        $crate::conformance_module!($fixture; payload;
+        $crate::conformance_module!([$($fixture)*]; payload;
             payloads_come_back_identical, large_payloads_come_back_identical,
             odd_names_are_kept_apart, odd_queue_names_are_kept_apart,);
-    };
-}
-
-/// Makes tests of the rules of one module.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! conformance_module {
-    ($fixture:expr; $module:ident; $($rule:ident),* $(,)?) => {
-        mod $module {
-            #[allow(unused_imports, reason = "a fixture may be named by its full path")]
-            use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $rule() {
-                    let fixture = $fixture;
-                    $crate::conformance::hold_to(fixture, $crate::conformance::$module::$rule)
-                        .await;
-                }
-            )*
-        }
     };
 }

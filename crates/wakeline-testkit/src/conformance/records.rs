@@ -1,12 +1,48 @@
-//! The rules of what is recorded of messages, traces and the ledger; and of messages that are
-//! deleted.
+//! How a rule becomes a test; and the rules of what is recorded of messages, traces and the ledger,
+//! and of messages that are deleted.
+
+/// Makes tests of the rules of one module.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_module {
+    ([boxed]; $module:ident; $($rule:ident),* $(,)?) => {
+        pub mod $module {
+            use $crate::conformance::{Bench, $module};
+            $(
+                pub fn $rule(bench: &Bench) -> $crate::rules::RuleFuture<'_> {
+                    Box::pin($module::$rule(bench))
+                }
+            )*
+        }
+    };
+    ([$($fixture:tt)*]; $module:ident; $($rule:ident),* $(,)?) => {
+        mod $module {
+            #[allow(unused_imports, reason = "a fixture may be named by its full path")]
+            use super::*;
+
+            fn hold_to(rule: $crate::conformance::Rule) {
+                $crate::rules::block_on(async {
+                    let fixture = Box::new($($fixture)*);
+                    $crate::conformance::hold_to(fixture, rule).await;
+                });
+            }
+
+            $(
+                #[test]
+                fn $rule() {
+                    hold_to($crate::conformance::boxed::$module::$rule);
+                }
+            )*
+        }
+    };
+}
 
 /// Makes a test of each of these rules; part of the whole suite.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! conformance_records {
-    ($fixture:expr) => {
-        $crate::conformance_module!($fixture; delete;
+    ($($fixture:tt)*) => {
+        $crate::conformance_module!([$($fixture)*]; delete;
             a_deleted_message_is_never_delivered, a_deleted_message_is_not_found,
             a_batch_passes_over_what_was_deleted, a_deleted_message_is_let_go_by_its_consumer,
             a_lease_ends_with_its_last_message, what_is_given_back_passes_over_what_was_deleted,
@@ -15,7 +51,7 @@ macro_rules! conformance_records {
             the_id_of_a_deleted_message_is_free_again, dead_letters_of_a_deleted_message_stay,
             retention_counts_no_deleted_messages, what_was_deleted_does_not_expire,
             a_message_is_given_up_behind_deleted_ones,);
-        $crate::conformance_module!($fixture; traces;
+        $crate::conformance_module!([$($fixture)*]; traces;
             a_trace_tells_what_was_noted,
             a_trace_needs_its_message,
             traces_are_found_by_name,
@@ -24,7 +60,7 @@ macro_rules! conformance_records {
             traces_go_with_their_message,
             traces_go_with_their_partition_and_queue,
         );
-        $crate::conformance_module!($fixture; ledger;
+        $crate::conformance_module!([$($fixture)*]; ledger;
             the_ledger_adds_up,
             an_entry_tells_who_when_and_how,
             what_is_settled_shows_while_its_lease_is_live,

@@ -37,6 +37,8 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt as _;
 
+use crate::rules::RuleFuture;
+
 pub use bench::{Flow, FlowBench, FlowUnderTest};
 pub use words::{
     LEASE, MAIN, SESSION, Worker, after, batch, birth, capabilities, capability, continues,
@@ -44,9 +46,20 @@ pub use words::{
     owner, push, secs, start, start_of, step, tag, tagged, texts, told, turn_line, work,
 };
 
+/// A rule, as [`boxed`] has it.
+pub type Rule = for<'a> fn(&'a FlowBench) -> RuleFuture<'a>;
+
+/// Every rule as a plain function. Its future is compiled here, once, and not in the tests of
+/// every store.
+#[doc(hidden)]
+#[allow(missing_docs, reason = "the rules are documented where they are written")]
+pub mod boxed {
+    crate::flow_conformance_suite!(boxed);
+}
+
 /// Holds a store to one rule, and cleans up afterwards either way.
-pub async fn hold_to(fixture: impl FlowUnderTest + 'static, rule: impl AsyncFnOnce(&FlowBench)) {
-    let bench = FlowBench::new(Box::new(fixture));
+pub async fn hold_to(fixture: Box<dyn FlowUnderTest>, rule: Rule) {
+    let bench = FlowBench::new(fixture);
     let outcome = AssertUnwindSafe(rule(&bench)).catch_unwind().await;
     bench.fixture.finish().await;
     if let Err(panic) = outcome {

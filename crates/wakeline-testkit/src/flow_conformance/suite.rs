@@ -6,8 +6,8 @@
 /// `conformance_suite!`, so each stands in a module of its own.
 #[macro_export]
 macro_rules! flow_conformance_suite {
-    ($fixture:expr) => {
-        $crate::flow_conformance_module!($fixture; lanes;
+    ($($fixture:tt)*) => {
+        $crate::flow_conformance_module!([$($fixture)*]; lanes;
             an_instance_is_made_by_the_commit_of_a_turn_and_not_by_a_message,
             a_lane_without_a_start_is_missing,
             a_start_that_is_taken_without_a_birth_leaves_nothing,
@@ -28,7 +28,7 @@ macro_rules! flow_conformance_suite {
             odd_names_are_kept_apart,
             an_instance_may_be_made_and_ended_by_one_turn,
         );
-        $crate::flow_conformance_module!($fixture; claim;
+        $crate::flow_conformance_module!([$($fixture)*]; claim;
             lanes_that_became_due_first_come_first,
             a_busy_lane_does_not_starve_the_others,
             a_leased_lane_is_claimed_by_nobody_else,
@@ -50,7 +50,7 @@ macro_rules! flow_conformance_suite {
             any_capability_takes_whatever_there_is,
             the_last_turn_that_pinned_says_what_a_lane_needs,
         );
-        $crate::flow_conformance_module!($fixture; lease;
+        $crate::flow_conformance_module!([$($fixture)*]; lease;
             an_attempt_is_counted_by_each_claim,
             attempts_are_counted_per_message_and_the_turn_has_the_highest,
             an_expired_lease_is_ended_by_the_next_claim,
@@ -69,7 +69,7 @@ macro_rules! flow_conformance_suite {
             an_expired_lease_that_nobody_took_can_be_abandoned,
             an_abandoned_first_turn_keeps_early_events,
         );
-        $crate::flow_conformance_module!($fixture; due;
+        $crate::flow_conformance_module!([$($fixture)*]; due;
             the_next_turn_is_told_exactly_for_each_source,
             a_wait_ends_when_there_is_something_and_not_before,
             the_next_turn_is_that_of_the_line,
@@ -79,7 +79,7 @@ macro_rules! flow_conformance_suite {
             a_sweep_of_an_outcome_has_something_once_the_instance_ended,
             many_lines_are_swept_at_once,
         );
-        $crate::flow_conformance_module!($fixture; commit;
+        $crate::flow_conformance_module!([$($fixture)*]; commit;
             a_stale_turn_writes_nothing,
             a_conflict_writes_nothing_and_keeps_the_lease,
             a_history_begins_at_one,
@@ -99,7 +99,7 @@ macro_rules! flow_conformance_suite {
             executions_have_histories_of_their_own,
             a_start_to_a_running_instance_changes_nothing_by_itself,
         );
-        $crate::flow_conformance_module!($fixture; kv;
+        $crate::flow_conformance_module!([$($fixture)*]; kv;
             readers_see_values_as_they_stand,
             changes_of_one_turn_are_applied_in_order,
             a_turn_sees_the_state_as_of_the_start_of_its_execution,
@@ -112,7 +112,7 @@ macro_rules! flow_conformance_suite {
             odd_keys_and_large_values_are_kept,
             a_first_turn_may_set_values_and_end,
         );
-        $crate::flow_conformance_module!($fixture; messages;
+        $crate::flow_conformance_module!([$($fixture)*]; messages;
             a_turn_may_send_to_itself,
             a_turn_may_send_to_others_and_start_them,
             a_message_to_a_leased_lane_waits_for_its_next_turn,
@@ -126,7 +126,7 @@ macro_rules! flow_conformance_suite {
             pushes_of_a_turn_are_held_back_by_a_maintenance,
             a_turn_that_sends_nothing_has_no_outcomes,
         );
-        $crate::flow_conformance_module!($fixture; emit;
+        $crate::flow_conformance_module!([$($fixture)*]; emit;
             what_a_turn_emits_is_there_with_its_commit,
             a_refused_turn_emits_nothing,
             a_decision_emits_once,
@@ -135,12 +135,12 @@ macro_rules! flow_conformance_suite {
             an_emit_that_does_not_fit_its_event_type_is_told_and_dropped,
             what_turns_emit_keeps_its_order,
         );
-        $crate::flow_conformance_module!($fixture; transact;
+        $crate::flow_conformance_module!([$($fixture)*]; transact;
             a_transaction_spans_all_faces,
             a_refused_transaction_does_nothing_on_any_face,
             what_is_known_does_not_refuse_a_transaction,
         );
-        $crate::flow_conformance_module!($fixture; work;
+        $crate::flow_conformance_module!([$($fixture)*]; work;
             work_is_claimed_in_order_of_insertion,
             work_of_a_later_time_is_passed_over,
             leased_work_is_given_to_nobody_else,
@@ -167,7 +167,7 @@ macro_rules! flow_conformance_suite {
             a_completion_is_stored_as_by_an_enqueue,
             tokens_of_turns_and_of_work_are_not_exchanged,
         );
-        $crate::flow_conformance_module!($fixture; tags;
+        $crate::flow_conformance_module!([$($fixture)*]; tags;
             untagged_workers_take_only_untagged_work,
             tagged_workers_take_only_their_tags,
             workers_may_take_tags_and_what_has_none,
@@ -176,7 +176,7 @@ macro_rules! flow_conformance_suite {
             a_tag_survives_turn_abandon_and_expiry,
             the_filter_of_the_line_counts,
         );
-        $crate::flow_conformance_module!($fixture; sessions;
+        $crate::flow_conformance_module!([$($fixture)*]; sessions;
             work_of_a_session_is_not_for_workers_without_an_owner,
             an_owner_takes_work_with_and_without_a_session,
             a_session_belongs_to_whoever_claimed_it_first,
@@ -200,7 +200,7 @@ macro_rules! flow_conformance_suite {
             a_session_is_not_claimed_for_work_of_another_tag,
             a_claim_of_a_session_repeated_with_its_key_returns_the_same,
         );
-        $crate::flow_conformance_module!($fixture; born;
+        $crate::flow_conformance_module!([$($fixture)*]; born;
             a_start_is_leased_to_a_dispatcher_that_waits,
             a_turn_born_leased_expires_and_counts,
             a_dispatcher_that_cannot_run_it_is_left_alone,
@@ -220,7 +220,7 @@ macro_rules! flow_conformance_suite {
             work_of_a_session_is_born_leased_to_its_owner,
             a_stale_commit_leases_nothing,
         );
-        $crate::flow_conformance_module!($fixture; hints;
+        $crate::flow_conformance_module!([$($fixture)*]; hints;
             a_message_tells_those_who_can_run_its_instance,
             a_start_tells_of_what_waited_for_it,
             a_commit_tells_of_all_it_made_available,
@@ -233,7 +233,7 @@ macro_rules! flow_conformance_suite {
             resuming_tells_of_what_waited,
             watching_tells_the_same_as_reading,
         );
-        $crate::flow_conformance_module!($fixture; read;
+        $crate::flow_conformance_module!([$($fixture)*]; read;
             a_history_is_read_page_by_page,
             a_page_begins_with_the_batch_of_its_event,
             an_unknown_instance_has_nothing_to_read,
@@ -246,7 +246,7 @@ macro_rules! flow_conformance_suite {
             depths_tell_how_much_waits,
             an_instance_reads_the_same_until_something_happens,
         );
-        $crate::flow_conformance_module!($fixture; list;
+        $crate::flow_conformance_module!([$($fixture)*]; list;
             instances_are_listed_newest_first,
             instances_of_one_moment_are_listed_by_id,
             pages_follow_each_other_without_gap_or_overlap,
@@ -256,7 +256,7 @@ macro_rules! flow_conformance_suite {
             instances_are_listed_by_creation,
             instances_are_listed_by_suspension,
         );
-        $crate::flow_conformance_module!($fixture; suspend;
+        $crate::flow_conformance_module!([$($fixture)*]; suspend;
             a_suspended_instance_gets_messages_and_no_turns,
             suspending_ends_a_lease_uncounted,
             ended_and_unknown_instances_cannot_be_suspended,
@@ -268,7 +268,7 @@ macro_rules! flow_conformance_suite {
             mismatched_instances_are_retried_by_fitting_code,
             activities_of_a_suspended_instance_go_on,
         );
-        $crate::flow_conformance_module!($fixture; terminate;
+        $crate::flow_conformance_module!([$($fixture)*]; terminate;
             a_terminated_instance_has_ended_with_its_output,
             terminating_removes_messages_work_and_lease,
             ended_and_unknown_instances_cannot_be_terminated,
@@ -277,7 +277,7 @@ macro_rules! flow_conformance_suite {
             an_instance_may_be_ended_as_failed,
             a_terminated_instance_keeps_what_readers_see,
         );
-        $crate::flow_conformance_module!($fixture; delete;
+        $crate::flow_conformance_module!([$($fixture)*]; delete;
             a_deleted_instance_leaves_nothing,
             a_running_instance_is_deleted_only_by_force,
             deleting_takes_all_below_along,
@@ -290,7 +290,7 @@ macro_rules! flow_conformance_suite {
             matching_is_by_name_time_and_number,
             matching_passes_over_children,
         );
-        $crate::flow_conformance_module!($fixture; prune;
+        $crate::flow_conformance_module!([$($fixture)*]; prune;
             the_newest_executions_stay,
             the_current_execution_always_stays,
             without_options_all_but_the_current_go,
@@ -298,7 +298,7 @@ macro_rules! flow_conformance_suite {
             pruning_keeps_the_values,
             many_instances_are_pruned_at_once,
         );
-        $crate::flow_conformance_module!($fixture; concurrent;
+        $crate::flow_conformance_module!([$($fixture)*]; concurrent;
             racing_claims_share_the_turns,
             a_lane_has_one_holder_in_a_race,
             racing_claims_share_the_work,
@@ -317,16 +317,32 @@ macro_rules! flow_conformance_suite {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! flow_conformance_module {
-    ($fixture:expr; $module:ident; $($rule:ident),* $(,)?) => {
+    ([boxed]; $module:ident; $($rule:ident),* $(,)?) => {
+        pub mod $module {
+            use $crate::flow_conformance::{FlowBench, $module};
+            $(
+                pub fn $rule(bench: &FlowBench) -> $crate::rules::RuleFuture<'_> {
+                    Box::pin($module::$rule(bench))
+                }
+            )*
+        }
+    };
+    ([$($fixture:tt)*]; $module:ident; $($rule:ident),* $(,)?) => {
         mod $module {
             #[allow(unused_imports, reason = "a fixture may be named by its full path")]
             use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $rule() {
-                    let fixture = $fixture;
-                    let rule = $crate::flow_conformance::$module::$rule;
+
+            fn hold_to(rule: $crate::flow_conformance::Rule) {
+                $crate::rules::block_on(async {
+                    let fixture = Box::new($($fixture)*);
                     $crate::flow_conformance::hold_to(fixture, rule).await;
+                });
+            }
+
+            $(
+                #[test]
+                fn $rule() {
+                    hold_to($crate::flow_conformance::boxed::$module::$rule);
                 }
             )*
         }

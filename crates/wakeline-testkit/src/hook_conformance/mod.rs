@@ -39,6 +39,8 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt as _;
 
+use crate::rules::RuleFuture;
+
 pub use bench::{HookBench, HookUnderTest};
 pub use words::{
     LEASE, PAID, URL, application, ask, ask_fresh, before, breaking, capped, channels, end,
@@ -46,9 +48,20 @@ pub use words::{
     plain, pull, pulled, push, rated, record, scheduled, secs, success, told, uid,
 };
 
+/// A rule, as [`boxed`] has it.
+pub type Rule = for<'a> fn(&'a HookBench) -> RuleFuture<'a>;
+
+/// Every rule as a plain function. Its future is compiled here, once, and not in the tests of
+/// every store.
+#[doc(hidden)]
+#[allow(missing_docs, reason = "the rules are documented where they are written")]
+pub mod boxed {
+    crate::hook_conformance_suite!(boxed);
+}
+
 /// Holds a store to one rule, and cleans up afterwards either way.
-pub async fn hold_to(fixture: impl HookUnderTest + 'static, rule: impl AsyncFnOnce(&HookBench)) {
-    let bench = HookBench::new(Box::new(fixture)).await;
+pub async fn hold_to(fixture: Box<dyn HookUnderTest>, rule: Rule) {
+    let bench = HookBench::new(fixture).await;
     let outcome = AssertUnwindSafe(rule(&bench)).catch_unwind().await;
     bench.fixture.finish().await;
     if let Err(panic) = outcome {
@@ -60,16 +73,32 @@ pub async fn hold_to(fixture: impl HookUnderTest + 'static, rule: impl AsyncFnOn
 #[doc(hidden)]
 #[macro_export]
 macro_rules! hook_conformance_module {
-    ($fixture:expr; $module:ident; $($rule:ident),* $(,)?) => {
+    ([boxed]; $module:ident; $($rule:ident),* $(,)?) => {
+        pub mod $module {
+            use $crate::hook_conformance::{HookBench, $module};
+            $(
+                pub fn $rule(bench: &HookBench) -> $crate::rules::RuleFuture<'_> {
+                    Box::pin($module::$rule(bench))
+                }
+            )*
+        }
+    };
+    ([$($fixture:tt)*]; $module:ident; $($rule:ident),* $(,)?) => {
         mod $module {
             #[allow(unused_imports, reason = "a fixture may be named by its full path")]
             use super::*;
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $rule() {
-                    let fixture = $fixture;
-                    let rule = $crate::hook_conformance::$module::$rule;
+
+            fn hold_to(rule: $crate::hook_conformance::Rule) {
+                $crate::rules::block_on(async {
+                    let fixture = Box::new($($fixture)*);
                     $crate::hook_conformance::hold_to(fixture, rule).await;
+                });
+            }
+
+            $(
+                #[test]
+                fn $rule() {
+                    hold_to($crate::hook_conformance::boxed::$module::$rule);
                 }
             )*
         }

@@ -6,8 +6,8 @@
 /// `conformance_suite!`, so each stands in a module of its own.
 #[macro_export]
 macro_rules! hook_conformance_suite {
-    ($fixture:expr) => {
-        $crate::hook_conformance_module!($fixture; applications;
+    ($($fixture:tt)*) => {
+        $crate::hook_conformance_module!([$($fixture)*]; applications;
             an_application_is_found_by_either_id,
             a_taken_own_id_is_answered_with_what_has_it,
             applications_without_own_ids_do_not_meet,
@@ -23,7 +23,7 @@ macro_rules! hook_conformance_suite {
             the_own_id_of_a_deleted_application_is_free,
             deleting_an_application_leaves_others_alone,
         );
-        $crate::hook_conformance_module!($fixture; keys;
+        $crate::hook_conformance_module!([$($fixture)*]; keys;
             a_creation_repeated_with_its_key_makes_nothing,
             a_repeated_creation_is_answered_as_it_is_now,
             a_key_with_another_print_is_refused,
@@ -37,7 +37,7 @@ macro_rules! hook_conformance_suite {
             a_message_with_a_reused_key_is_refused,
             a_repeated_event_type_tells_nobody,
         );
-        $crate::hook_conformance_module!($fixture; event_types;
+        $crate::hook_conformance_module!([$($fixture)*]; event_types;
             an_event_type_is_created_once,
             putting_replaces_all_but_the_birth,
             replacing_an_event_type_that_changed_is_stale,
@@ -46,7 +46,7 @@ macro_rules! hook_conformance_suite {
             a_deleted_event_type_is_gone,
             a_message_needs_no_known_type,
         );
-        $crate::hook_conformance_module!($fixture; endpoints;
+        $crate::hook_conformance_module!([$($fixture)*]; endpoints;
             an_endpoint_is_found_by_either_id,
             an_endpoint_comes_back_as_it_was_made,
             an_endpoint_may_be_made_disabled,
@@ -68,7 +68,7 @@ macro_rules! hook_conformance_suite {
             a_disabled_endpoint_waits_until_it_is_switched_on,
             switching_off_again_leaves_the_reason,
         );
-        $crate::hook_conformance_module!($fixture; secrets;
+        $crate::hook_conformance_module!([$($fixture)*]; secrets;
             a_new_endpoint_has_one_secret_without_an_end,
             a_rotated_secret_signs_until_its_grace_is_over,
             a_rotation_without_grace_ends_the_old_secret,
@@ -78,7 +78,7 @@ macro_rules! hook_conformance_suite {
             rotating_nothing_is_missing,
             a_claim_brings_the_secrets_that_sign,
         );
-        $crate::hook_conformance_module!($fixture; messages;
+        $crate::hook_conformance_module!([$($fixture)*]; messages;
             a_message_makes_a_delivery_per_endpoint,
             endpoints_get_the_types_they_want,
             patterns_are_taken_literally,
@@ -98,7 +98,7 @@ macro_rules! hook_conformance_suite {
             payloads_come_back_identical,
             a_delivery_tells_all_about_its_message,
         );
-        $crate::hook_conformance_module!($fixture; born;
+        $crate::hook_conformance_module!([$($fixture)*]; born;
             a_new_delivery_is_leased_to_an_ask_that_comes_along,
             an_ask_gets_deliveries_of_several_endpoints,
             no_more_than_the_asks_attempts_are_born_leased,
@@ -115,7 +115,7 @@ macro_rules! hook_conformance_suite {
             attempts_that_are_born_count_for_the_rate,
             an_id_that_holds_a_delivery_is_not_born_with_another,
         );
-        $crate::hook_conformance_module!($fixture; claim;
+        $crate::hook_conformance_module!([$($fixture)*]; claim;
             push_and_pull_do_not_mix,
             deliveries_are_taken_by_their_time,
             deliveries_of_one_moment_are_taken_in_order,
@@ -140,7 +140,7 @@ macro_rules! hook_conformance_suite {
             a_target_is_the_endpoint_as_it_is,
             fetching_keeps_the_limits,
         );
-        $crate::hook_conformance_module!($fixture; fresh;
+        $crate::hook_conformance_module!([$($fixture)*]; fresh;
             retries_leave_attempts_for_first_ones,
             first_attempts_use_the_attempts_for_them_last,
             first_attempts_are_found_behind_many_retries,
@@ -152,7 +152,7 @@ macro_rules! hook_conformance_suite {
             first_attempts_behind_a_retried_head_are_found,
             each_ask_keeps_its_own_attempts,
         );
-        $crate::hook_conformance_module!($fixture; due;
+        $crate::hook_conformance_module!([$($fixture)*]; due;
             an_empty_line_has_nothing_in_sight,
             a_retry_is_in_sight,
             the_end_of_a_lease_is_in_sight,
@@ -168,7 +168,7 @@ macro_rules! hook_conformance_suite {
             first_attempts_are_a_line_with_times_of_its_own,
             a_partly_filled_claim_tells_when_there_is_more,
         );
-        $crate::hook_conformance_module!($fixture; lease;
+        $crate::hook_conformance_module!([$($fixture)*]; lease;
             an_expired_lease_is_logged_as_unknown,
             an_expired_delivery_is_due_with_its_attempt_counted,
             an_expired_delivery_is_due_since_its_lease_ended,
@@ -187,7 +187,7 @@ macro_rules! hook_conformance_suite {
             a_release_does_not_give_the_rate_back,
             a_leased_delivery_is_in_flight,
         );
-        $crate::hook_conformance_module!($fixture; settle;
+        $crate::hook_conformance_module!([$($fixture)*]; settle;
             an_attempt_is_logged_as_it_was_told,
             a_delivered_delivery_is_done,
             a_retry_is_due_at_its_time,
@@ -203,7 +203,7 @@ macro_rules! hook_conformance_suite {
             switching_on_forgets_the_failures,
             what_says_nothing_does_not_disable,
         );
-        $crate::hook_conformance_module!($fixture; announce;
+        $crate::hook_conformance_module!([$($fixture)*]; announce;
             announcements_are_stored_with_the_end,
             announcements_of_one_key_are_stored_once,
             a_stale_end_announces_nothing,
@@ -212,7 +212,7 @@ macro_rules! hook_conformance_suite {
             an_announcement_is_stored_once,
             the_end_of_a_cancelled_delivery_announces,
         );
-        $crate::hook_conformance_module!($fixture; manual;
+        $crate::hook_conformance_module!([$($fixture)*]; manual;
             a_resend_is_one_attempt_now,
             a_failed_manual_attempt_leaves_a_failed_delivery_failed,
             a_failed_manual_attempt_leaves_a_delivered_delivery_delivered,
@@ -231,7 +231,7 @@ macro_rules! hook_conformance_suite {
             a_retry_can_be_brought_forward,
             a_resend_may_use_own_ids,
         );
-        $crate::hook_conformance_module!($fixture; rate;
+        $crate::hook_conformance_module!([$($fixture)*]; rate;
             a_rate_allows_one_seconds_worth_at_once,
             a_rate_goes_on_by_its_interval,
             an_idle_rate_saves_no_more_than_a_second,
@@ -246,7 +246,7 @@ macro_rules! hook_conformance_suite {
             a_throttle_is_its_endpoints_own,
             what_holds_back_survives_a_restart,
         );
-        $crate::hook_conformance_module!($fixture; breaker;
+        $crate::hook_conformance_module!([$($fixture)*]; breaker;
             failures_in_a_row_open_it,
             a_success_starts_the_count_anew,
             what_says_nothing_counts_as_nothing,
@@ -267,7 +267,7 @@ macro_rules! hook_conformance_suite {
             a_failed_delivery_counts_for_the_breaker,
             a_pause_survives_a_restart,
         );
-        $crate::hook_conformance_module!($fixture; fifo;
+        $crate::hook_conformance_module!([$($fixture)*]; fifo;
             deliveries_go_one_at_a_time_in_order,
             a_head_that_waits_blocks_the_others,
             a_head_that_failed_lets_the_next_go,
@@ -288,7 +288,7 @@ macro_rules! hook_conformance_suite {
             endpoints_in_order_do_not_wait_for_each_other,
             an_endpoint_may_be_put_in_order_and_out_of_it,
         );
-        $crate::hook_conformance_module!($fixture; cancel;
+        $crate::hook_conformance_module!([$($fixture)*]; cancel;
             what_waits_is_cancelled,
             one_or_all_endpoints_are_cancelled,
             what_is_under_way_is_cancelled_when_it_ends,
@@ -298,7 +298,7 @@ macro_rules! hook_conformance_suite {
             what_has_ended_is_not_cancelled,
             an_unknown_message_cannot_be_cancelled,
         );
-        $crate::hook_conformance_module!($fixture; jobs;
+        $crate::hook_conformance_module!([$($fixture)*]; jobs;
             recovering_begins_the_schedule_anew,
             recovering_changes_only_what_failed,
             recovered_deliveries_come_behind_everything_else,
@@ -318,7 +318,7 @@ macro_rules! hook_conformance_suite {
             a_job_is_made_once,
             a_job_and_its_pieces_tell,
         );
-        $crate::hook_conformance_module!($fixture; chores;
+        $crate::hook_conformance_module!([$($fixture)*]; chores;
             a_payload_goes_at_its_time,
             the_next_expiry_is_in_sight,
             payloads_go_in_pieces,
@@ -331,7 +331,7 @@ macro_rules! hook_conformance_suite {
             finished_jobs_are_kept_for_seven_days,
             expiry_leaves_other_messages_alone,
         );
-        $crate::hook_conformance_module!($fixture; read;
+        $crate::hook_conformance_module!([$($fixture)*]; read;
             messages_are_listed_page_by_page,
             pages_go_backwards,
             a_page_that_is_just_full_is_done,
@@ -350,7 +350,7 @@ macro_rules! hook_conformance_suite {
             attempts_are_listed_page_by_page,
             an_attempt_reads_the_same_alone,
         );
-        $crate::hook_conformance_module!($fixture; hints;
+        $crate::hook_conformance_module!([$($fixture)*]; hints;
             a_message_tells_the_lines_of_its_endpoints,
             a_message_that_is_leased_tells_of_the_rest,
             a_retry_tells_its_time,
@@ -364,7 +364,7 @@ macro_rules! hook_conformance_suite {
             deleting_an_application_tells,
             what_is_held_back_is_told_for_its_end,
         );
-        $crate::hook_conformance_module!($fixture; concurrent;
+        $crate::hook_conformance_module!([$($fixture)*]; concurrent;
             racing_claims_share_the_deliveries,
             a_message_that_races_with_a_claim_is_not_lost,
             a_message_that_races_with_a_cancel_is_not_lost,

@@ -21,7 +21,7 @@ mod world;
 use crate::cases::Cases;
 use crate::hook_conformance::HookUnderTest;
 
-/// Runs `WAKELINE_CASES` random sequences (48 by default) from the seed `WAKELINE_SEED` (random
+/// Runs `WAKELINE_CASES` random sequences (48 by default) from the seed `WAKELINE_SEED` (7,632
 /// by default) on the store and on the oracle.
 ///
 /// # Panics

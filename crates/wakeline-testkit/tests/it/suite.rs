@@ -14,7 +14,7 @@ fn count_listed(folder: &str, suite: &[&str], bench: &str) -> usize {
         let module = path.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned();
         let text = fs::read_to_string(&path).expect("a source file");
         let listed = suite
-            .split(&format!("conformance_module!($fixture; {module};"))
+            .split(&format!("conformance_module!([$($fixture)*]; {module};"))
             .nth(1)
             .and_then(|rest| rest.split(')').next())
             .unwrap_or_default();

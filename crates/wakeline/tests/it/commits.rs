@@ -7,7 +7,7 @@ use wakeline::{
     ActivityContext, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime,
 };
 
-use crate::support::{Node, Schema, Store, connect, eventually, shared_url};
+use crate::support::{Database, Node, Store, eventually};
 
 async fn greet(_: ActivityContext, name: String) -> Result<String, FlowError> {
     Ok(format!("hello {name}"))
@@ -17,12 +17,11 @@ async fn greeting(ctx: OrchestrationContext, name: String) -> Result<String, Flo
     ctx.call(greet, name).await
 }
 
-/// Statements that clients sent to this schema, with their calls.
-async fn statements(schema: &Schema) -> BTreeMap<String, i64> {
-    let sql = "SELECT query, calls FROM pg_stat_statements WHERE toplevel AND query LIKE $1";
-    let pattern = format!("%{}%", schema.name);
-    let rows = connect(&shared_url()).await.query(sql, &[&pattern]).await.expect("counted");
-    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+/// Statements on the schema that clients sent to this database, with their calls.
+async fn statements(database: &Database) -> BTreeMap<String, i64> {
+    let mut statements = database.0.statements().await;
+    statements.retain(|(sql, _)| sql.contains("\"wakeline\"."));
+    statements.into_iter().collect()
 }
 
 /// What was called since, without the sweeps.
@@ -34,20 +33,20 @@ fn since(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTree
 
 /// Waits until a node hears others, at which all of its dispatchers look once, and then asks
 /// nothing for a second.
-async fn settled(schema: &Schema) {
+async fn settled(database: &Database) {
     eventually("it has joined and is silent", async || {
-        let before = statements(schema).await;
+        let before = statements(database).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
         let joined = before.keys().any(|sql| sql.contains("node_join"));
-        joined && since(&before, &statements(schema).await).is_empty()
+        joined && since(&before, &statements(database).await).is_empty()
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_one_activity_orchestration_is_four_statements_and_four_commits() {
-    let store = Store::postgres();
-    let Store::Postgres(schema) = &store else { unreachable!("made above") };
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
     // A busy machine may answer late; that must not look like trouble, which would poll.
     let long_poll = LongPollConfig {
         notify_delivery_timeout: Duration::from_secs(60),
@@ -66,17 +65,17 @@ async fn a_one_activity_orchestration_is_four_statements_and_four_commits() {
         hub.waiters == 8 && hub.claims_in_flight == 0 && hub.claims_queued == 0
     })
     .await;
-    settled(schema).await;
-    let before = statements(schema).await;
+    settled(database).await;
+    let before = statements(database).await;
     runtime.client().start("g", "greeting", "ann").await.expect("started");
     eventually("it has ended", async || {
-        let calls = since(&before, &statements(schema).await);
+        let calls = since(&before, &statements(database).await);
         calls.values().sum::<i64>() >= 4
     })
     .await;
     // Whoever polled would be seen by now.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let calls = since(&before, &statements(schema).await);
+    let calls = since(&before, &statements(database).await);
     // Each is a transaction of its own: there is no BEGIN among them.
     assert_eq!(calls.values().sum::<i64>(), 4, "{calls:#?}");
     let said: String = runtime.client().wait("g", Duration::from_secs(10)).await.expect("ended");

@@ -162,7 +162,7 @@ macro_rules! examples {
 
             #[tokio::test]
             async fn survives_every_kill_on_postgres() {
-                survives(stringify!($name), Store::postgres(), $expected).await;
+                survives(stringify!($name), Store::postgres().await, $expected).await;
             }
         }
     )*};

@@ -64,5 +64,5 @@ async fn nothing_is_left_to_its_lease_on_sqlite() {
 
 #[tokio::test]
 async fn nothing_is_left_to_its_lease_on_postgres() {
-    nothing_is_left_behind(Store::postgres()).await;
+    nothing_is_left_behind(Store::postgres().await).await;
 }

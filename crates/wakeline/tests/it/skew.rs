@@ -36,7 +36,7 @@ async fn nodes_hours_apart_run_each_activity_once_and_no_timer_early() {
     let folder = tempfile::tempdir().expect("a folder");
     let skew = Skew::compile(folder.path());
     // A lease that outlasts the test, unless a wrong clock ends it.
-    let example = Example::with_lease("eternal_loop", Store::postgres(), "60000");
+    let example = Example::with_lease("eternal_loop", Store::postgres().await, "60000");
     let rounds = if long() { 20 } else { 3 };
     for round in 0..rounds {
         let fast = spawn(&example, &skew, &format!("fast-{round}"), 3600);

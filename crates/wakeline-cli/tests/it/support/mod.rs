@@ -13,7 +13,7 @@ pub(crate) use client::{Answer, Client, Parked};
 pub(crate) use dice::Dice;
 pub(crate) use hook::{Hook, KEYS, ended, moment};
 pub(crate) use load::Load;
-pub(crate) use postgres::{Database, OwnPostgres};
+pub(crate) use postgres::OwnPostgres;
 pub(crate) use proxy::Proxy;
 pub(crate) use receiver::{Mood, Receiver, SECRET, now};
 pub(crate) use server::{Server, Store, output_of, wakeline};

@@ -4,114 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tokio_postgres::{Client, NoTls};
+use wakeline_postgres::{PostgresOptions, migrate_up};
+use wakeline_testkit::database::TestDatabase;
 
-/// The PostgreSQL that the tests share.
-fn shared_url() -> String {
-    std::env::var("WAKELINE_TEST_POSTGRES")
-        .expect("run `cargo xtask test`, which starts a PostgreSQL")
-}
-
-async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connected");
-    tokio::spawn(connection);
-    client
-}
-
-/// A database of its own, dropped at the end.
-pub(crate) struct Database {
-    name: String,
-    base: String,
-}
-
-impl Database {
-    pub(crate) async fn create() -> Self {
-        let url = shared_url();
-        let (base, _) = url.rsplit_once('/').expect("a database in the URL");
-        let database =
-            Self { name: format!("wl_{}", uuid::Uuid::new_v4().simple()), base: base.to_owned() };
-        let admin = connect(&url).await;
-        let create = format!("CREATE DATABASE {}", database.name);
-        admin.batch_execute(&create).await.expect("a database");
-        database
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("{}/{}", self.base, self.name)
-    }
-
-    /// Host and port, for a proxy.
-    pub(crate) fn address(&self) -> String {
-        let (_, host) = self.base.rsplit_once('@').expect("a user in the URL");
-        host.to_owned()
-    }
-
-    /// The same database, reached through another address.
-    pub(crate) fn url_through(&self, address: std::net::SocketAddr) -> String {
-        let (user, _) = self.base.rsplit_once('@').expect("a user in the URL");
-        format!("{user}@{address}/{}", self.name)
-    }
-
-    /// A session of a user's own.
-    pub(crate) async fn client(&self) -> Client {
-        connect(&self.url()).await
-    }
-
-    /// Forgets all statements counted so far.
-    pub(crate) async fn reset_statements(&self) {
-        let sql = "SELECT pg_stat_statements_reset(0, oid, 0) FROM pg_database WHERE datname = $1";
-        self.statistics().await.execute(sql, &[&self.name]).await.expect("reset");
-    }
-
-    /// Statements run in this database since the last reset, with their calls.
-    pub(crate) async fn statements(&self) -> Vec<(String, i64)> {
-        let sql =
-            "SELECT query, calls FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
-                   WHERE d.datname = $1 AND s.toplevel";
-        let rows = self.statistics().await.query(sql, &[&self.name]).await.expect("counted");
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
-    }
-
-    /// Calls of statements that speak of a word.
-    pub(crate) async fn calls(&self, word: &str) -> i64 {
-        let statements = self.statements().await;
-        statements.iter().filter(|(sql, _)| sql.contains(word)).map(|(_, calls)| calls).sum()
-    }
-
-    /// Calls of statements that speak of a word, and the buffers that they touched.
-    pub(crate) async fn buffers(&self, word: &str) -> (i64, i64) {
-        let sql = "SELECT coalesce(sum(calls), 0)::bigint,
-                coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
-            FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
-            WHERE d.datname = $1 AND s.toplevel AND s.query LIKE '%' || $2 || '%'";
-        let row = self.statistics().await.query_one(sql, &[&self.name, &word]).await;
-        let row = row.expect("counted");
-        (row.get(0), row.get(1))
-    }
-
-    /// A connection to another database, so that looking is not counted here.
-    async fn statistics(&self) -> Client {
-        let client = connect(&shared_url()).await;
-        let make = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements";
-        // Several tests may make it at the same moment; one of them succeeds.
-        let _ = client.batch_execute(make).await;
-        client
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        let (url, name) = (shared_url(), self.name.clone());
-        let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.expect("a runtime").block_on(async {
-                let client = connect(&url).await;
-                let sql = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
-                client.batch_execute(&sql).await
-            })
-        });
-        let _ = dropping.join();
-    }
+/// A migrated database of its own.
+pub(crate) async fn database() -> TestDatabase {
+    TestDatabase::copy_of("wl_migrated", async |url| {
+        migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
+    })
+    .await
 }
 
 /// A PostgreSQL server of its own.

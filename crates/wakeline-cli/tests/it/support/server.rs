@@ -10,11 +10,15 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::client::Client;
-use super::postgres::Database;
+use super::postgres::database;
+use wakeline_testkit::database::TestDatabase;
+use wakeline_testkit::timings::set_up;
 
 /// The command under test, with an environment of its own.
 pub(crate) fn wakeline() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wakeline"));
+    // `cargo xtask test` builds the server in release mode for all that starts it.
+    let built = std::env::var_os("WAKELINE_TEST_SERVER");
+    let mut command = Command::new(built.unwrap_or(env!("CARGO_BIN_EXE_wakeline").into()));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("WAKELINE_") {
             command.env_remove(name);
@@ -33,7 +37,7 @@ pub(crate) async fn output_of(mut command: Command) -> Output {
 /// A store to serve: a file in a folder of its own, or a database of its own.
 pub(crate) enum Store {
     Sqlite(tempfile::TempDir),
-    Postgres(Database),
+    Postgres(TestDatabase),
 }
 
 impl Store {
@@ -42,7 +46,7 @@ impl Store {
     }
 
     pub(crate) async fn postgres() -> Self {
-        Self::Postgres(Database::create().await)
+        Self::Postgres(database().await)
     }
 
     /// Both stores, each fresh.
@@ -85,7 +89,11 @@ impl Server {
         Self::spawn(command).await
     }
 
-    pub(crate) async fn spawn(mut command: Command) -> Self {
+    pub(crate) async fn spawn(command: Command) -> Self {
+        set_up(Self::spawn_unmeasured(command)).await
+    }
+
+    async fn spawn_unmeasured(mut command: Command) -> Self {
         command.env("WAKELINE_LOG", std::env::var("WAKELINE_TEST_LOG").unwrap_or("error".into()));
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();

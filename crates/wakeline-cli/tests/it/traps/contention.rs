@@ -128,7 +128,7 @@ async fn push_one(client: Client, id: String) -> std::io::Result<u16> {
 }
 
 /// What is stored of the queue, by transaction id.
-async fn stored(database: &crate::support::Database) -> Vec<String> {
+async fn stored(database: &wakeline_testkit::database::TestDatabase) -> Vec<String> {
     let sql = "SELECT transaction_id FROM wakeline.messages ORDER BY transaction_id COLLATE \"C\"";
     let rows = database.client().await.query(sql, &[]).await.expect("read");
     rows.iter().map(|row| row.get(0)).collect()

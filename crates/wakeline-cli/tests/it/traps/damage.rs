@@ -129,7 +129,7 @@ struct Hole {
 
 impl Hole {
     /// Leads to a PostgreSQL database, or (`None`) nowhere: connections are closed at once.
-    async fn dig(database: &crate::support::Database, through: bool) -> Self {
+    async fn dig(database: &wakeline_testkit::database::TestDatabase, through: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = database.url_through(listener.local_addr().expect("bound"));
         let (open, came) = (Arc::new(watch::Sender::new(true)), Arc::new(AtomicUsize::new(0)));

@@ -18,7 +18,7 @@ use crate::support::{Heard, Node, TestSchema, eventually};
 
 #[tokio::test]
 async fn a_bad_message_fails_alone_and_the_others_are_stored_once() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     let send = |n: usize| {
         // Beyond the last moment that PostgreSQL knows.
@@ -46,7 +46,7 @@ async fn a_bad_message_fails_alone_and_the_others_are_stored_once() {
 
 #[tokio::test]
 async fn a_bad_commit_fails_alone_and_the_others_are_written_once() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     let starts = (0..8).map(|n| start(&format!("i{n}"))).collect();
     store.enqueue(starts, vec![]).await.expect("started");
@@ -76,7 +76,7 @@ async fn a_bad_commit_fails_alone_and_the_others_are_written_once() {
 
 #[tokio::test]
 async fn a_commit_without_a_birth_is_refused_alone() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     store.enqueue(vec![start("a"), start("b"), start("c")], vec![]).await.expect("started");
     let line = turn_line(&capabilities(&[MAIN]), 3);
@@ -94,7 +94,7 @@ async fn a_commit_without_a_birth_is_refused_alone() {
 
 #[tokio::test]
 async fn two_commits_of_one_turn_at_once_count_once() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let store = schema.store().await;
     store.enqueue(vec![start("a")], vec![]).await.expect("started");
     let line = turn_line(&capabilities(&[MAIN]), 1);
@@ -109,7 +109,7 @@ async fn two_commits_of_one_turn_at_once_count_once() {
 
 #[tokio::test]
 async fn rival_nodes_never_get_the_same_turn() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let nodes = [schema.store().await, schema.store().await];
     let line = capabilities(&[MAIN]);
     for round in 0..5 {
@@ -145,7 +145,7 @@ fn heard(node: &Node, wanted: &FlowWhat) -> bool {
 
 #[tokio::test]
 async fn what_a_node_makes_available_is_hinted_to_the_others() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
     eventually("it knows the other", async || a.store.peers() == Some(1)).await;
     a.store.enqueue(vec![start("i")], vec![]).await.expect("started");
@@ -166,7 +166,7 @@ async fn what_a_node_makes_available_is_hinted_to_the_others() {
 
 #[tokio::test]
 async fn an_outcome_is_hinted_to_other_nodes_only_if_somebody_watched() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let (a, b) = (Node::start(schema.options()).await, Node::start(schema.options()).await);
     eventually("it knows the other", async || a.store.peers() == Some(1)).await;
     a.store.enqueue(vec![start("seen"), start("unseen")], vec![]).await.expect("started");
@@ -187,7 +187,7 @@ async fn an_outcome_is_hinted_to_other_nodes_only_if_somebody_watched() {
 
 #[tokio::test]
 async fn activities_go_to_one_worker_each_over_two_nodes() {
-    let schema = TestSchema::new();
+    let schema = TestSchema::new().await;
     let nodes = [schema.store().await, schema.store().await];
     for n in 0..30 {
         nodes[0].enqueue_work(work("i", n)).await.expect("stored");

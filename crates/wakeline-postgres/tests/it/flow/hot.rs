@@ -16,7 +16,7 @@ use wakeline_testkit::flow_conformance::{
     MAIN, Worker, capabilities, event, finish, start, step, turn_line, work,
 };
 
-use crate::hot::Database;
+use crate::support::TestSchema;
 
 const HOT: Duration = Duration::from_secs(4);
 const FAMILY: u64 = 12;
@@ -80,9 +80,8 @@ impl Stage {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_tell_each_other_do_not_deadlock() {
-    let database = Database::create().await;
-    let options =
-        PostgresOptions { schema: "s".to_owned(), ..PostgresOptions::new(database.url()) };
+    let schema = TestSchema::new().await;
+    let options = PostgresOptions::new(schema.database.url());
     let nodes = vec![
         PostgresStore::connect(options.clone()).await.expect("a store"),
         PostgresStore::connect(options).await.expect("a store"),
@@ -110,11 +109,11 @@ async fn instances_that_tell_each_other_do_not_deadlock() {
     let (turns, activities) =
         (stage.turns.load(Ordering::Relaxed), stage.activities.load(Ordering::Relaxed));
     assert!(turns > 20 && activities > 20, "{turns} turns, {activities} activities");
-    let client = database.client().await;
+    let client = schema.client().await;
     // A lane with something visible is due, unless it is out.
-    let asleep = "SELECT count(*) FROM s.flow_lanes l WHERE l.due_at IS NULL
+    let asleep = "SELECT count(*) FROM wakeline.flow_lanes l WHERE l.due_at IS NULL
         AND l.capability_id IS NOT NULL AND l.suspended IS NULL AND EXISTS (
-            SELECT FROM s.flow_messages m WHERE m.lane_id = l.lane_id)";
+            SELECT FROM wakeline.flow_messages m WHERE m.lane_id = l.lane_id)";
     let asleep: i64 = client.query_one(asleep, &[]).await.expect("read").get(0);
     assert_eq!(asleep, 0, "lanes that sleep with messages");
     for node in &stage.nodes {

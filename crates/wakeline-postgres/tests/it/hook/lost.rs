@@ -6,12 +6,13 @@ use wakeline_core::HookLine;
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_store::StoreAdmin as _;
 use wakeline_store::hook::{EmitOutcome, HookStore as _};
+use wakeline_testkit::database::connect;
 use wakeline_testkit::hook_conformance::{
     ask, capped, fifo, items, message, messages_of, plain, pulled, push, told,
 };
 
 use super::stage::Stage;
-use crate::support::{Proxy, client};
+use crate::support::Proxy;
 
 #[tokio::test]
 async fn an_emit_whose_answer_was_lost_tells_and_its_leases_are_found() {
@@ -21,7 +22,7 @@ async fn an_emit_whose_answer_was_lost_tells_and_its_leases_are_found() {
     bench.with(fifo(1)).await;
     let fetched = bench.with(pulled()).await;
     let proxy = Proxy::start().await;
-    let options = PostgresOptions { url: proxy.url(), ..stage.options.clone() };
+    let options = PostgresOptions { url: proxy.url(&stage.options.url), ..stage.options.clone() };
     let store = PostgresStore::connect(options).await.expect("a store");
     let new = message(bench.app);
     let (id, ask) = (new.id, ask(1));
@@ -61,7 +62,7 @@ async fn a_claim_that_breaks_off_while_it_waits_for_rivals_answers_with_what_it_
         .run(&format!("BEGIN; SELECT FROM hook_states WHERE endpoint_id = '{}' FOR UPDATE", busy.0))
         .await;
     // Ends the connection that waits for the rival.
-    let (killer, pid) = (client().await, stage.pid().await);
+    let (killer, pid) = (connect(&stage.options.url).await, stage.pid().await);
     let kill = format!(
         "DO $$ BEGIN LOOP
              PERFORM pg_terminate_backend(a.pid) FROM pg_stat_activity a

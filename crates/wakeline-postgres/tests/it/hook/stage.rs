@@ -8,10 +8,11 @@ use uuid::Uuid;
 use wakeline_core::HookMessageId;
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_store::StoreAdmin as _;
+use wakeline_testkit::database::connect;
 use wakeline_testkit::hook_conformance::HookBench;
 
 use crate::conformance::Fixture;
-use crate::support::{client, eventually};
+use crate::support::eventually;
 
 /// A store with one application, and a connection whose transactions the test keeps open.
 pub(super) struct Stage {
@@ -25,7 +26,7 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) async fn open() -> Self {
         let fixture = Fixture::open().await;
-        let (store, rival) = (fixture.store.clone(), client().await);
+        let (store, rival) = (fixture.store.clone(), fixture.schema.client().await);
         let options = PostgresOptions { test_clock: true, ..fixture.schema.options() };
         let path = format!("SET search_path = \"{}\", public", options.schema);
         rival.batch_execute(&path).await.expect("set");
@@ -63,7 +64,7 @@ impl Stage {
         call: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         let call = tokio::spawn(call);
-        let (pid, watcher) = (self.pid().await, client().await);
+        let (pid, watcher) = (self.pid().await, connect(&self.options.url).await);
         let sql = "SELECT EXISTS (SELECT FROM pg_stat_activity a
                    WHERE a.wait_event_type = 'Lock' AND $1 = ANY (pg_blocking_pids(a.pid)))";
         eventually("the rival holds it up", async || {

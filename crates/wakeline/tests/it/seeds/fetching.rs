@@ -7,14 +7,14 @@ use wakeline::provider::Provider;
 use wakeline::{LongPollConfig, PostgresProvider, SqliteProvider, WakeMode};
 
 use super::{HOUR, POLL, fetch, patient, send, soon, waiting};
-use crate::support::{Node, Schema, Store, eventually, shared_url};
+use crate::support::{Database, Node, Store, eventually};
 
 #[tokio::test]
 async fn all_constructors_wait_by_default() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("c.db");
-    let schema = Schema::new();
-    let (url, name) = (shared_url(), Some(schema.name.as_str()));
+    let database = Database::create().await;
+    let (url, name) = (database.0.url(), Some("wakeline"));
     let config = LongPollConfig::default();
     let providers: Vec<Arc<dyn Provider>> = vec![
         Arc::new(SqliteProvider::new(&file).await.expect("opened")),
@@ -38,7 +38,7 @@ async fn all_constructors_wait_by_default() {
 
 #[tokio::test]
 async fn without_long_polling_a_fetch_never_waits() {
-    for store in Store::both() {
+    for store in Store::both().await {
         let config = LongPollConfig { enabled: false, ..patient() };
         let provider = store.node(config).await.provider();
         assert!(!provider.supports_long_polling());
@@ -50,7 +50,7 @@ async fn without_long_polling_a_fetch_never_waits() {
 
 #[tokio::test]
 async fn a_fetch_waits_its_time_when_there_is_no_work() {
-    for store in Store::both() {
+    for store in Store::both().await {
         let provider = store.node(patient()).await.provider();
         let started = Instant::now();
         let span = Duration::from_millis(400);
@@ -66,7 +66,7 @@ async fn a_fetch_waits_its_time_when_there_is_no_work() {
 
 #[tokio::test]
 async fn a_fetch_returns_at_once_when_there_is_work() {
-    for store in Store::both() {
+    for store in Store::both().await {
         let provider = store.node(patient()).await.provider();
         send(&provider, "a", None).await;
         let item = soon(waiting(&provider)).await;
@@ -76,7 +76,7 @@ async fn a_fetch_returns_at_once_when_there_is_work() {
 
 #[tokio::test]
 async fn a_fetch_wakes_by_what_another_node_sends() {
-    for store in Store::both() {
+    for store in Store::both().await {
         let (a, b) = (store.node(patient()).await, store.node(patient()).await);
         let (sender, fetcher) = (a.provider(), b.provider());
         let fetching = waiting(&fetcher);
@@ -89,7 +89,7 @@ async fn a_fetch_wakes_by_what_another_node_sends() {
 #[tokio::test]
 async fn a_timer_wakes_at_its_time_on_the_node_that_set_it_and_on_others() {
     let delay = Duration::from_secs(1);
-    for store in Store::both() {
+    for store in Store::both().await {
         let (a, b) = (store.node(patient()).await, store.node(patient()).await);
         for (instance, fetcher) in [("own", &a), ("other", &b)] {
             let (sender, fetching) = (a.provider(), waiting(&fetcher.provider()));
@@ -105,7 +105,7 @@ async fn a_timer_wakes_at_its_time_on_the_node_that_set_it_and_on_others() {
 
 #[tokio::test]
 async fn a_timer_set_before_a_node_began_is_learnt_by_its_first_claim() {
-    for store in Store::both() {
+    for store in Store::both().await {
         let before = store.node(patient()).await.provider();
         send(&before, "a", Some(Duration::from_secs(1))).await;
         drop(before);
@@ -116,7 +116,7 @@ async fn a_timer_set_before_a_node_began_is_learnt_by_its_first_claim() {
 
 #[tokio::test]
 async fn one_of_several_competing_dispatchers_wins_and_the_others_wait_on() {
-    for store in Store::both() {
+    for store in Store::both().await {
         let sender = store.node(patient()).await.provider();
         // The provider itself goes away; its listener does not.
         let rewired = |node: Node| node.provider().rewired(WakeMode::Compete, patient());

@@ -43,7 +43,7 @@ async fn idle_dispatchers_ask_sqlite_nothing() {
 
 #[tokio::test]
 async fn a_shutdown_ends_waits_at_once_and_leaves_nothing_leased() {
-    for store in Store::both() {
+    for store in Store::both().await {
         let provider = store.node(patient()).await.provider();
         for round in ["a", "b", "c"] {
             let runtime = Runtime::start(Arc::clone(&provider), registry()).await.expect("started");

@@ -56,7 +56,7 @@ async fn failing_claims_are_repeated_by_polling_until_they_succeed_again() {
     let proxy = database.proxy().await;
     let options = PostgresOptions {
         url: database.url_through(&proxy),
-        listen_url: Some(database.url()),
+        listen_url: Some(database.0.url()),
         ..database.options()
     };
     let node = connect(options, quick()).await;
@@ -87,7 +87,7 @@ async fn a_hint_that_no_claim_answers_in_time_wakes_everybody_by_polling() {
     linked(&node).await;
     let fetching = waiting(&fetcher);
     super::fetching::parked(&crate::support::Node::Postgres(node.clone()), 1).await;
-    let mut session = database.session().await;
+    let mut session = database.0.client().await;
     let holding = session.transaction().await.expect("begun");
     holding.batch_execute("LOCK TABLE wakeline.flow_lanes").await.expect("held");
     let hint = FlowChange::now(FlowWhat::Turn(capability()));

@@ -6,47 +6,33 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_postgres::Client as Session;
 use wakeline::{LongPollConfig, PostgresOptions, PostgresProvider};
+use wakeline_testkit::database::TestDatabase;
 
-use super::{connect, in_a_thread, shared_url};
-
-/// A database of its own, dropped at the end.
-pub(crate) struct Database {
-    name: String,
-    base: String,
-}
+/// A migrated database of its own.
+pub(crate) struct Database(pub(crate) TestDatabase);
 
 impl Database {
     pub(crate) async fn create() -> Self {
-        let url = shared_url();
-        let (base, _) = url.rsplit_once('/').expect("a database in the URL");
-        let name = format!("wl_{}", uuid::Uuid::new_v4().simple());
-        let database = Self { name, base: base.to_owned() };
-        let create = format!("CREATE DATABASE {}", database.name);
-        connect(&url).await.batch_execute(&create).await.expect("a database");
-        database
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("{}/{}", self.base, self.name)
+        let database = TestDatabase::copy_of("wl_migrated", async |url| {
+            wakeline_postgres::migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
+        });
+        Self(database.await)
     }
 
     /// The same database, reached through a proxy.
     pub(crate) fn url_through(&self, proxy: &Proxy) -> String {
-        let (user, _) = self.base.rsplit_once('@').expect("a user in the URL");
-        format!("{user}@{}/{}", proxy.address, self.name)
+        self.0.url_through(proxy.address)
     }
 
     pub(crate) async fn proxy(&self) -> Proxy {
-        let (_, host) = self.base.rsplit_once('@').expect("a user in the URL");
-        Proxy::start(host.to_owned()).await
+        Proxy::start(self.0.address()).await
     }
 
     /// Settings of a node, with few connections.
     pub(crate) fn options(&self) -> PostgresOptions {
         let pool_max = PostgresOptions::POOL_MIN;
-        PostgresOptions { pool_max, ..PostgresOptions::new(self.url()) }
+        PostgresOptions { pool_max, ..PostgresOptions::new(self.0.url()) }
     }
 
     /// A node of its own.
@@ -54,22 +40,11 @@ impl Database {
         PostgresProvider::connect(self.options(), long_poll).await.expect("connected")
     }
 
-    /// A session of a user's own.
-    pub(crate) async fn session(&self) -> Session {
-        connect(&self.url()).await
-    }
-
     /// Statements run in this database since the last time, with their calls.
     pub(crate) async fn statements(&self) -> Vec<(String, i64)> {
-        let sql =
-            "SELECT query, calls FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid
-             WHERE d.datname = $1 AND s.toplevel";
-        let statistics = self.statistics().await;
-        let rows = statistics.query(sql, &[&self.name]).await.expect("counted");
-        let reset =
-            "SELECT pg_stat_statements_reset(0, oid, 0) FROM pg_database WHERE datname = $1";
-        statistics.execute(reset, &[&self.name]).await.expect("reset");
-        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+        let statements = self.0.statements().await;
+        self.0.reset_statements().await;
+        statements
     }
 
     /// Waits until nothing has been asked of the database for a second; returns all calls of
@@ -87,20 +62,6 @@ impl Database {
             calls += spoken.map(|(_, calls)| calls).sum::<i64>();
             assert!(started.elapsed() < Duration::from_secs(60), "never silent: {statements:#?}");
         }
-    }
-
-    /// A connection to another database, so that looking is not counted here.
-    async fn statistics(&self) -> Session {
-        let client = connect(&shared_url()).await;
-        // Several tests may make it at the same moment; one of them succeeds.
-        let _ = client.batch_execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").await;
-        client
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        in_a_thread(format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
 }
 

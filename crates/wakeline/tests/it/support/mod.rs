@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio_postgres::{Client as Session, NoTls};
 use wakeline::provider::Provider;
 use wakeline::{Client, LongPollConfig, PostgresProvider, Snapshot, SqliteProvider};
 
@@ -30,10 +29,10 @@ where
     }
 }
 
-/// A file, or a schema of its own.
+/// A file, or a database of its own.
 pub(crate) enum Store {
     Sqlite(tempfile::TempDir),
-    Postgres(Schema),
+    Postgres(Database),
 }
 
 impl Store {
@@ -41,12 +40,12 @@ impl Store {
         Self::Sqlite(tempfile::tempdir().expect("a folder"))
     }
 
-    pub(crate) fn postgres() -> Self {
-        Self::Postgres(Schema::new())
+    pub(crate) async fn postgres() -> Self {
+        Self::Postgres(Database::create().await)
     }
 
-    pub(crate) fn both() -> [Self; 2] {
-        [Self::sqlite(), Self::postgres()]
+    pub(crate) async fn both() -> [Self; 2] {
+        [Self::sqlite(), Self::postgres().await]
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -60,9 +59,7 @@ impl Store {
     pub(crate) fn flags(&self) -> Vec<String> {
         match self {
             Self::Sqlite(_) => vec!["--store".into(), format!("sqlite:{}", self.file().display())],
-            Self::Postgres(schema) => {
-                vec!["--store".into(), shared_url(), "--schema".into(), schema.name.clone()]
-            }
+            Self::Postgres(database) => vec!["--store".into(), database.0.url()],
         }
     }
 
@@ -80,7 +77,7 @@ impl Store {
                 let provider = SqliteProvider::new_with_options(self.file(), None, long_poll);
                 Node::Sqlite(provider.await.expect("opened"))
             }
-            Self::Postgres(schema) => Node::Postgres(schema.provider(long_poll).await),
+            Self::Postgres(database) => Node::Postgres(database.node(long_poll).await),
         }
     }
 
@@ -109,51 +106,5 @@ impl Node {
             Self::Sqlite(provider) => provider.snapshot(),
             Self::Postgres(provider) => provider.snapshot(),
         }
-    }
-}
-
-/// The PostgreSQL that the tests share.
-pub(crate) fn shared_url() -> String {
-    std::env::var("WAKELINE_TEST_POSTGRES")
-        .expect("run `cargo xtask test`, which starts a PostgreSQL")
-}
-
-pub(crate) async fn connect(url: &str) -> Session {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("connected");
-    tokio::spawn(connection);
-    client
-}
-
-/// Runs a statement where nothing can be awaited.
-fn in_a_thread(sql: String) {
-    let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async {
-            let _ = connect(&shared_url()).await.batch_execute(&sql).await;
-        });
-    });
-    let _ = thread.join();
-}
-
-/// A schema of its own, dropped at the end.
-pub(crate) struct Schema {
-    pub(crate) name: String,
-}
-
-impl Schema {
-    pub(crate) fn new() -> Self {
-        Self { name: format!("wl_{}", uuid::Uuid::new_v4().simple()) }
-    }
-
-    pub(crate) async fn provider(&self, long_poll: LongPollConfig) -> PostgresProvider {
-        let provider =
-            PostgresProvider::new_with_options(&shared_url(), Some(&self.name), long_poll).await;
-        provider.expect("connected")
-    }
-}
-
-impl Drop for Schema {
-    fn drop(&mut self) {
-        in_a_thread(format!("DROP SCHEMA IF EXISTS {} CASCADE", self.name));
     }
 }

@@ -133,6 +133,9 @@ impl Dispatcher {
             };
             let began = Instant::now();
             let taken = tokio::select! {
+                // In this order: a node that is told to stop begins nothing, even if a claim result
+                // has arrived. The hub releases it.
+                biased;
                 () = shutdown.cancelled() => return,
                 taken = self.take(&held, patience) => taken,
             };

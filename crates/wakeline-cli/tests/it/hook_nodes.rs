@@ -77,17 +77,21 @@ async fn what_a_killed_node_was_sending_another_sends_when_the_lease_ends() {
 async fn a_node_that_drains_ends_what_it_began_and_leaves_the_rest_to_others() {
     for store in Store::both().await {
         let small = [&NO_FALLBACK[..], &["--hook-slots", "4"]].concat();
-        let a = Hook::serve(&store.url(), &NO_FALLBACK).await;
         let b = Hook::serve(&store.url(), &small).await;
         let hook = Hook::open(&b).await;
         let mut receiver = Receiver::start("r", Mood::Holds).await;
         hook.endpoint(&receiver, json!({"delivery": {"timeoutSeconds": 60}})).await;
         let began = now();
-        for number in 0..20 {
+        for number in 0..4 {
+            hook.send(&format!("w-{number}")).await;
+        }
+        eventually("B is full", || async { receiver.held() == 4 }).await;
+        let a = Hook::serve(&store.url(), &NO_FALLBACK).await;
+        for number in 4..20 {
             hook.send(&format!("w-{number}")).await;
         }
         eventually("all are under way", || async { receiver.held() == 20 }).await;
-        // Sixteen at least are A's, which is told to stop while they go on.
+        // Sixteen are A's, which is told to stop while they go on.
         a.signal(Signal::TERM);
         eventually("A drains", || async {
             let answer = a.client.call("GET", "/readyz", "").await;

@@ -185,11 +185,12 @@ async fn connections_cut_at_any_moment_store_each_push_once() {
         tokio::time::sleep(Duration::from_millis(5)).await;
         proxy.mend();
         cuts += 1;
-        let pause = Duration::from_millis(20 + cuts * 13 % 60);
+        // Longer and longer: on a busy machine a connection needs more time to be of any use.
+        let pause = Duration::from_millis(20 + cuts * 13 % 60 + cuts / 4);
         if let Ok(Some(ended)) = tokio::time::timeout(pause, producers.join_next()).await {
             ended.expect("no panic");
         }
-        assert!(cuts < 2_000, "the pushes never get through");
+        assert!(cuts < 1_000, "the pushes never get through");
     }
     let expected: Vec<_> =
         (0..4).flat_map(|p| (0..40).map(move |n| format!("{p}-{n:02}"))).collect();

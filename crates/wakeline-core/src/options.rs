@@ -41,7 +41,8 @@ pub enum Fencing {
     Lenient,
 }
 
-/// A queue's options. Omitted options lose and delay nothing.
+/// A queue's options. Omitted options lose nothing; a failed message waits before its retry, so that
+/// a consumer that always fails does not use up all tries within milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueOptions {
@@ -103,8 +104,8 @@ impl Default for QueueOptions {
         Self {
             lease_secs: 300,
             retry_limit: 3,
-            retry_delay_ms: 0,
-            retry_delay_ms_max: 3_600_000,
+            retry_delay_ms: 1_000,
+            retry_delay_ms_max: 300_000,
             retry_backoff: Backoff::Exponential,
             dead_letters: true,
             priority: 0,
@@ -113,7 +114,7 @@ impl Default for QueueOptions {
             ordering: MessageOrder::Strict,
             fencing: Fencing::Strict,
             dedup_window_secs: 3600,
-            retry_jitter_percent: 0,
+            retry_jitter_percent: 20,
             ttl_secs: 0,
             len_max: 0,
             partition_len_max: 0,
@@ -223,10 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn omitted_options_lose_and_delay_nothing() {
+    fn omitted_options_lose_nothing_and_retry_after_a_second_then_two_then_four() {
         let options = QueueOptions::default();
         assert!(options.dead_letters);
-        assert_eq!(options.after_failure(3, &named("a")), RetryDecision::After(Duration::ZERO));
+        assert_eq!((options.ttl_secs, options.delay_secs), (0, 0));
+        let waits = [1, 2, 3].map(|n| options.retry_wait(n).as_millis());
+        assert_eq!(waits, [1_000, 2_000, 4_000]);
+        assert_eq!(options.retry_wait(30), Duration::from_secs(300));
         assert_eq!(options.after_failure(4, &named("a")), RetryDecision::Bury);
     }
 
@@ -235,6 +239,7 @@ mod tests {
         let options = QueueOptions {
             retry_delay_ms: 100,
             retry_delay_ms_max: 350,
+            retry_jitter_percent: 0,
             ..QueueOptions::default()
         };
         let waits: Vec<_> = (1..=3).map(|n| options.after_failure(n, &named("a"))).collect();

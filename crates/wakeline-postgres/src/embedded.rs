@@ -39,6 +39,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0018_maintenance",
     "0019_delivery_class",
     "0020_deleted_messages",
+    "0021_retry_defaults",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

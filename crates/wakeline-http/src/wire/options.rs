@@ -16,9 +16,9 @@ pub(crate) struct OptionsBody {
     lease_time: Option<u32>,
     /// Failures after which one more makes a dead letter (3).
     retry_limit: Option<u32>,
-    /// Milliseconds before the first retry (0).
+    /// Milliseconds before the first retry (1,000).
     retry_delay: Option<u64>,
-    /// Longest wait that backoff grows to, in milliseconds (3,600,000).
+    /// Longest wait that backoff grows to, in milliseconds (300,000).
     retry_delay_max: Option<u64>,
     /// `exponential` (default) or `fixed`.
     #[schema(value_type = Option<String>)]
@@ -41,7 +41,7 @@ pub(crate) struct OptionsBody {
     fencing: Option<Fencing>,
     /// Seconds for which a repeated transaction id is recognised (3,600).
     dedup_window_seconds: Option<u32>,
-    /// Each wait for a retry is shortened by up to so many percent, by message and try (0).
+    /// Each wait for a retry is shortened by up to so many percent, by message and try (20).
     retry_jitter_percent: Option<u32>,
     /// Most messages that the group which is furthest behind has yet to settle (0: no limit).
     max_size: Option<u64>,
@@ -61,6 +61,9 @@ pub(crate) struct OptionsBody {
     max_wait_time_seconds: Option<u32>,
     /// Lanes over which pushes without a partition, or to `Default`, are spread (0: none).
     lanes: Option<u32>,
+    /// Messages need no order: pushes without a partition are spread over 16 lanes, or over as many
+    /// as `lanes` says, so that as many consumers work at once (false).
+    unordered: Option<bool>,
     /// Seconds for which it is remembered how deliveries ended (86,400; 0: not at all).
     ledger_retention_seconds: Option<u32>,
     /// Orders partitions in a pop over several; higher first, 0 for those not named.
@@ -82,6 +85,9 @@ const LEN_MAX: u64 = 1 << 53;
 
 /// Most lanes: each is a partition.
 const LANES_MAX: u32 = 1024;
+
+/// Lanes of a queue that is `unordered`, if it does not name their number.
+const LANES_UNORDERED: u32 = 16;
 
 /// Most partitions with a priority of their own.
 const PRIORITIES_LEN_MAX: u64 = 1000;
@@ -106,7 +112,7 @@ impl OptionsBody {
             ordering: self.ordering.unwrap_or_default(),
             fencing: self.fencing.unwrap_or_default(),
             dedup_window_secs: self.dedup_window_seconds.unwrap_or(default.dedup_window_secs),
-            retry_jitter_percent: self.retry_jitter_percent.unwrap_or_default(),
+            retry_jitter_percent: self.retry_jitter_percent.unwrap_or(default.retry_jitter_percent),
             ttl_secs: self.ttl.unwrap_or_default(),
             len_max: self.max_size.unwrap_or_default(),
             partition_len_max: self.max_partition_size.unwrap_or_default(),
@@ -115,7 +121,7 @@ impl OptionsBody {
             completed_retention_secs: self.completed_retention_seconds.unwrap_or_default(),
             wait_secs_max: self.max_wait_time_seconds.unwrap_or_default(),
             encrypted: self.encryption_enabled.unwrap_or_default(),
-            lanes: self.lanes.unwrap_or_default(),
+            lanes: lanes(self.lanes, self.unordered)?,
             ledger_secs: self.ledger_retention_seconds.unwrap_or(default.ledger_secs),
             partition_priorities: self.partition_priorities.unwrap_or_default(),
         };
@@ -140,6 +146,22 @@ impl OptionsBody {
         let priorities = options.partition_priorities.len() as u64;
         within("partitionPriorities (their number)", priorities, 0, PRIORITIES_LEN_MAX)?;
         Ok(options)
+    }
+}
+
+/// The number of lanes that `lanes` and `unordered` together ask for.
+fn lanes(lanes: Option<u32>, unordered: Option<bool>) -> Result<u32, ApiError> {
+    let contradiction = |text: &str| Err(ApiError::invalid(text.to_owned()));
+    match (unordered, lanes) {
+        (Some(true), Some(0)) => contradiction(
+            "options.unordered needs lanes: leave out options.lanes, or give it a number from 1",
+        ),
+        (Some(false), Some(1..)) => contradiction(
+            "options.lanes spreads messages without order: leave it out, or leave out \
+             options.unordered",
+        ),
+        (Some(true), None) => Ok(LANES_UNORDERED),
+        (_, lanes) => Ok(lanes.unwrap_or_default()),
     }
 }
 
@@ -180,6 +202,7 @@ pub(crate) struct OptionsAnswer {
     encryption_enabled: bool,
     max_wait_time_seconds: u32,
     lanes: u32,
+    unordered: bool,
     ledger_retention_seconds: u32,
     #[schema(value_type = BTreeMap<String, i32>)]
     partition_priorities: BTreeMap<PartitionName, i32>,
@@ -211,6 +234,7 @@ impl From<QueueOptions> for OptionsAnswer {
             encryption_enabled: options.encrypted,
             max_wait_time_seconds: options.wait_secs_max,
             lanes: options.lanes,
+            unordered: options.lanes > 0,
             ledger_retention_seconds: options.ledger_secs,
             partition_priorities: options.partition_priorities,
         }

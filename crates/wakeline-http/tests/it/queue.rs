@@ -97,6 +97,8 @@ async fn an_empty_pop_of_an_unknown_queue_is_no_content() {
 #[tokio::test]
 async fn a_batch_ack_has_a_result_per_message() {
     let node = Node::start().await;
+    let options = json!({"queue": "q", "options": {"retryDelay": 0}});
+    assert_eq!(node.post("/api/v1/configure", options.to_string()).await.status, StatusCode::OK);
     node.push("q", &["a", "b"]).await;
     let popped = node.get("/api/v1/pop/queue/q?batch=2&consumerGroup=g").await.json();
     let message = &popped["messages"][0];
@@ -175,6 +177,41 @@ async fn a_transaction_happens_whole_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn an_unordered_queue_has_lanes() {
+    let node = Node::start().await;
+    let configure = |options: Value| {
+        let body = json!({"queue": "q", "options": options}).to_string();
+        node.post("/api/v1/configure", body)
+    };
+    for (options, lanes) in [
+        (json!({"unordered": true}), 16),
+        (json!({"unordered": true, "lanes": 64}), 64),
+        (json!({"lanes": 3}), 3),
+        (json!({"unordered": false}), 0),
+        (json!({}), 0),
+    ] {
+        let answer = configure(options.clone()).await.json();
+        assert_eq!(answer["options"]["lanes"], lanes, "{options}");
+        assert_eq!(answer["options"]["unordered"], lanes > 0, "{options}");
+    }
+    for options in [json!({"unordered": true, "lanes": 0}), json!({"unordered": false, "lanes": 2})]
+    {
+        let answer = configure(options.clone()).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{options}");
+        let words = answer.json()["error"].to_string();
+        assert!(words.contains("options.lanes") && words.contains("leave"), "{words}");
+    }
+
+    configure(json!({"unordered": true})).await;
+    let names: Vec<String> = (0..40).map(|n| format!("m-{n}")).collect();
+    node.push("q", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    for consumer in ["first", "second"] {
+        let popped = node.get("/api/v1/pop/queue/q").await;
+        assert_eq!(popped.status, StatusCode::OK, "the {consumer} of two consumers at once");
+    }
+}
+
+#[tokio::test]
 async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
     let node = Node::start().await;
     let body = json!({"queue": "a.b", "options": {"leaseTime": 7, "retryLimit": 0,
@@ -185,7 +222,8 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
     assert_eq!(answer["configured"], true);
     assert_eq!(answer["namespace"], "a");
     assert_eq!(answer["options"]["leaseTime"], 7);
-    assert_eq!(answer["options"]["retryDelay"], 0);
+    assert_eq!(answer["options"]["retryDelay"], 1000);
+    assert_eq!(answer["options"]["retryDelayMax"], 300_000);
     assert_eq!(answer["options"]["deadLetterQueue"], true);
     let read = node.get("/api/v1/resources/queues/a.b").await.json();
     for field in ["queue", "queueId", "partitionId", "namespace", "task", "options"] {

@@ -78,7 +78,12 @@ async fn open_stage(schema: &TestSchema) -> Arc<Stage> {
         PostgresStore::connect(options).await.expect("a store"),
     ];
     let queue = QueueName::new("hot").expect("valid");
-    let options = QueueOptions { lease_secs: 1, retry_limit: 3, ..QueueOptions::default() };
+    let options = QueueOptions {
+        lease_secs: 1,
+        retry_limit: 3,
+        retry_delay_ms: 0,
+        ..QueueOptions::default()
+    };
     let command = ConfigureQueue { queue: queue.clone(), namespace: None, task: None, options };
     nodes[0].configure(command).await.expect("configured");
     Arc::new(Stage {

@@ -67,6 +67,11 @@ async fn claim(node: &Node) -> LineOutcome {
     node.store.claim(vec![claim]).await.expect("claimed").remove(0)
 }
 
+async fn configure(node: &Node, options: QueueOptions) {
+    let command = ConfigureQueue { queue: queue(), namespace: None, task: None, options };
+    node.store.configure(command).await.expect("configured");
+}
+
 fn granted(outcome: &LineOutcome) -> Vec<String> {
     let partitions = outcome.grants[0].iter().flat_map(|grant| &grant.partitions);
     let messages = partitions.flat_map(|partition| &partition.messages);
@@ -77,6 +82,7 @@ fn granted(outcome: &LineOutcome) -> Vec<String> {
 async fn what_is_popped_and_acked_goes_with_the_transaction() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
+    configure(&node, QueueOptions { retry_delay_ms: 0, ..QueueOptions::default() }).await;
     node.store.push(vec![item("p", "1"), item("p", "2"), item("p", "3")]).await.expect("pushed");
     let user = schema.client().await;
     user.batch_execute("BEGIN").await.expect("begun");
@@ -212,9 +218,7 @@ async fn a_role_needs_the_right_to_execute_and_no_other() {
 async fn views_show_queues_groups_and_dead_letters() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
-    let options = QueueOptions { retry_limit: 0, ..QueueOptions::default() };
-    let command = ConfigureQueue { queue: queue(), namespace: None, task: None, options };
-    node.store.configure(command).await.expect("configured");
+    configure(&node, QueueOptions { retry_limit: 0, ..QueueOptions::default() }).await;
     node.store.push(vec![item("p", "1"), item("p", "2")]).await.expect("pushed");
     let user = schema.client().await;
     let rows = pop(&user, &schema, "'q'").await;

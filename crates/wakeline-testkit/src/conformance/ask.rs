@@ -5,11 +5,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use wakeline_core::{
     Change, GroupName, LeaseId, LeaseToken, MessageId, Namespace, PartitionId, PartitionName,
-    QueueLine, QueueName, Selector, Subscription, TaskName, TransactionId, Verdict,
+    QueueLine, QueueName, QueueOptions, Selector, Subscription, TaskName, TransactionId, Verdict,
 };
 use wakeline_store::{
     ClaimRequest, Delivered, Grant, LineClaim, PushItem, SettleItem, SettleOutcome,
 };
+
+/// Options of a queue whose failed messages come again at once, so that a rule need not wait.
+pub fn at_once() -> QueueOptions {
+    QueueOptions { retry_delay_ms: 0, retry_jitter_percent: 0, ..QueueOptions::default() }
+}
 
 /// What is claimed: a line and how much of it.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use wakeline_core::{
 };
 use wakeline_store::{ConfigureQueue, PushOutcome, SettleOutcome};
 
-use super::{Ask, Bench, secs, told};
+use super::{Ask, Bench, at_once, secs, told};
 
 fn unusual() -> QueueOptions {
     QueueOptions {
@@ -157,10 +157,11 @@ pub async fn a_relaxed_order_takes_effect_at_once(bench: &Bench) {
 /// A changed limit counts for what has failed already.
 pub async fn a_changed_limit_takes_effect_at_once(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     bench.push(&queue, "p", &["a"]).await;
     let taken = bench.take(&Ask::queue(&queue)).await;
     bench.settled(&taken, "a", Verdict::Failed).await;
-    bench.configure(&queue, QueueOptions { retry_limit: 1, ..Default::default() }).await;
+    bench.configure(&queue, QueueOptions { retry_limit: 1, ..at_once() }).await;
     let taken = bench.take(&Ask::queue(&queue)).await;
     bench.settled(&taken, "a", Verdict::Failed).await;
     assert_eq!(bench.dead_ids(&queue).await, ["a"]);

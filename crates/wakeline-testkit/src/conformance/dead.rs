@@ -5,7 +5,7 @@ use uuid::Uuid;
 use wakeline_core::{GroupName, QueueOptions, TransactionId, Verdict};
 use wakeline_store::{DeadLetter, DeadLetterFilter, Page, PushItem};
 
-use super::{Ask, Bench, Taken, item, partition_name};
+use super::{Ask, Bench, Taken, at_once, item, partition_name};
 
 /// All that was known of the message, and why and when it was given up.
 pub async fn a_dead_letter_tells_everything(bench: &Bench) {
@@ -46,6 +46,7 @@ pub async fn a_dead_letter_tells_everything(bench: &Bench) {
 /// An error that is not given leaves the last one.
 pub async fn a_dead_letter_keeps_the_last_error(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     bench.push(&queue, "p", &["a"]).await;
     let taken = bench.take(&Ask::queue(&queue)).await;
     let mut failed = taken.item("a", Verdict::Failed);
@@ -61,6 +62,7 @@ pub async fn a_dead_letter_keeps_the_last_error(bench: &Bench) {
 /// done with it.
 pub async fn a_message_tells_the_last_error_of_each_group(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     let (first, second) = (bench.group("first"), bench.group("second"));
     bench.push(&queue, "p", &["a"]).await;
     let ask = |group| Ask::queue(&queue).group(group);

@@ -10,7 +10,7 @@ use wakeline_store::{
     MessageKey, Page, PushOutcome, Redrive, RedriveState, Seek, SeekTo, SettleOutcome, Tally,
 };
 
-use super::{Ask, Bench, partition_name, secs, told};
+use super::{Ask, Bench, at_once, partition_name, secs, told};
 
 const ALL: Page = Page { limit: 1000, offset: 0 };
 
@@ -190,7 +190,7 @@ pub async fn a_deleted_message_of_an_expired_lease_is_gone(bench: &Bench) {
 /// What waited behind it in strict order can be taken, and who waits for that is told.
 pub async fn a_deleted_message_is_not_retried(bench: &Bench) {
     let (queue, group) = (bench.queue("q"), bench.group("g"));
-    bench.configure(&queue, QueueOptions { retry_delay_ms: 60_000, ..Default::default() }).await;
+    bench.configure(&queue, QueueOptions { retry_delay_ms: 60_000, ..at_once() }).await;
     let partition = pushed(bench, &queue, &["a", "b"]).await;
     let ask = Ask::queue(&queue).group(&group);
     let held = bench.take(&ask).await;

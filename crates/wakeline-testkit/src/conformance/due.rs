@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wakeline_core::{MessageOrder, QueueOptions, Subscription, Verdict};
 
-use super::{Ask, Bench, secs};
+use super::{Ask, Bench, at_once, secs};
 
 /// A message becomes readable when its own delay has passed.
 pub async fn a_delayed_message_comes_when_it_is_due(bench: &Bench) {
@@ -26,7 +26,7 @@ pub async fn a_delayed_message_comes_when_it_is_due(bench: &Bench) {
 /// A retry does not wait for the delay again.
 pub async fn a_retry_is_not_delayed_again(bench: &Bench) {
     let queue = bench.queue("q");
-    bench.configure(&queue, QueueOptions { delay_secs: 30, ..Default::default() }).await;
+    bench.configure(&queue, QueueOptions { delay_secs: 30, ..at_once() }).await;
     bench.push(&queue, "p", &["a"]).await;
     bench.advance(30).await;
     let taken = bench.take(&Ask::queue(&queue)).await;
@@ -84,7 +84,7 @@ pub async fn the_end_of_ten_windows_is_in_sight(bench: &Bench) {
 /// Messages that were delivered before are not held back by new pushes.
 pub async fn a_window_does_not_hold_back_retries(bench: &Bench) {
     let queue = bench.queue("q");
-    bench.configure(&queue, QueueOptions { window_secs: 10, ..Default::default() }).await;
+    bench.configure(&queue, QueueOptions { window_secs: 10, ..at_once() }).await;
     bench.push(&queue, "p", &["a"]).await;
     bench.advance(10).await;
     let taken = bench.take(&Ask::queue(&queue).batch(10)).await;
@@ -97,7 +97,7 @@ pub async fn a_window_does_not_hold_back_retries(bench: &Bench) {
 /// Each source alone is told exactly; nothing in sight is told as well.
 pub async fn the_next_due_time_is_exact_for_each_source(bench: &Bench) {
     let lease = bench.queue("lease");
-    bench.configure(&lease, QueueOptions { lease_secs: 41, ..Default::default() }).await;
+    bench.configure(&lease, QueueOptions { lease_secs: 41, ..at_once() }).await;
     bench.push(&lease, "p", &["a"]).await;
     let taken = bench.take(&Ask::queue(&lease)).await;
     assert_eq!(bench.nothing(&Ask::queue(&lease)).await, secs(41));
@@ -107,24 +107,24 @@ pub async fn the_next_due_time_is_exact_for_each_source(bench: &Bench) {
     assert_eq!(bench.nothing(&Ask::queue(&lease)).await, None);
 
     let retry = bench.queue("retry");
-    bench.configure(&retry, QueueOptions { retry_delay_ms: 7_301, ..Default::default() }).await;
+    bench.configure(&retry, QueueOptions { retry_delay_ms: 7_301, ..at_once() }).await;
     bench.push(&retry, "p", &["a"]).await;
     let taken = bench.take(&Ask::queue(&retry)).await;
     bench.settled(&taken, "a", Verdict::Failed).await;
     assert_eq!(bench.nothing(&Ask::queue(&retry)).await, Some(Duration::from_millis(7_301)));
 
     let delay = bench.queue("delay");
-    bench.configure(&delay, QueueOptions { delay_secs: 43, ..Default::default() }).await;
+    bench.configure(&delay, QueueOptions { delay_secs: 43, ..at_once() }).await;
     bench.push(&delay, "p", &["a"]).await;
     assert_eq!(bench.nothing(&Ask::queue(&delay)).await, secs(43));
 
     let window = bench.queue("window");
-    bench.configure(&window, QueueOptions { window_secs: 47, ..Default::default() }).await;
+    bench.configure(&window, QueueOptions { window_secs: 47, ..at_once() }).await;
     bench.push(&window, "p", &["a"]).await;
     assert_eq!(bench.nothing(&Ask::queue(&window)).await, secs(47));
 
     let both = bench.queue("both");
-    let options = QueueOptions { window_secs: 11, delay_secs: 53, ..Default::default() };
+    let options = QueueOptions { window_secs: 11, delay_secs: 53, ..at_once() };
     bench.configure(&both, options).await;
     bench.push(&both, "p", &["a"]).await;
     assert_eq!(bench.nothing(&Ask::queue(&both)).await, secs(53));
@@ -164,12 +164,8 @@ pub async fn the_next_due_time_is_the_earliest_of_the_line(bench: &Bench) {
 pub async fn the_next_due_time_follows_the_order(bench: &Bench) {
     for (ordering, expected) in [(MessageOrder::Strict, 100), (MessageOrder::Relaxed, 20)] {
         let queue = bench.queue(&format!("{ordering:?}"));
-        let options = QueueOptions {
-            ordering,
-            delay_secs: 30,
-            retry_delay_ms: 100_000,
-            ..QueueOptions::default()
-        };
+        let options =
+            QueueOptions { ordering, delay_secs: 30, retry_delay_ms: 100_000, ..at_once() };
         bench.configure(&queue, options).await;
         bench.push(&queue, "p", &["a"]).await;
         bench.advance(20).await;

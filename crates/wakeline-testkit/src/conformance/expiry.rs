@@ -5,11 +5,11 @@ use std::time::Duration;
 use wakeline_core::{QueueName, QueueOptions, Verdict};
 use wakeline_store::{Dropped, SettleOutcome};
 
-use super::{Ask, Bench, partition_name, secs};
+use super::{Ask, Bench, at_once, partition_name, secs};
 
 async fn queue_with(bench: &Bench, retry_limit: u32, name: &str) -> QueueName {
     let queue = bench.queue(name);
-    let options = QueueOptions { retry_limit, lease_secs: 30, ..QueueOptions::default() };
+    let options = QueueOptions { retry_limit, lease_secs: 30, ..at_once() };
     bench.configure(&queue, options).await;
     queue
 }

@@ -3,7 +3,7 @@
 use wakeline_core::{QueueOptions, Subscription, Verdict};
 use wakeline_store::{Seek, SeekTo, TransactCommand};
 
-use super::{Ask, Bench, item, secs, told};
+use super::{Ask, Bench, at_once, item, secs, told};
 
 /// A push tells everyone who may be waiting for its message.
 pub async fn a_push_tells_every_view_of_its_message(bench: &Bench) {
@@ -79,7 +79,7 @@ pub async fn the_end_of_a_lease_tells_what_was_pushed_meanwhile(bench: &Bench) {
 /// A failure tells when the retry is due; a retry is due at once.
 pub async fn a_failure_tells_when_its_retry_is_due(bench: &Bench) {
     let queue = bench.queue("q");
-    bench.configure(&queue, QueueOptions { retry_delay_ms: 45_000, ..Default::default() }).await;
+    bench.configure(&queue, QueueOptions { retry_delay_ms: 45_000, ..at_once() }).await;
     bench.push(&queue, "p", &["a"]).await;
     let ask = Ask::queue(&queue);
     let taken = bench.take(&ask).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeline_core::{PartitionId, QueueName, QueueOptions, Subscription, TransactionId, Verdict};
 use wakeline_store::{GroupDetail, MessageDetail, MessageState, SettleOutcome};
 
-use super::{Ask, Bench};
+use super::{Ask, Bench, at_once};
 
 async fn find(bench: &Bench, partition: PartitionId, id: &str) -> Option<MessageDetail> {
     let id = TransactionId::new(id).expect("a short id");
@@ -74,6 +74,7 @@ pub async fn a_message_is_found_by_partition_and_id(bench: &Bench) {
 /// Lag is what is unread, parked or unsettled.
 pub async fn a_group_tells_its_lag(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     bench.push(&queue, "Default", &["a", "b", "c", "d"]).await;
     bench.push(&queue, "y", &["e"]).await;
     let began = bench.now().await;

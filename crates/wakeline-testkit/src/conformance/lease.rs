@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeline_core::{CursorId, Fencing, GroupId, LeaseId, PartitionId, QueueOptions, Verdict};
 use wakeline_store::{Extension, SettleOutcome};
 
-use super::{Ask, Bench, Taken, ended_lease, secs};
+use super::{Ask, Bench, Taken, at_once, ended_lease, secs};
 
 async fn extend(bench: &Bench, taken: &Taken, secs: u64) -> Extension {
     let span = Duration::from_secs(secs);
@@ -139,6 +139,7 @@ pub async fn a_release_is_not_counted_and_keeps_the_order(bench: &Bench) {
 /// What was settled before the release stays settled; the rest comes in order.
 pub async fn a_release_gives_back_only_what_is_unsettled(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     bench.push(&queue, "p", &["a", "b", "c", "d", "e", "f"]).await;
     let taken = bench.take(&Ask::queue(&queue).batch(5)).await;
     bench.settled(&taken, "b", Verdict::Completed).await;
@@ -152,6 +153,7 @@ pub async fn a_release_gives_back_only_what_is_unsettled(bench: &Bench) {
 /// Failures that were counted before stay counted.
 pub async fn a_release_keeps_earlier_failures(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     bench.push(&queue, "p", &["a", "b"]).await;
     let taken = bench.take(&Ask::queue(&queue)).await;
     bench.settled(&taken, "a", Verdict::Failed).await;

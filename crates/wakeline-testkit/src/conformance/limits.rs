@@ -5,7 +5,7 @@ use wakeline_store::{
     GroupPartitionFilter, Housekeeping, HousekeepingReport, Losses, Seek, SeekTo,
 };
 
-use super::{Ask, Bench, is_settled, secs};
+use super::{Ask, Bench, at_once, is_settled, secs};
 
 /// Messages of these options are recognised for no time, so that only retention keeps them.
 fn forgetful(options: QueueOptions) -> QueueOptions {
@@ -146,12 +146,8 @@ pub async fn a_message_that_waits_too_long_is_evicted_for_its_group(bench: &Benc
 /// The wait begins when a message can be taken: after its delay, and after that of its retry.
 pub async fn a_wait_begins_when_a_message_is_available(bench: &Bench) {
     let queue = bench.queue("q");
-    let options = QueueOptions {
-        wait_secs_max: 10,
-        delay_secs: 5,
-        retry_delay_ms: 30_000,
-        ..QueueOptions::default()
-    };
+    let options =
+        QueueOptions { wait_secs_max: 10, delay_secs: 5, retry_delay_ms: 30_000, ..at_once() };
     bench.configure(&queue, options).await;
     bench.push(&queue, "Default", &["a"]).await;
     bench.advance(14).await;

@@ -7,7 +7,7 @@ use wakeline_store::{
     MessageState, Page, PartitionDetail, SettleOutcome,
 };
 
-use super::{Ask, Bench, is_settled, partition_name, secs, told};
+use super::{Ask, Bench, at_once, is_settled, partition_name, secs, told};
 
 fn bury() -> Intervention {
     Intervention::Bury { error: Some("no use".to_owned()) }
@@ -36,6 +36,7 @@ async fn partitions(bench: &Bench, queue: &QueueName) -> Vec<PartitionDetail> {
 /// Its groups stand at the end, what they held is stale; what comes later is delivered.
 pub async fn a_cleared_queue_is_empty(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     let (g, h) = (bench.group("g"), bench.group("h"));
     bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
     bench.push(&queue, "r", &["e"]).await;
@@ -137,7 +138,7 @@ pub async fn partitions_are_listed(bench: &Bench) {
 /// It does not wait for its delay any more, and keeps its failures.
 pub async fn a_waiting_message_is_retried_at_once(bench: &Bench) {
     let queue = bench.queue("q");
-    bench.configure(&queue, QueueOptions { retry_delay_ms: 60_000, ..Default::default() }).await;
+    bench.configure(&queue, QueueOptions { retry_delay_ms: 60_000, ..at_once() }).await;
     let group = bench.group("g");
     let partition = pushed(bench, &queue, &["a", "b"]).await;
     let ask = Ask::queue(&queue).group(&group);

@@ -49,7 +49,7 @@ use futures_util::FutureExt as _;
 
 use crate::rules::RuleFuture;
 
-pub use ask::{Ask, Taken, ended_lease, is_settled, item, partition_name, secs, told};
+pub use ask::{Ask, Taken, at_once, ended_lease, is_settled, item, partition_name, secs, told};
 pub(crate) use bench::housekeep_all;
 pub use bench::{Bench, StoreUnderTest};
 
@@ -161,6 +161,7 @@ macro_rules! conformance_suite {
         );
         $crate::conformance_module!([$($fixture)*]; retry;
             a_failed_message_comes_again,
+            a_queue_without_options_waits_longer_before_each_retry,
             attempts_are_counted_per_message,
             a_retried_message_is_not_counted,
             a_message_may_be_given_up_at_once,

@@ -8,11 +8,12 @@ use wakeline_core::{
 
 use wakeline_store::SettleOutcome;
 
-use super::{Ask, Bench, secs};
+use super::{Ask, Bench, at_once, secs};
 
 /// A failed message comes again, and says which try it is.
 pub async fn a_failed_message_comes_again(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     bench.push(&queue, "p", &["a"]).await;
     for attempt in 1..=3 {
         let taken = bench.take(&Ask::queue(&queue)).await;
@@ -21,9 +22,25 @@ pub async fn a_failed_message_comes_again(bench: &Bench) {
     }
 }
 
+/// Where nobody set options, a failed message waits before each retry, twice as long each time, and a
+/// part of the wait depends on the message.
+pub async fn a_queue_without_options_waits_longer_before_each_retry(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push(&queue, "p", &["a"]).await;
+    for seconds in [1, 2, 4] {
+        let taken = bench.take(&Ask::queue(&queue)).await;
+        bench.settled(&taken, "a", Verdict::Failed).await;
+        let wait = bench.nothing(&Ask::queue(&queue)).await.expect("a retry is due");
+        let full = Duration::from_secs(seconds);
+        assert!(wait <= full && wait >= full.mul_f64(0.8), "{wait:?} of {full:?}");
+        bench.advance(seconds).await;
+    }
+}
+
 /// Attempts are counted per message: neighbours of a failed one are not punished.
 pub async fn attempts_are_counted_per_message(bench: &Bench) {
     let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
     bench.push(&queue, "p", &["a", "b", "c"]).await;
     let taken = bench.take(&Ask::queue(&queue).batch(3)).await;
     bench.settled(&taken, "b", Verdict::Failed).await;
@@ -72,7 +89,7 @@ pub async fn a_message_may_be_given_up_at_once(bench: &Bench) {
 pub async fn the_limit_is_exact(bench: &Bench) {
     for limit in 0..=3 {
         let queue = bench.queue(&format!("limit-{limit}"));
-        bench.configure(&queue, QueueOptions { retry_limit: limit, ..Default::default() }).await;
+        bench.configure(&queue, QueueOptions { retry_limit: limit, ..at_once() }).await;
         bench.push(&queue, "p", &["a", "b"]).await;
         for attempt in 1..=limit + 1 {
             assert!(bench.dead_letters(&queue).await.is_empty(), "limit {limit}");
@@ -110,7 +127,7 @@ pub async fn exponential_backoff_doubles_up_to_its_cap(bench: &Bench) {
         retry_limit: 10,
         retry_delay_ms: 1_500,
         retry_delay_ms_max: 20_000,
-        ..QueueOptions::default()
+        ..at_once()
     };
     bench.configure(&queue, options).await;
     assert_eq!(waits(bench, &queue).await, [1_500, 3_000, 6_000, 12_000, 20_000, 20_000]);
@@ -123,7 +140,7 @@ pub async fn fixed_backoff_stays_the_same(bench: &Bench) {
         retry_limit: 10,
         retry_delay_ms: 2_000,
         retry_backoff: Backoff::Fixed,
-        ..QueueOptions::default()
+        ..at_once()
     };
     bench.configure(&queue, options).await;
     assert_eq!(waits(bench, &queue).await, [2_000; 6]);
@@ -164,7 +181,7 @@ pub async fn jitter_spreads_retries(bench: &Bench) {
 
 async fn fail_the_second_of_four(bench: &Bench, ordering: MessageOrder) -> QueueName {
     let queue = bench.queue("q");
-    let options = QueueOptions { ordering, retry_delay_ms: 30_000, ..QueueOptions::default() };
+    let options = QueueOptions { ordering, retry_delay_ms: 30_000, ..at_once() };
     bench.configure(&queue, options).await;
     bench.push(&queue, "p", &["a", "b", "c", "d"]).await;
     let taken = bench.take(&Ask::queue(&queue).batch(3)).await;
@@ -202,7 +219,7 @@ pub async fn relaxed_order_lets_later_messages_pass(bench: &Bench) {
 pub async fn relaxed_retries_come_as_they_are_due(bench: &Bench) {
     let queue = bench.queue("q");
     let ordering = MessageOrder::Relaxed;
-    let options = QueueOptions { ordering, retry_delay_ms: 10_000, ..QueueOptions::default() };
+    let options = QueueOptions { ordering, retry_delay_ms: 10_000, ..at_once() };
     bench.configure(&queue, options).await;
     bench.push(&queue, "p", &["a", "b"]).await;
     let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
@@ -219,7 +236,7 @@ pub async fn relaxed_retries_come_as_they_are_due(bench: &Bench) {
 /// Under strict order several waiting messages come in order of offset, whichever failed last.
 pub async fn strict_retries_come_in_order_of_offset(bench: &Bench) {
     let queue = bench.queue("q");
-    bench.configure(&queue, QueueOptions { retry_delay_ms: 10_000, ..Default::default() }).await;
+    bench.configure(&queue, QueueOptions { retry_delay_ms: 10_000, ..at_once() }).await;
     bench.push(&queue, "p", &["a", "b"]).await;
     let taken = bench.take(&Ask::queue(&queue).batch(2)).await;
     bench.settled(&taken, "b", Verdict::Failed).await;

@@ -3,11 +3,11 @@
 use wakeline_core::{GroupName, QueueName, QueueOptions, Verdict};
 use wakeline_store::Room;
 
-use super::{Ask, Bench, partition_name};
+use super::{Ask, Bench, at_once, partition_name};
 
 async fn limited(bench: &Bench) -> QueueName {
     let queue = bench.queue("q");
-    let options = QueueOptions { len_max: 100, partition_len_max: 10, ..Default::default() };
+    let options = QueueOptions { len_max: 100, partition_len_max: 10, ..at_once() };
     bench.configure(&queue, options).await;
     queue
 }

@@ -10,7 +10,7 @@ use wakeline_store::{
     PushItem, PushOutcome, ScheduleItem, ScheduleOutcome, TransactCommand, TransactOutcome,
 };
 
-use super::{Ask, Bench, item, secs, told};
+use super::{Ask, Bench, at_once, item, secs, told};
 
 pub(super) fn after(seconds: u64) -> Visible {
     Visible::After(Duration::from_secs(seconds))
@@ -267,7 +267,7 @@ pub async fn a_scheduled_message_is_delayed_from_its_time(bench: &Bench) {
 /// Retries hold a partition in strict order, whatever becomes due meanwhile.
 pub async fn a_scheduled_message_waits_behind_a_retry(bench: &Bench) {
     let queue = bench.queue("q");
-    let options = QueueOptions { retry_delay_ms: 60_000, ..Default::default() };
+    let options = QueueOptions { retry_delay_ms: 60_000, ..at_once() };
     bench.configure(&queue, options).await;
     bench.push(&queue, "p", &["a"]).await;
     one(bench, &queue, ("p", "b"), after(10)).await;

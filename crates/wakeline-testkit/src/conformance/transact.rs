@@ -6,7 +6,7 @@ use wakeline_store::{
     Transacted,
 };
 
-use super::{Ask, Bench, ended_lease, item};
+use super::{Ask, Bench, at_once, ended_lease, item};
 
 async fn transact(
     bench: &Bench,
@@ -31,6 +31,7 @@ fn refused(index: usize, outcome: SettleOutcome) -> TransactOutcome {
 /// All of it happens.
 pub async fn a_transaction_pushes_and_settles(bench: &Bench) {
     let (from, to) = (bench.queue("from"), bench.queue("to"));
+    bench.configure(&from, at_once()).await;
     bench.push(&from, "p", &["a", "b"]).await;
     let taken = bench.take(&Ask::queue(&from).batch(2)).await;
     let pushes = vec![item(&to, "x", "c"), item(&to, "y", "d"), item(&from, "p", "e")];

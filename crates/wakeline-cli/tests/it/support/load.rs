@@ -28,7 +28,7 @@ impl Load {
     /// Starts producers and consumers of a queue that never gives a message up.
     pub(crate) async fn begin(servers: &[&Server], seed: u64) -> Self {
         let options = json!({"queue": "q", "options": {"leaseTime": LEASE.as_secs(),
-                                                       "retryLimit": 1_000_000}});
+                                                       "retryLimit": 1_000_000, "retryDelay": 0}});
         assert_eq!(servers[0].client.post("/api/v1/configure", options).await.status, 200);
         let shared = Arc::new(Shared {
             started: Instant::now(),

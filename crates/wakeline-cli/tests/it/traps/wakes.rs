@@ -46,7 +46,7 @@ async fn whatever_makes_work_available_wakes_a_waiter_on_another_node() {
         let a = Server::start(&store, &NO_FALLBACK).await;
         let b = Server::start(&store, &NO_FALLBACK).await;
         for status in ["retry", "failed", "completed"] {
-            configure(&a, status, json!({"leaseTime": 300})).await;
+            configure(&a, status, json!({"leaseTime": 300, "retryDelay": 0})).await;
             a.client.push(status, &[("p", "1"), ("p", "2")]).await;
             let held = a.client.get(&format!("/api/v1/pop/queue/{status}")).await;
             let parked = park(&b, &format!("queue/{status}")).await;

@@ -9,8 +9,8 @@
 //! * Every test has a database of its own, which is dropped at the end: tests run side by side, and
 //!   statements, locks, notifications and statistics of one are not seen by another.
 //! * A template is complete as soon as it is visible under its name.
-//! * What a test runs connects as [`APP_ROLE`], an ordinary role that owns only what it created in the
-//!   test's database. Only this module, and tests that say why, connect as the superuser.
+//! * What a test runs connects as [`APP_ROLE`], an ordinary role that owns only what it created in
+//!   the test's database. Only this module, and tests that say why, connect as the superuser.
 
 use std::net::SocketAddr;
 

@@ -13,6 +13,7 @@ mod listener;
 mod measured;
 mod migrate;
 mod plans;
+mod releases;
 mod repeats;
 mod scheduled;
 mod sql_emit;

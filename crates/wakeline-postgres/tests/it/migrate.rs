@@ -119,35 +119,22 @@ async fn a_schema_newer_than_the_binary_is_refused() {
 }
 
 #[tokio::test]
-async fn a_function_is_put_back_when_its_checksum_differs() {
+async fn a_function_for_users_is_put_back_when_its_text_differs() {
     let schema = TestSchema::missing().await;
     migrate_up(&schema.options()).await.expect("migrated");
     let client = schema.client().await;
-    let name = &schema.name;
-    // As an older version would have left it: another result type, another signature beside it.
-    let script = format!(
-        "DROP FUNCTION {name}.clock();
-         CREATE FUNCTION {name}.clock() RETURNS text LANGUAGE sql AS 'SELECT ''old''';
-         CREATE FUNCTION {name}.clock(int) RETURNS text LANGUAGE sql AS 'SELECT ''older''';
-         CREATE FUNCTION {name}.retired() RETURNS text LANGUAGE sql AS 'SELECT ''gone''';
-         INSERT INTO {name}.function_checksums VALUES ('retired', 'x');
-         UPDATE {name}.function_checksums SET checksum = 'old' WHERE name = 'clock'"
-    );
-    client.batch_execute(&script).await.expect("an older state");
+    // As another build of the same release would have left it.
+    let script = "CREATE OR REPLACE FUNCTION wakeline.clock() RETURNS timestamptz
+            LANGUAGE sql AS $$ SELECT timestamptz 'epoch' $$;
+         UPDATE wakeline.releases SET api_checksum = 'other'";
+    client.batch_execute(script).await.expect("another build");
     let status = migrate_status(&schema.options()).await.expect("read");
-    assert_eq!(status.functions_pending, ["clock", "retired"]);
+    assert!(status.functions_pending.contains(&"clock".to_owned()));
+    assert!(!status.functions_pending.contains(&"claim".to_owned()));
     let report = migrate_up(&schema.options()).await.expect("migrated");
-    assert_eq!(report.functions, ["clock"]);
-    let left = client
-        .query(
-            "SELECT p.prorettype::regtype::text FROM pg_proc p \
-             WHERE p.pronamespace = $1::text::regnamespace AND p.proname IN ('clock', 'retired')",
-            &[name],
-        )
-        .await
-        .expect("read");
-    let left: Vec<String> = left.iter().map(|row| row.get(0)).collect();
-    assert_eq!(left, ["timestamp with time zone"]);
+    assert_eq!(report.functions, status.functions_pending);
+    let clock = "SELECT wakeline.clock() > timestamptz '2020-01-01'";
+    assert!(client.query_one(clock, &[]).await.expect("read").get::<_, bool>(0));
 }
 
 #[tokio::test]

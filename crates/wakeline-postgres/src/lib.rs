@@ -232,13 +232,12 @@ impl PostgresStore {
             Some(url) => open("listen_url", url)?,
             None => open("url", &options.url)?,
         };
-        let quick = open("url", &options.url)?.with_session("SET synchronous_commit = off");
         let schema = Migrator::prepare(&options).await?;
         let parts = NotifierParts {
             mode: options.notify,
             node,
             timings: options.timings.clone(),
-            link: Link::new(Arc::new(quick)),
+            link: Link::new(connector.clone()),
         };
         let shared = Arc::new(Shared {
             links: Links::new(&connector, options.pool_max),

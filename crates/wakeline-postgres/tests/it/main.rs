@@ -3,6 +3,7 @@
 mod access;
 mod claims;
 mod conformance;
+mod durability;
 mod flow;
 mod hook;
 mod hot;

@@ -163,7 +163,7 @@ impl Postgres {
         let volatile = if durability == Durability::Off { VOLATILE } else { "" };
         let socket_folder = self.socket_folder();
         writeln!(settings, "{SETTINGS}{volatile}unix_socket_directories = '{socket_folder}'")?;
-        self.create_extension()
+        self.create_extension_and_role()
     }
 
     /// Connections go over TCP; the socket is for people, if the path is not too long for one.
@@ -173,7 +173,8 @@ impl Postgres {
         if fits { folder.into_owned() } else { String::new() }
     }
 
-    fn create_extension(&self) -> Result<()> {
+    /// The extension counts statements; the role is the ordinary one that tests connect as.
+    fn create_extension_and_role(&self) -> Result<()> {
         let mut single = Command::new(self.bin.join("postgres"));
         single.current_dir(&self.folder).arg("--single").arg("-D").arg(self.data());
         if let Some((user, group)) = self.account.ids {
@@ -182,7 +183,8 @@ impl Postgres {
         single.arg("postgres").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = single.spawn().context("starting PostgreSQL in single-user mode")?;
         let mut input = child.stdin.take().expect("asked for a pipe");
-        input.write_all(b"CREATE EXTENSION pg_stat_statements\n")?;
+        input
+            .write_all(b"CREATE EXTENSION pg_stat_statements\nCREATE ROLE wakeline_app LOGIN\n")?;
         drop(input);
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stderr);

@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! * Every connection has keepalives and a user timeout, so that a dead peer is noticed.
+//! * A commit that was answered is on disk, whatever the default of the database or the role says.
 //! * Errors and [`Connector::location`] never show a password.
 
 use std::time::Duration;
@@ -17,6 +18,11 @@ use crate::breaker::Breaker;
 use crate::error;
 use crate::options::PostgresOptions;
 use crate::tls::{self, Target};
+
+/// Strengthens a default that would answer commits before they are on disk, or on the synchronous
+/// standbys if there are any. A stronger one (`remote_apply`) stays.
+const DURABLE_COMMIT: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+    WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')";
 
 /// A connection whose messages somebody has to read.
 pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
@@ -54,7 +60,7 @@ impl Connector {
             .tcp_user_timeout(Duration::from_secs(8));
         let session = format!(
             "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
-             SET wakeline.node = '{node}'; SET client_min_messages = warning",
+             SET wakeline.node = '{node}'; SET client_min_messages = warning; {DURABLE_COMMIT}",
             options.statement_timeout.as_millis().max(1),
             options.statement_timeout.as_millis().max(1) * 2,
         );

@@ -39,7 +39,8 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0018_maintenance",
     "0019_delivery_class",
     "0020_deleted_messages",
-    "0021_retry_defaults",
+    "0021_releases",
+    "0022_retry_defaults",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -238,6 +239,22 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "sweep",
     "trace_add",
     "transact",
+];
+
+/// Functions of the main schema, which only a newer release replaces: those that users call, those
+/// that triggers call, and those that these need with the rights of their caller. All others belong
+/// to a set (see [`crate::function_sets`]).
+pub(crate) const API_FUNCTIONS: &[&str] = &[
+    "ack",
+    "clock",
+    "emit",
+    "hook_message_name",
+    "notify_changes",
+    "notify_cursors",
+    "notify_incoming",
+    "notify_segments",
+    "pop",
+    "push",
 ];
 
 /// Takes the place of the function `clock` in schemas made for tests.

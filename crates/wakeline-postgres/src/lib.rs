@@ -7,7 +7,8 @@
 //! hints between nodes, [`migrate`] keeps the schema.
 //!
 //! # Invariants
-//! * All objects live in one schema; all SQL lives under `sql/`.
+//! * All objects live in one schema, but for the functions that a release's own nodes call (see
+//!   [`function_sets`]); all SQL lives under `sql/`.
 //! * Hints never ride on a writing transaction (unless asked for by `notify = trigger`).
 //! * Dropping the last [`PostgresStore`] ends every task and connection of it.
 
@@ -23,6 +24,7 @@ mod embedded;
 mod error;
 mod face_hints;
 mod flow;
+mod function_sets;
 mod fuse;
 mod groups;
 mod hook;
@@ -54,13 +56,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use wakeline_core::NodeId;
 use wakeline_store::{Sealing, StoreAdmin, StoreError, StoreInfo};
 
 use crate::connect::{Link, Params, Sql};
 use crate::connector::Connector;
+use crate::migrate::Migrator;
 pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
 use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;
@@ -193,6 +196,8 @@ pub(crate) struct Shared {
     pub(crate) feeds: TaskTracker,
     /// Seals and opens the payloads of encrypted queues.
     pub(crate) sealing: Sealing,
+    /// Ends what records that this node uses its functions.
+    _functions_kept: DropGuard,
     location: String,
     ping: Sql,
 }
@@ -216,7 +221,6 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Connects, and brings the schema up to date if the options say so.
     pub async fn connect(options: PostgresOptions) -> Result<Self, StoreError> {
-        let schema = Schema::new(&options.schema)?;
         if options.pool_max < PostgresOptions::POOL_MIN {
             let reason = format!("must be at least {}", PostgresOptions::POOL_MIN);
             return Err(StoreError::Invalid { field: "pg_pool_max", reason });
@@ -228,13 +232,12 @@ impl PostgresStore {
             Some(url) => open("listen_url", url)?,
             None => open("url", &options.url)?,
         };
-        let quick = open("url", &options.url)?.with_session("SET synchronous_commit = off");
-        Self::prepare_schema(&options).await?;
+        let schema = Migrator::prepare(&options).await?;
         let parts = NotifierParts {
             mode: options.notify,
             node,
             timings: options.timings.clone(),
-            link: Link::new(Arc::new(quick)),
+            link: Link::new(connector.clone()),
         };
         let shared = Arc::new(Shared {
             links: Links::new(&connector, options.pool_max),
@@ -243,6 +246,7 @@ impl PostgresStore {
             closed: CancellationToken::new(),
             feeds: TaskTracker::new(),
             sealing: Sealing::default(),
+            _functions_kept: function_sets::keep_in_use(&options),
             location: format!("{} schema {}", connector.location(), schema.name()),
             ping: Sql::new(&schema, include_str!("../sql/queries/ping.sql")),
             node,
@@ -257,22 +261,6 @@ impl PostgresStore {
         let lead = store.shared.notifier.lead_sql();
         store.shared.links.warm(&store.queue.core.sql, lead).await?;
         Ok(store)
-    }
-
-    /// Looks before it migrates: a node that may not change the schema can use a current one.
-    async fn prepare_schema(options: &PostgresOptions) -> Result<(), StoreError> {
-        let status = migrate_status(options).await?;
-        if status.is_current() {
-            return Ok(());
-        }
-        if options.migrate {
-            let report = migrate_up(options).await?;
-            let (migrations, functions) = (report.migrations.join(" "), report.functions.len());
-            tracing::info!(migrations, functions, "schema brought up to date");
-            return Ok(());
-        }
-        let reason = format!("{:?} is not up to date: run `wakeline migrate up`", options.schema);
-        Err(StoreError::Invalid { field: "schema", reason })
     }
 
     /// Makes the triggers fit `notify`. If they do already, it is a read.

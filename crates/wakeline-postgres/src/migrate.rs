@@ -1,14 +1,16 @@
-//! Brings a schema up to date: migrations once and in order, functions whenever their text changed.
+//! Brings a schema up to date: migrations once and in order, this release's function set, and the
+//! functions for users if no newer release has installed them.
 //!
 //! # Where it sits
 //! [`crate::PostgresStore::connect`] and `wakeline migrate` call it. The files are in
-//! [`crate::embedded`].
+//! [`crate::embedded`]; what a set is, in [`crate::function_sets`].
 //!
 //! # Invariants
 //! * All of it is one transaction under one advisory lock per schema, so that any number of nodes
 //!   may start at once, and a failure leaves the schema as it was.
 //! * An applied migration never changes: a differing checksum is refused.
-//! * A schema newer than this binary is refused, not guessed at.
+//! * What a newer release installed is neither changed nor dropped. A schema that a newer release
+//!   made unusable for this one is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,9 +22,10 @@ use wakeline_store::StoreError;
 use crate::connect::{Link, LinkTransaction, Sql, fill};
 use crate::connector::Connector;
 use crate::embedded::{FUNCTIONS, MIGRATIONS, SqlFile, TEST_CLOCK};
+use crate::function_sets::{self, FunctionSet, Release};
 use crate::options::{PostgresOptions, Schema};
 
-const OPERATION: &str = "migrate";
+pub(crate) const OPERATION: &str = "migrate";
 
 /// Longest time that one migration may take, and that a node waits for another's.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -46,7 +49,7 @@ pub struct MigrationStatus {
     pub applied: Vec<String>,
     /// Migrations that `wakeline migrate up` would apply, in order.
     pub pending: Vec<String>,
-    /// Functions that it would put in place, replace or drop.
+    /// Functions that it would put in place or replace.
     pub functions_pending: Vec<String>,
 }
 
@@ -59,73 +62,136 @@ impl MigrationStatus {
 
 /// Brings the schema up to date.
 pub async fn migrate_up(options: &PostgresOptions) -> Result<MigrationReport, StoreError> {
-    let migrator = Migrator::new(options, MIGRATIONS, FUNCTIONS)?;
+    let migrator = Migrator::new(options)?;
     let report = migrator.up().await;
     migrator.link.close().await;
     report
 }
 
-/// Tells how the schema stands; changes nothing.
+/// Returns how the schema stands; changes nothing.
 pub async fn migrate_status(options: &PostgresOptions) -> Result<MigrationStatus, StoreError> {
-    let migrator = Migrator::new(options, MIGRATIONS, FUNCTIONS)?;
+    let migrator = Migrator::new(options)?;
     let status = migrator.status().await;
     migrator.link.close().await;
     status
 }
 
-/// What is in the schema, by the book-keeping tables: names and checksums.
+/// What is in the schema, as recorded there.
 #[derive(Default)]
-struct Books {
-    exist: bool,
+struct Installed {
+    exists: bool,
     test_clock: bool,
+    /// Checksums by name.
     migrations: BTreeMap<String, String>,
-    functions: BTreeMap<String, String>,
+    newest: Option<NewestRelease>,
+    /// This program's function set.
+    functions: Option<FunctionSet>,
 }
 
-/// Migrates one schema. The files are parameters, so that tests can change them.
-pub(crate) struct Migrator<'a> {
-    link: Link,
-    schema: Schema,
+struct NewestRelease {
+    release: Release,
+    oldest: Release,
+    api_checksum: String,
+}
+
+/// Migrates one schema.
+pub(crate) struct Migrator {
+    pub(crate) link: Link,
+    pub(crate) schema: Schema,
+    pub(crate) release: Release,
+    /// The checksum of this program's function set.
+    pub(crate) set: String,
     wants_test_clock: bool,
-    migrations: &'a [SqlFile],
-    functions: &'a [SqlFile],
 }
 
-impl<'a> Migrator<'a> {
-    pub(crate) fn new(
-        options: &PostgresOptions,
-        migrations: &'a [SqlFile],
-        functions: &'a [SqlFile],
-    ) -> Result<Self, StoreError> {
+impl Migrator {
+    fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let patient = PostgresOptions { statement_timeout: PATIENCE, ..options.clone() };
         let connector = Connector::new("url", &options.url, &patient, "")?;
+        let schema = Schema::new(&options.schema)?;
         Ok(Self {
             link: Link::new(Arc::new(connector)),
-            schema: Schema::new(&options.schema)?,
+            release: Release::own(options),
+            set: function_sets::checksum(&schema, options, FUNCTIONS),
+            schema,
             wants_test_clock: options.test_clock,
-            migrations,
-            functions,
         })
     }
 
-    pub(crate) async fn status(&self) -> Result<MigrationStatus, StoreError> {
+    /// Brings the schema up to date if the options say so, and returns it with the functions that
+    /// this node calls.
+    pub(crate) async fn prepare(options: &PostgresOptions) -> Result<Schema, StoreError> {
+        let migrator = Self::new(options)?;
+        let functions = migrator.prepare_functions(options.migrate).await;
+        migrator.link.close().await;
+        functions.map(|functions| migrator.schema.with_functions(functions))
+    }
+
+    /// Records that a node which runs uses its functions. They may have been dropped, if it could
+    /// not do so for a week.
+    pub(crate) async fn keep(options: &PostgresOptions) -> Result<(), StoreError> {
+        let migrator = Self::new(options)?;
+        let kept = match migrator.touch().await {
+            Ok(None) => migrator.prepare_functions(options.migrate).await.map(|_| ()),
+            Ok(Some(_)) if options.migrate => migrator.drop_unused().await,
+            Ok(Some(_)) => Ok(()),
+            Err(error) => Err(error),
+        };
+        migrator.link.close().await;
+        kept
+    }
+
+    /// Looks before it migrates: a node that may not change the schema can use a current one.
+    async fn prepare_functions(&self, migrate: bool) -> Result<FunctionSet, StoreError> {
+        loop {
+            let status = self.status().await?;
+            if !status.is_current() && !migrate {
+                return Err(self.refuse("is not up to date: run `wakeline migrate up`"));
+            }
+            if !status.is_current() {
+                let report = self.up().await?;
+                let (migrations, functions) = (report.migrations.join(" "), report.functions.len());
+                tracing::info!(migrations, functions, "schema brought up to date");
+            }
+            // No set: another node found it unused and dropped it just now.
+            let Some(functions) = self.touch().await? else { continue };
+            if migrate && let Err(error) = self.drop_unused().await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "SQL functions of older releases could not be dropped");
+            }
+            return Ok(functions);
+        }
+    }
+
+    async fn touch(&self) -> Result<Option<FunctionSet>, StoreError> {
+        let touch = self.sql(include_str!("../sql/queries/function_set_touch.sql"));
+        let rows = self.link.query(OPERATION, &touch, &[&self.set]).await?;
+        Ok(rows.first().map(|row| self.set_at(row.get("place"))))
+    }
+
+    pub(crate) fn set_at(&self, place: Option<String>) -> FunctionSet {
+        FunctionSet { checksum: self.set.clone(), place }
+    }
+
+    async fn status(&self) -> Result<MigrationStatus, StoreError> {
         let transaction = self.link.begin(OPERATION).await?;
-        let books = self.read_books(&transaction).await?;
+        let installed = self.read_installed(&transaction).await?;
         transaction.rollback().await?;
-        self.check(&books)?;
+        self.check(&installed)?;
+        let set_missing = installed.functions.is_none();
+        let api_pending = self.api_pending(&installed);
+        let pending = |file: &&SqlFile| match function_sets::is_api(file.name) {
+            true => api_pending,
+            false => set_missing,
+        };
         Ok(MigrationStatus {
-            applied: books.migrations.keys().cloned().collect(),
-            pending: self.pending(&books).map(|file| file.name.to_owned()).collect(),
-            functions_pending: self
-                .changed_functions(&books)
-                .iter()
-                .map(|file| file.name.to_owned())
-                .chain(self.dropped_functions(&books))
-                .collect(),
+            applied: installed.migrations.keys().cloned().collect(),
+            pending: pending_migrations(&installed).map(|file| file.name.to_owned()).collect(),
+            functions_pending: FUNCTIONS.iter().filter(pending).map(|f| f.name.into()).collect(),
         })
     }
 
-    pub(crate) async fn up(&self) -> Result<MigrationReport, StoreError> {
+    async fn up(&self) -> Result<MigrationReport, StoreError> {
         let transaction = self.link.begin(OPERATION).await?;
         let lock = self.sql(include_str!("../sql/queries/migrate_lock.sql"));
         transaction.query(&lock, &[&self.schema.migration_lock()]).await?;
@@ -142,33 +208,76 @@ impl<'a> Migrator<'a> {
 
     async fn up_locked(&self, tx: &LinkTransaction<'_>) -> Result<MigrationReport, StoreError> {
         self.create_schema(tx).await?;
-        let mut books = self.read_books(tx).await?;
-        self.check(&books)?;
-        if self.wants_test_clock && !books.test_clock {
-            if !books.migrations.is_empty() {
+        let mut installed = self.read_installed(tx).await?;
+        self.check(&installed)?;
+        if self.wants_test_clock && !installed.test_clock {
+            if !installed.migrations.is_empty() {
                 return Err(self.refuse("has a true clock; tests need a schema of their own"));
             }
-            books.test_clock = true;
+            installed.test_clock = true;
         }
         let mut report = MigrationReport::default();
         let record = self.sql(include_str!("../sql/queries/migrate_record.sql"));
-        for file in self.pending(&books) {
+        for file in pending_migrations(&installed) {
             tx.script(&fill(&self.schema, file.text)).await?;
             tx.query(&record, &[&file.name, &checksum(file.text)]).await?;
             report.migrations.push(file.name.to_owned());
         }
         // Bodies may name functions and tables that come later in the list.
         tx.script("SET LOCAL check_function_bodies = off").await?;
-        for file in self.changed_functions(&books) {
-            self.replace_function(tx, file).await?;
-            report.functions.push(file.name.to_owned());
+        let fresh = installed.functions.is_none();
+        if fresh {
+            installed.functions = Some(self.install_set(tx, &mut report).await?);
         }
-        for name in self.dropped_functions(&books) {
-            self.drop_overloads(tx, &name).await?;
-            let forget = self.sql(include_str!("../sql/queries/migrate_forget_function.sql"));
-            tx.query(&forget, &[&name]).await?;
+        self.install_api(tx, &installed, &mut report).await?;
+        if fresh {
+            // By the clock that the step before has installed.
+            let place = installed.functions.and_then(|functions| functions.place);
+            let record = self.sql(include_str!("../sql/queries/function_set_record.sql"));
+            tx.query(&record, &[&self.set, &self.release.0, &place]).await?;
         }
         Ok(report)
+    }
+
+    /// Replaces the functions for users, unless a newer release has installed its own.
+    async fn install_api(
+        &self,
+        tx: &LinkTransaction<'_>,
+        installed: &Installed,
+        report: &mut MigrationReport,
+    ) -> Result<(), StoreError> {
+        if !self.api_pending(installed) {
+            return Ok(());
+        }
+        let script = self.api_script(installed);
+        tx.script(&script).await?;
+        let names = FUNCTIONS.iter().map(|file| file.name.to_owned());
+        report.functions.extend(names.filter(|name| function_sets::is_api(name)));
+        let record = self.sql(include_str!("../sql/queries/release_record.sql"));
+        let (release, oldest) = (self.release.0, Release::OLDEST.0);
+        tx.query(&record, &[&release, &oldest, &checksum(&script), &self.set]).await.map(|_| ())
+    }
+
+    /// Whether the functions for users are not, or no longer, those of this release. Builds of one
+    /// release that differ happen in development only: the last one that starts wins.
+    fn api_pending(&self, installed: &Installed) -> bool {
+        let Some(newest) = &installed.newest else { return true };
+        let differs = || newest.api_checksum != checksum(&self.api_script(installed));
+        newest.release < self.release || newest.release == self.release && differs()
+    }
+
+    fn api_script(&self, installed: &Installed) -> String {
+        let schema = match &installed.functions {
+            Some(functions) => self.schema.with_functions(functions.clone()),
+            None => self.schema.clone(),
+        };
+        let api = FUNCTIONS.iter().filter(|file| function_sets::is_api(file.name));
+        // A schema that was made with a test's clock keeps it.
+        let clocks = api.map(|file| match file.name {
+            "clock" if installed.test_clock => TEST_CLOCK,
+            _ => file,
+        });
+        clocks.map(|file| fill(&schema, file.text)).collect()
     }
 
     async fn create_schema(&self, tx: &LinkTransaction<'_>) -> Result<(), StoreError> {
@@ -176,34 +285,41 @@ impl<'a> Migrator<'a> {
         if tx.query(&exists, &[&self.schema.name()]).await?.is_empty() {
             tx.script(&format!("CREATE SCHEMA {}", self.schema.quoted())).await?;
         }
-        if !self.read_books(tx).await?.exist {
+        if !self.read_installed(tx).await?.exists {
             let bootstrap = include_str!("../sql/queries/migrate_bootstrap.sql");
             tx.script(&fill(&self.schema, bootstrap)).await?;
         }
         Ok(())
     }
 
-    async fn read_books(&self, tx: &LinkTransaction<'_>) -> Result<Books, StoreError> {
+    async fn read_installed(&self, tx: &LinkTransaction<'_>) -> Result<Installed, StoreError> {
         self.check_server(tx).await?;
         let relations = self.sql(include_str!("../sql/queries/migrate_relations.sql"));
         let rows = tx.query(&relations, &[&self.schema.name()]).await?;
         let present: BTreeSet<String> = rows.iter().map(|row| row.get("name")).collect();
-        let mut books = Books {
-            exist: present.contains("migrations") && present.contains("function_checksums"),
+        let mut installed = Installed {
+            exists: present.contains("migrations"),
             test_clock: present.contains("test_clock"),
-            ..Books::default()
+            ..Installed::default()
         };
-        if books.exist {
-            let applied = self.sql(include_str!("../sql/queries/migrate_books.sql"));
-            for row in tx.query(&applied, &[]).await? {
-                let names = match row.get("kind") {
-                    "migration" => &mut books.migrations,
-                    _ => &mut books.functions,
-                };
-                names.insert(row.get("name"), row.get("checksum"));
-            }
+        if installed.exists {
+            let applied = self.sql(include_str!("../sql/queries/migrate_applied.sql"));
+            let rows = tx.query(&applied, &[]).await?;
+            let migrations = rows.iter().map(|row| (row.get("name"), row.get("checksum")));
+            installed.migrations = migrations.collect();
         }
-        Ok(books)
+        if present.contains("releases") {
+            let newest = self.sql(include_str!("../sql/queries/release_newest.sql"));
+            installed.newest = tx.query(&newest, &[]).await?.first().map(|row| NewestRelease {
+                release: Release(row.get("release")),
+                oldest: Release(row.get("oldest")),
+                api_checksum: row.get("api_checksum"),
+            });
+            let find = self.sql(include_str!("../sql/queries/function_set_find.sql"));
+            let rows = tx.query(&find, &[&self.set]).await?;
+            installed.functions = rows.first().map(|row| self.set_at(row.get("place")));
+        }
+        Ok(installed)
     }
 
     /// Refuses a server that is too old, before its first syntax error does.
@@ -218,66 +334,43 @@ impl<'a> Migrator<'a> {
         Err(StoreError::Invalid { field: "url", reason })
     }
 
-    /// Refuses a schema that this binary does not understand.
-    fn check(&self, books: &Books) -> Result<(), StoreError> {
-        for (name, applied) in &books.migrations {
-            let Some(file) = self.migrations.iter().find(|file| file.name == name) else {
-                return Err(self.refuse(&format!(
-                    "was migrated by a newer wakeline: this one does not know migration {name}"
-                )));
-            };
-            if *applied != checksum(file.text) {
-                return Err(self.refuse(&format!(
-                    "has migration {name} with another content than this wakeline: \
-                     an applied migration must not change"
-                )));
+    /// Refuses a schema that this program cannot work with.
+    fn check(&self, installed: &Installed) -> Result<(), StoreError> {
+        let newer = installed.newest.as_ref().filter(|newest| newest.release > self.release);
+        if let Some(newer) = newer.filter(|newer| newer.oldest > self.release) {
+            return Err(self.refuse(&format!(
+                "was upgraded by wakeline {}, which works beside {} and later; this is {}: \
+                 use a newer program",
+                newer.release, newer.oldest, self.release
+            )));
+        }
+        for (name, applied) in &installed.migrations {
+            match MIGRATIONS.iter().find(|file| file.name == name) {
+                Some(file) if *applied == checksum(file.text) => {}
+                Some(_) => {
+                    return Err(self.refuse(&format!(
+                        "has migration {name} with another content than this wakeline: \
+                         an applied migration must not change"
+                    )));
+                }
+                None if newer.is_some() => {}
+                None => {
+                    return Err(self.refuse(&format!(
+                        "was migrated by a newer wakeline: this one does not know migration {name}"
+                    )));
+                }
             }
         }
-        Ok(())
-    }
-
-    fn pending(&self, books: &Books) -> impl Iterator<Item = &'a SqlFile> {
-        self.migrations.iter().filter(|file| !books.migrations.contains_key(file.name))
-    }
-
-    fn changed_functions(&self, books: &Books) -> Vec<&'a SqlFile> {
-        let current = |file: &SqlFile| books.functions.get(file.name) == Some(&checksum(file.text));
-        self.functions
-            .iter()
-            .map(|file| match file.name {
-                // A schema that was made with a test's clock keeps it.
-                "clock" if books.test_clock => TEST_CLOCK,
-                _ => file,
-            })
-            .filter(|file| !current(file))
-            .collect()
-    }
-
-    fn dropped_functions(&self, books: &Books) -> Vec<String> {
-        let known = |name: &String| self.functions.iter().any(|file| file.name == name);
-        books.functions.keys().filter(|name| !known(name)).cloned().collect()
-    }
-
-    async fn replace_function(
-        &self,
-        tx: &LinkTransaction<'_>,
-        file: &SqlFile,
-    ) -> Result<(), StoreError> {
-        self.drop_overloads(tx, file.name).await?;
-        tx.script(&fill(&self.schema, file.text)).await?;
-        let record = self.sql(include_str!("../sql/queries/migrate_record_function.sql"));
-        tx.query(&record, &[&file.name, &checksum(file.text)]).await.map(|_| ())
-    }
-
-    async fn drop_overloads(&self, tx: &LinkTransaction<'_>, name: &str) -> Result<(), StoreError> {
-        let overloads = self.sql(include_str!("../sql/queries/migrate_overloads.sql"));
-        for row in tx.query(&overloads, &[&self.schema.name(), &name]).await? {
-            tx.script(&format!("DROP FUNCTION {}", row.get::<_, &str>("name"))).await?;
+        match (newer, pending_migrations(installed).next()) {
+            (Some(newer), Some(file)) => Err(self.refuse(&format!(
+                "was upgraded by wakeline {}, which has no migration {}: use that program",
+                newer.release, file.name
+            ))),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    fn sql(&self, template: &str) -> Sql {
+    pub(crate) fn sql(&self, template: &str) -> Sql {
         Sql::new(&self.schema, template)
     }
 
@@ -285,6 +378,10 @@ impl<'a> Migrator<'a> {
         let reason = format!("{:?} {reason}", self.schema.name());
         StoreError::Invalid { field: "schema", reason }
     }
+}
+
+fn pending_migrations(installed: &Installed) -> impl Iterator<Item = &'static SqlFile> {
+    MIGRATIONS.iter().filter(|file| !installed.migrations.contains_key(file.name))
 }
 
 fn checksum(text: &str) -> String {

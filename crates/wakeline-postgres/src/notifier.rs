@@ -44,7 +44,7 @@ pub(crate) struct NotifierParts {
     pub(crate) mode: NotifyMode,
     pub(crate) node: NodeId,
     pub(crate) timings: Timings,
-    /// A link of its own, with `synchronous_commit` off.
+    /// A link of its own.
     pub(crate) link: Link,
 }
 

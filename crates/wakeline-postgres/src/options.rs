@@ -5,6 +5,8 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use wakeline_store::StoreError;
 
+use crate::function_sets::{self, FunctionSet};
+
 /// How other nodes learn of what this one committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NotifyMode {
@@ -70,6 +72,9 @@ pub struct PostgresOptions {
     pub migrate: bool,
     /// Gives a new schema a clock that tests can advance. Refused for a schema that has a true one.
     pub test_clock: bool,
+    /// Makes this program pass for another release, with a function set of its own, in tests.
+    #[doc(hidden)]
+    pub test_release: Option<i32>,
     /// How long to wait for what.
     pub timings: Timings,
 }
@@ -89,14 +94,19 @@ impl PostgresOptions {
             notify: NotifyMode::default(),
             migrate: true,
             test_clock: false,
+            test_release: None,
             timings: Timings::default(),
         }
     }
 }
 
-/// A valid schema name.
+/// The main schema, and where the functions are that this node calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Schema(String);
+pub(crate) struct Schema {
+    name: String,
+    /// Known once they are installed.
+    functions: Option<FunctionSet>,
+}
 
 impl Schema {
     /// Accepts ASCII letters, digits, `_` and `-`, so that no quoting rule can be got wrong.
@@ -113,23 +123,34 @@ impl Schema {
         if name.to_ascii_lowercase().starts_with("pg_") || name == "information_schema" {
             return refuse("is reserved by PostgreSQL");
         }
-        Ok(Self(name.to_owned()))
+        Ok(Self { name: name.to_owned(), functions: None })
+    }
+
+    /// The same, with its functions.
+    pub(crate) fn with_functions(&self, functions: FunctionSet) -> Self {
+        Self { functions: Some(functions), ..self.clone() }
+    }
+
+    /// The SQL name of a function of this node's set.
+    pub(crate) fn function(&self, name: &str) -> Option<String> {
+        let functions = self.functions.as_ref()?;
+        function_sets::is_in_set(name).then(|| functions.function(&self.name, name))
     }
 
     /// The bare name, for parameters and catalog look-ups.
     pub(crate) fn name(&self) -> &str {
-        &self.0
+        &self.name
     }
 
     /// The name as an SQL identifier.
     pub(crate) fn quoted(&self) -> String {
-        format!("\"{}\"", self.0)
+        format!("\"{}\"", self.name)
     }
 
     /// The channel of its hints: short whatever the schema's name (trap 19). Channels belong to
     /// one database, so the schema alone tells stores apart.
     pub(crate) fn channel(&self) -> String {
-        let digest = Sha256::digest(self.0.as_bytes());
+        let digest = Sha256::digest(self.name.as_bytes());
         let hash: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("wakeline_{hash}")
     }
@@ -145,7 +166,7 @@ impl Schema {
     }
 
     fn lock_key(&self, purpose: &str) -> i64 {
-        let digest = Sha256::digest(format!("wakeline {purpose} {}", self.0).as_bytes());
+        let digest = Sha256::digest(format!("wakeline {purpose} {}", self.name).as_bytes());
         i64::from_be_bytes(digest[..8].try_into().expect("a digest has 32 bytes"))
     }
 }

@@ -36,16 +36,41 @@ pub(crate) struct Sql {
 }
 
 impl Sql {
-    /// Puts the schema's quoted name for `@schema@`, and its channel for `@channel@`.
+    /// Fills a template. See [`fill`].
     pub(crate) fn new(schema: &Schema, template: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), text: fill(schema, template).into() }
     }
 }
 
-/// Puts a schema's names into a template.
+/// Puts the schema's quoted name for `@schema@`, and its channel for `@channel@`. Where `@schema@`
+/// is that of a function of a node's own set, it puts the name in that set.
 pub(crate) fn fill(schema: &Schema, template: &str) -> String {
-    template.replace("@schema@", &schema.quoted()).replace("@channel@", &schema.channel())
+    const MARK: &str = "@schema@";
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once(MARK) {
+        text.push_str(before);
+        let name = after.strip_prefix('.').map_or("", identifier);
+        match schema.function(name) {
+            Some(function) => {
+                text.push_str(&function);
+                rest = &after[1 + name.len()..];
+            }
+            None => {
+                text.push_str(&schema.quoted());
+                rest = after;
+            }
+        }
+    }
+    text.push_str(rest);
+    text.replace("@channel@", &schema.channel())
+}
+
+/// The identifier at the beginning of a text.
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
 }
 
 /// A statement that is sent right behind another. See `Link::query_then`.

@@ -9,6 +9,8 @@
 //! * Every test has a database of its own, which is dropped at the end: tests run side by side, and
 //!   statements, locks, notifications and statistics of one are not seen by another.
 //! * A template is complete as soon as it is visible under its name.
+//! * What a test runs connects as [`APP_ROLE`], an ordinary role that owns only what it created in
+//!   the test's database. Only this module, and tests that say why, connect as the superuser.
 
 use std::net::SocketAddr;
 
@@ -19,6 +21,10 @@ use crate::timings::set_up;
 
 /// Held while a template is made, so that concurrent tests make it once.
 const TEMPLATE_LOCK: i64 = 0x7761_6b65_6c69_6e65;
+
+/// The ordinary role of the tests. `cargo xtask test` creates it; it may connect and, in the
+/// database of a test, create schemas.
+pub const APP_ROLE: &str = "wakeline_app";
 
 /// The PostgreSQL of the tests, as its superuser.
 ///
@@ -71,6 +77,7 @@ impl TestDatabase {
         // `cargo xtask test` puts them if it can.
         let create = format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY");
         execute(server, &create).await;
+        execute(server, &grant_create(&name)).await;
         Self { name }
     }
 
@@ -79,9 +86,9 @@ impl TestDatabase {
         &self.name
     }
 
-    /// Where the database is, as a superuser.
+    /// Where the database is, as [`APP_ROLE`].
     pub fn url(&self) -> String {
-        url_of(&self.name)
+        app_url_of(&self.name)
     }
 
     /// The same database, reached through another address.
@@ -104,9 +111,15 @@ impl TestDatabase {
         rest.split('/').next().expect("a host").to_owned()
     }
 
-    /// Opens a connection to the database.
+    /// Opens a connection to the database, as [`APP_ROLE`].
     pub async fn client(&self) -> Client {
         connect(&self.url()).await
+    }
+
+    /// Opens a connection to the database as the superuser, for what no other role may do: creating
+    /// roles, settings of the database, catalog tables that hide other roles' rows.
+    pub async fn superuser(&self) -> Client {
+        connect(&url_of(&self.name)).await
     }
 
     /// Forgets all statements counted so far.
@@ -169,6 +182,17 @@ fn url_of(database: &str) -> String {
     format!("{server}/{database}")
 }
 
+fn app_url_of(database: &str) -> String {
+    let url = url_of(database);
+    let (scheme, rest) = url.split_once("://").expect("a URL");
+    let (_, place) = rest.rsplit_once('@').expect("a user in the URL");
+    format!("{scheme}://{APP_ROLE}@{place}")
+}
+
+fn grant_create(database: &str) -> String {
+    format!("GRANT CREATE ON DATABASE {database} TO {APP_ROLE}")
+}
+
 async fn exists(server: &Client, database: &str) -> bool {
     let sql = "SELECT FROM pg_database WHERE datname = $1";
     server.query_opt(sql, &[&database]).await.expect("read").is_some()
@@ -181,7 +205,8 @@ async fn make_template(server: &Client, template: &str, migrate: impl AsyncFnOnc
         let unfinished = format!("{template}_unfinished");
         execute(server, &format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await;
         execute(server, &format!("CREATE DATABASE {unfinished}")).await;
-        migrate(url_of(&unfinished)).await;
+        execute(server, &grant_create(&unfinished)).await;
+        migrate(app_url_of(&unfinished)).await;
         execute(server, &format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await;
     }
     server.execute("SELECT pg_advisory_unlock($1)", &[&TEMPLATE_LOCK]).await.expect("unlocked");

@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION @schema@.ack(
     p_group text DEFAULT '__QUEUE_MODE__', p_notify boolean DEFAULT true)
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET wakeline.awake = 'on'
+SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off AS $$
@@ -39,6 +39,8 @@ BEGIN
         RAISE EXCEPTION 'partition_id, transaction_id, lease_token and group must not be null'
             USING ERRCODE = 'null_value_not_allowed';
     END IF;
+    -- For the caller's whole transaction; only a superuser could name it in a SET clause.
+    PERFORM set_config('wakeline.awake', 'on', true);
     FOR s IN SELECT x.* FROM @schema@.settle(ARRAY[p_partition_id], ARRAY[p_group], ARRAY[1],
         ARRAY[p_lease_token], ARRAY[p_transaction_id], ARRAY[v_verdict], ARRAY[p_error], false) x
     LOOP

@@ -21,7 +21,7 @@ RETURNS TABLE (
     message_offset bigint, attempt integer, payload json, created_at timestamptz, trace_id uuid,
     producer text, lease_token uuid, lease_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET wakeline.awake = 'on'
+SET search_path = pg_catalog, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -54,6 +54,8 @@ BEGIN
         RAISE EXCEPTION 'partitions must be from 1 to 100'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    -- For the caller's whole transaction; only a superuser could name it in a SET clause.
+    PERFORM set_config('wakeline.awake', 'on', true);
     LOOP
         FOR c IN SELECT x.* FROM @schema@.claim(ARRAY[v_kind], ARRAY[p_queue], ARRAY[p_partition],
             ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[p_group], ARRAY[0::smallint], ARRAY[1],

@@ -1,7 +1,8 @@
 -- A schema as lines of text in a fixed order: tables with their columns, constraints, indexes and
--- triggers, views, and functions with their signatures. Called by: dump_schema.
+-- triggers, views, and functions with their signatures, in whichever schema they are. Called by: dump_schema.
 WITH space AS (
-    SELECT oid FROM pg_namespace WHERE nspname = $1
+    SELECT oid FROM pg_namespace
+    WHERE nspname = $1 OR nspname IN (SELECT place FROM @schema@.function_sets)
 ),
 relation AS (
     SELECT c.oid, c.relname::text AS name, c.relkind, c.reloptions

@@ -41,12 +41,13 @@ pub(crate) async fn push(store: &PostgresStore, partition: &str, id: &str) -> Pu
 /// Stores one message by the function itself, so that the test decides when it commits.
 async fn raw_push(client: &Client, schema: &TestSchema, partition: &str, id: &str) {
     let sql = format!(
-        "SELECT state FROM \"{0}\".push_slots(
+        "SELECT state FROM \"{1}\".push_slots(
             ARRAY(SELECT partition_id FROM \"{0}\".partitions WHERE name = '{partition}'),
             '{{1}}', '{{f}}', '{{0}}', '{{0}}', '{{}}', '{{}}', '{{}}', '{{1}}', '{{0}}', '{{1}}',
             '{{1}}', '{{{id}}}', ARRAY['\"x\"'::bytea], ARRAY[gen_random_uuid()], '{{3}}', '{{}}',
             '{{}}', '{{f}}', false)",
-        schema.name
+        schema.name,
+        schema.functions().await
     );
     let row = client.query_one(&sql, &[]).await.expect("pushed");
     assert_eq!(row.get::<_, i16>(0), 0);
@@ -121,7 +122,7 @@ async fn a_group_and_a_partition_made_at_once_see_each_other() {
     let open = schema.client().await;
     for (group, group_first) in [("g1", false), ("g2", true)] {
         let partition = format!("new-{group}");
-        let name = &schema.name;
+        let name = schema.functions().await;
         let make_partition = format!(
             "SELECT FROM \"{name}\".partition_create(
                 '{{q}}', '{{NULL}}', '{{NULL}}', '{{{partition}}}', true)"
@@ -171,7 +172,7 @@ async fn a_large_group_begins_in_steps_and_goes_on_where_it_stopped() {
     // A node that dies after the first step.
     let step = format!(
         "SELECT \"{}\".group_begin(0::smallint, 'q', NULL, NULL, 'g', 1::smallint, NULL)",
-        schema.name
+        schema.functions().await
     );
     client.batch_execute(&step).await.expect("begun");
     push(&store, "x4500", "new").await;

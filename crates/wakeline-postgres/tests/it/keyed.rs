@@ -78,9 +78,10 @@ async fn what_is_left_of_a_segment_is_sealed_anew_too() {
     store.use_keys(Arc::new(KeyRing::parse(&format!("{new},{old}")).expect("keys")));
     let deleting = schema.client().await;
     let sql = format!(
-        "BEGIN; SELECT d.* FROM {0}.partitions p, {0}.message_delete(p.partition_id, '2') d
+        "BEGIN; SELECT d.* FROM {}.partitions p, {}.message_delete(p.partition_id, '2') d
          WHERE p.name = 'p'",
-        schema.name
+        schema.name,
+        schema.functions().await
     );
     deleting.batch_execute(&sql).await.expect("deleted, and not yet committed");
     let waits = format!(

@@ -19,7 +19,7 @@ async fn listeners(schema: &TestSchema) -> i64 {
 /// The channel of a schema, as its functions have it.
 async fn channel(schema: &TestSchema) -> String {
     let sql = "SELECT substring(prosrc FROM 'wakeline_[0-9a-f]{16}') FROM pg_proc \
-               WHERE pronamespace = $1::text::regnamespace AND proname = 'node_join'";
+               WHERE pronamespace = $1::text::regnamespace AND proname = 'notify_incoming'";
     schema.client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0)
 }
 

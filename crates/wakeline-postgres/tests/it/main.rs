@@ -3,6 +3,7 @@
 mod access;
 mod claims;
 mod conformance;
+mod durability;
 mod flow;
 mod hook;
 mod hot;
@@ -13,6 +14,7 @@ mod listener;
 mod measured;
 mod migrate;
 mod plans;
+mod releases;
 mod repeats;
 mod scheduled;
 mod sql_emit;

@@ -19,7 +19,7 @@ impl Measured {
     pub(crate) async fn open(filled: &[&str], prepare: &str) -> Self {
         let schema = TestSchema::new().await;
         let client = schema.client().await;
-        let mut sql = format!("SET search_path = \"{}\", public;", schema.name);
+        let mut sql = schema.search_path().await;
         for table in filled {
             sql.push_str(&format!("ALTER TABLE {table} SET UNLOGGED;"));
         }

@@ -6,8 +6,11 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use wakeline_postgres::{PostgresOptions, PostgresStore, dump_schema, migrate_status, migrate_up};
 use wakeline_store::{StoreAdmin, StoreError};
+use wakeline_testkit::conformance::Ask;
+use wakeline_testkit::database::APP_ROLE;
 
-use crate::support::TestSchema;
+use crate::claims::{ids, push, queue, take};
+use crate::support::{Node, TestSchema};
 
 fn reason(error: StoreError) -> String {
     assert!(matches!(error, StoreError::Invalid { field: "schema", .. }), "{error:?}");
@@ -24,6 +27,50 @@ async fn many_nodes_may_start_at_once_on_an_empty_database() {
     assert!(migrate_status(&schema.options()).await.expect("read").is_current());
     let report = migrate_up(&schema.options()).await.expect("nothing to do");
     assert_eq!((report.migrations.len(), report.functions.len()), (0, 0));
+}
+
+#[tokio::test]
+async fn an_ordinary_role_installs_and_uses_everything() {
+    let schema = TestSchema::missing().await;
+    migrate_up(&schema.options()).await.expect("migrated");
+    let client = schema.client().await;
+    let rights = "SELECT rolsuper OR rolcreaterole OR rolcreatedb
+            OR EXISTS (SELECT FROM pg_auth_members m WHERE m.member = r.oid)
+            OR EXISTS (SELECT FROM pg_database d WHERE d.datdba = r.oid)
+        FROM pg_roles r WHERE rolname = current_user";
+    let special: bool = client.query_one(rights, &[]).await.expect("read").get(0);
+    assert!(!special, "the tests connect as a role that may do more than a user's");
+    let store = PostgresStore::connect(schema.options()).await.expect("a store");
+    push(&store, "p", "1").await;
+    let pop_and_ack = "SELECT wakeline.ack(partition_id, transaction_id, lease_token)
+        FROM wakeline.pop('q')";
+    assert_eq!(client.query(pop_and_ack, &[]).await.expect("taken").len(), 1);
+    store.close().await;
+}
+
+/// As the guide to operation describes it.
+#[tokio::test]
+async fn a_server_needs_no_right_to_change_the_schema() {
+    let schema = TestSchema::missing().await;
+    migrate_up(&schema.options()).await.expect("migrated");
+    // Only a superuser may create a role.
+    let (superuser, owner) = (schema.database.superuser().await, schema.client().await);
+    let role = format!("server_{}", schema.database.name());
+    superuser.batch_execute(&format!("CREATE ROLE {role} LOGIN")).await.expect("created");
+    let grants = format!(
+        "GRANT USAGE ON SCHEMA wakeline TO {role};
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA wakeline TO {role};
+         GRANT USAGE ON ALL SEQUENCES IN SCHEMA wakeline TO {role}"
+    );
+    owner.batch_execute(&grants).await.expect("granted");
+    let url = schema.database.url().replace(APP_ROLE, &role);
+    let options = PostgresOptions { url, ..schema.options() };
+    let node = Node::start(options).await;
+    push(&node.store, "p", "1").await;
+    assert_eq!(ids(&take(&node.store, &Ask::queue(&queue())).await), ["1"]);
+    node.stop().await;
+    let remove = format!("DROP OWNED BY {role}; DROP ROLE {role}");
+    superuser.batch_execute(&remove).await.expect("removed");
 }
 
 #[tokio::test]
@@ -72,35 +119,22 @@ async fn a_schema_newer_than_the_binary_is_refused() {
 }
 
 #[tokio::test]
-async fn a_function_is_put_back_when_its_checksum_differs() {
+async fn a_function_for_users_is_put_back_when_its_text_differs() {
     let schema = TestSchema::missing().await;
     migrate_up(&schema.options()).await.expect("migrated");
     let client = schema.client().await;
-    let name = &schema.name;
-    // As an older version would have left it: another result type, another signature beside it.
-    let script = format!(
-        "DROP FUNCTION {name}.clock();
-         CREATE FUNCTION {name}.clock() RETURNS text LANGUAGE sql AS 'SELECT ''old''';
-         CREATE FUNCTION {name}.clock(int) RETURNS text LANGUAGE sql AS 'SELECT ''older''';
-         CREATE FUNCTION {name}.retired() RETURNS text LANGUAGE sql AS 'SELECT ''gone''';
-         INSERT INTO {name}.function_checksums VALUES ('retired', 'x');
-         UPDATE {name}.function_checksums SET checksum = 'old' WHERE name = 'clock'"
-    );
-    client.batch_execute(&script).await.expect("an older state");
+    // As another build of the same release would have left it.
+    let script = "CREATE OR REPLACE FUNCTION wakeline.clock() RETURNS timestamptz
+            LANGUAGE sql AS $$ SELECT timestamptz 'epoch' $$;
+         UPDATE wakeline.releases SET api_checksum = 'other'";
+    client.batch_execute(script).await.expect("another build");
     let status = migrate_status(&schema.options()).await.expect("read");
-    assert_eq!(status.functions_pending, ["clock", "retired"]);
+    assert!(status.functions_pending.contains(&"clock".to_owned()));
+    assert!(!status.functions_pending.contains(&"claim".to_owned()));
     let report = migrate_up(&schema.options()).await.expect("migrated");
-    assert_eq!(report.functions, ["clock"]);
-    let left = client
-        .query(
-            "SELECT p.prorettype::regtype::text FROM pg_proc p \
-             WHERE p.pronamespace = $1::text::regnamespace AND p.proname IN ('clock', 'retired')",
-            &[name],
-        )
-        .await
-        .expect("read");
-    let left: Vec<String> = left.iter().map(|row| row.get(0)).collect();
-    assert_eq!(left, ["timestamp with time zone"]);
+    assert_eq!(report.functions, status.functions_pending);
+    let clock = "SELECT wakeline.clock() > timestamptz '2020-01-01'";
+    assert!(client.query_one(clock, &[]).await.expect("read").get::<_, bool>(0));
 }
 
 #[tokio::test]

@@ -196,10 +196,13 @@ async fn a_role_needs_the_right_to_execute_and_no_other() {
     let schema = TestSchema::new().await;
     let node = Node::start(schema.options()).await;
     node.store.push(vec![item("p", "1")]).await.expect("pushed");
-    let (owner, role) = (schema.client().await, format!("r_{}", schema.database.name()));
-    let make = format!("CREATE ROLE {role}; GRANT USAGE ON SCHEMA {} TO {role}", schema.name);
-    owner.batch_execute(&make).await.expect("made");
-    let user = schema.client().await;
+    // Only a superuser may create a role and take its place.
+    let (owner, superuser) = (schema.client().await, schema.database.superuser().await);
+    let role = format!("r_{}", schema.database.name());
+    superuser.batch_execute(&format!("CREATE ROLE {role}")).await.expect("made");
+    let usage = format!("GRANT USAGE ON SCHEMA {} TO {role}", schema.name);
+    owner.batch_execute(&usage).await.expect("granted");
+    let user = schema.database.superuser().await;
     user.batch_execute(&format!("SET ROLE {role}")).await.expect("changed");
     let sql = format!("SELECT * FROM {}.pop('q')", schema.name);
     let refused = user.batch_execute(&sql).await.expect_err("it may not");
@@ -210,7 +213,7 @@ async fn a_role_needs_the_right_to_execute_and_no_other() {
     ack(&user, &schema, &rows[0], "").await.expect("acked");
     drop(user);
     let unmake = format!("DROP OWNED BY {role}; DROP ROLE {role}");
-    owner.batch_execute(&unmake).await.expect("removed");
+    superuser.batch_execute(&unmake).await.expect("removed");
     node.stop().await;
 }
 

@@ -82,6 +82,17 @@ impl TestSchema {
         set_up(PostgresStore::connect(self.options())).await.expect("a store")
     }
 
+    /// The schema of the functions that nodes call.
+    pub(crate) async fn functions(&self) -> String {
+        let sql = format!("SELECT place FROM {}.function_sets", self.name);
+        self.client().await.query_one(&sql, &[]).await.expect("one set").get(0)
+    }
+
+    /// Makes a connection find tables and functions by their bare names.
+    pub(crate) async fn search_path(&self) -> String {
+        format!("SET search_path = \"{}\", \"{}\", public;", self.name, self.functions().await)
+    }
+
     /// A plain connection to look at what happened, or to do something by other means.
     pub(crate) async fn client(&self) -> Client {
         self.database.client().await

@@ -1,11 +1,12 @@
 //! Databases of their own on the PostgreSQL that `cargo xtask test` runs, and PostgreSQL servers
 //! of their own for tests that restart one.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use wakeline_postgres::{PostgresOptions, migrate_up};
-use wakeline_testkit::database::TestDatabase;
+use wakeline_testkit::database::{APP_ROLE, TestDatabase};
 
 /// A migrated database of its own.
 pub(crate) async fn database() -> TestDatabase {
@@ -36,6 +37,7 @@ impl OwnPostgres {
         let data = own.data();
         let made = own.run("initdb", &["-D", &data, "-U", "postgres", "-A", "trust", "--no-sync"]);
         assert!(made, "initdb failed");
+        own.create_role();
         set_up(Path::new(&data));
         if let Some(user) = own.user() {
             let owned = Command::new("chown").args(["-R", &user, &data]).status();
@@ -51,12 +53,12 @@ impl OwnPostgres {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        format!("postgres://{APP_ROLE}@127.0.0.1:{}/postgres", self.port)
     }
 
     /// The same, by a host name and with parameters.
     pub(crate) fn url_at(&self, host: &str, parameters: &str) -> String {
-        format!("postgres://postgres@{host}:{}/postgres?{parameters}", self.port)
+        format!("postgres://{APP_ROLE}@{host}:{}/postgres?{parameters}", self.port)
     }
 
     /// Stops it at once, as a crash would.
@@ -98,7 +100,26 @@ impl OwnPostgres {
         user.filter(|_| rustix::process::getuid().is_root())
     }
 
+    /// Creates the ordinary role that servers connect as.
+    fn create_role(&self) {
+        let mut single = self.command("postgres");
+        single.args(["--single", "-D", &self.data(), "postgres"]).stdin(Stdio::piped());
+        let mut child = single.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("runs");
+        let sql = format!(
+            "CREATE ROLE {APP_ROLE} LOGIN\nGRANT CREATE ON DATABASE postgres TO {APP_ROLE}\n"
+        );
+        child.stdin.take().expect("piped").write_all(sql.as_bytes()).expect("it reads");
+        assert!(child.wait().expect("it ends").success(), "the role was not created");
+    }
+
     fn run(&self, program: &str, args: &[&str]) -> bool {
+        let mut command = self.command(program);
+        command.args(args);
+        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        status.expect("it runs").success()
+    }
+
+    fn command(&self, program: &str) -> Command {
         let bin = std::env::var("WAKELINE_TEST_PG_BIN");
         let bin: PathBuf = bin.expect("run `cargo xtask test`, which finds PostgreSQL").into();
         let program = bin.join(program);
@@ -106,9 +127,8 @@ impl OwnPostgres {
             Some(user) => as_user(&user, &program),
             None => Command::new(program),
         };
-        command.args(args).current_dir(self.folder.path());
-        let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.expect("it runs").success()
+        command.current_dir(self.folder.path());
+        command
     }
 }
 

@@ -28,8 +28,7 @@ impl Stage {
         let fixture = Fixture::open().await;
         let (store, rival) = (fixture.store.clone(), fixture.schema.client().await);
         let options = PostgresOptions { test_clock: true, ..fixture.schema.options() };
-        let path = format!("SET search_path = \"{}\", public", options.schema);
-        rival.batch_execute(&path).await.expect("set");
+        rival.batch_execute(&fixture.schema.search_path().await).await.expect("set");
         Self { bench: HookBench::new(Box::new(fixture)).await, options, store, rival }
     }
 

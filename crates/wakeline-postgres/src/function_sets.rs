@@ -1,0 +1,218 @@
+//! The functions that nodes call: a set per release, beside those of other releases.
+//!
+//! # Where it sits
+//! [`crate::migrate`] installs sets and drops those that nobody uses; [`crate::session::fill`] puts
+//! the names of a node's own set into its statements.
+//!
+//! # Invariants
+//! * A set never changes: another text is another set, under another name.
+//! * What users call ([`API_FUNCTIONS`]) is not part of a set. It is in the main schema under
+//!   stable names, and calls the set of the newest release.
+
+use std::fmt;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use wakeline_store::StoreError;
+
+use crate::connect::{LinkTransaction, Params, fill};
+use crate::embedded::{API_FUNCTIONS, FUNCTIONS, SqlFile};
+use crate::migrate::{MigrationReport, Migrator, OPERATION};
+use crate::options::{PostgresOptions, Schema};
+
+/// How often a node says that it uses its set. Far less than the week after which an unused one is
+/// dropped.
+const TOUCH_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Longest part of the main schema's name in that of a set's schema, so that it fits into the 63
+/// bytes of a name. The checksum tells apart what is cut off.
+const NAME_LEN_MAX: usize = 40;
+
+/// A version of this program, as a number that only grows: 1.2.3 is 1002003.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Release(pub(crate) i32);
+
+impl Release {
+    /// The oldest one that works with the tables as this one leaves them. It moves when a migration
+    /// takes away what older programs still need: one release later than they stop needing it.
+    pub(crate) const OLDEST: Self = Self(1_000);
+
+    /// This program's.
+    pub(crate) fn own(options: &PostgresOptions) -> Self {
+        let number = |text: &str| text.parse::<i32>().expect("cargo gives numbers");
+        let version = number(env!("CARGO_PKG_VERSION_MAJOR")) * 1_000_000
+            + number(env!("CARGO_PKG_VERSION_MINOR")) * 1_000
+            + number(env!("CARGO_PKG_VERSION_PATCH"));
+        Self(options.test_release.unwrap_or(version))
+    }
+}
+
+impl fmt::Display for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0 / 1_000_000, self.0 / 1_000 % 1_000, self.0 % 1_000)
+    }
+}
+
+/// Where a set of functions is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FunctionSet {
+    pub(crate) checksum: String,
+    /// Its schema. `None`: the role that installed it may not create one, so that the functions are
+    /// in the main schema, and their names end with the checksum.
+    pub(crate) place: Option<String>,
+}
+
+impl FunctionSet {
+    /// The SQL name of one of its functions.
+    pub(crate) fn function(&self, main: &str, name: &str) -> String {
+        match &self.place {
+            Some(place) => format!("\"{place}\".{name}"),
+            None => format!("\"{main}\".{name}_{}", self.checksum),
+        }
+    }
+}
+
+/// The name of the schema for a set.
+pub(crate) fn schema_for(main: &str, checksum: &str) -> String {
+    let len = main.len().min(NAME_LEN_MAX);
+    format!("{}_fn_{checksum}", &main[..len])
+}
+
+/// Whether a function belongs to a set.
+pub(crate) fn is_in_set(name: &str) -> bool {
+    FUNCTIONS.binary_search_by(|file| file.name.cmp(name)).is_ok() && !is_api(name)
+}
+
+/// Whether users call a function, or something outlives sets that does.
+pub(crate) fn is_api(name: &str) -> bool {
+    API_FUNCTIONS.contains(&name)
+}
+
+/// The checksum of a program's set.
+pub(crate) fn checksum(schema: &Schema, options: &PostgresOptions, files: &[SqlFile]) -> String {
+    let mut digest = Sha256::new();
+    digest.update(schema.name());
+    digest.update(options.test_release.unwrap_or_default().to_be_bytes());
+    for file in files.iter().filter(|file| !is_api(file.name)) {
+        digest.update(file.name);
+        digest.update([0]);
+        digest.update(file.text);
+    }
+    digest.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Migrator {
+    /// Installs this program's function set, in a schema of its own if the role may create one.
+    pub(crate) async fn install_set(
+        &self,
+        tx: &LinkTransaction<'_>,
+        report: &mut MigrationReport,
+    ) -> Result<FunctionSet, StoreError> {
+        let may = self.sql(include_str!("../sql/queries/function_set_may_create.sql"));
+        let rows = tx.query(&may, &[]).await?;
+        let own_schema = rows.first().is_some_and(|row| row.get("may"));
+        let place = own_schema.then(|| schema_for(self.schema.name(), &self.set));
+        let mut script = place.as_ref().map_or(String::new(), |place| {
+            // The functions run with the rights of their callers, so that nobody gains any by them.
+            format!("CREATE SCHEMA \"{place}\"; GRANT USAGE ON SCHEMA \"{place}\" TO PUBLIC;\n")
+        });
+        let functions = self.set_at(place);
+        let schema = self.schema.with_functions(functions.clone());
+        for file in FUNCTIONS.iter().filter(|file| !is_api(file.name)) {
+            script.push_str(&fill(&schema, file.text));
+            report.functions.push(file.name.to_owned());
+        }
+        tx.script(&script).await?;
+        Ok(functions)
+    }
+
+    /// Drops function sets of this release and older ones that no node has used for a week.
+    pub(crate) async fn drop_unused(&self) -> Result<(), StoreError> {
+        let unused = self.sql(include_str!("../sql/queries/function_set_unused.sql"));
+        let params: Params<'_> = &[&self.release.0, &self.set, &self.schema.name()];
+        let unused = self.link.query(OPERATION, &unused, params).await?;
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let tx = self.link.begin(OPERATION).await?;
+        let lock = self.sql(include_str!("../sql/queries/migrate_try_lock.sql"));
+        let locked = tx.query(&lock, &[&self.schema.migration_lock()]).await?;
+        if locked.first().is_some_and(|row| row.get("locked")) {
+            for row in &unused {
+                self.drop_set(&tx, row.get("checksum"), row.get("place")).await?;
+            }
+        }
+        tx.commit().await
+    }
+
+    async fn drop_set(
+        &self,
+        tx: &LinkTransaction<'_>,
+        set: &str,
+        place: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let forget = self.sql(include_str!("../sql/queries/function_set_forget.sql"));
+        if tx.query(&forget, &[&set]).await?.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(set, "dropping the SQL functions of a release that no node uses any more");
+        if let Some(place) = place {
+            return tx.script(&format!("DROP SCHEMA IF EXISTS \"{place}\" CASCADE")).await;
+        }
+        let functions = self.sql(include_str!("../sql/queries/function_set_functions.sql"));
+        for row in tx.query(&functions, &[&self.schema.name(), &set]).await? {
+            tx.script(&format!("DROP FUNCTION {}", row.get::<_, &str>("name"))).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Says once an hour that a node uses its set, until what it returns is dropped. A node that could
+/// not say so for a week, because it was suspended or cut off, installs its set again.
+pub(crate) fn keep_in_use(options: &PostgresOptions) -> DropGuard {
+    let gone = CancellationToken::new();
+    let guard = gone.clone().drop_guard();
+    let options = options.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = gone.cancelled() => return,
+                () = tokio::time::sleep(TOUCH_INTERVAL) => {}
+            }
+            if let Err(error) = Migrator::keep(&options).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "cannot record that the SQL functions of this node are used");
+            }
+        }
+    });
+    guard
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_function_for_users_exists_and_calls_its_set_by_name() {
+        for name in API_FUNCTIONS {
+            assert!(FUNCTIONS.iter().any(|file| file.name == *name), "{name}");
+            assert!(!is_in_set(name), "{name}");
+        }
+        assert!(is_in_set("claim") && !is_in_set("messages"));
+    }
+
+    #[test]
+    fn names_fit_whatever_the_schema_is_called() {
+        let name = schema_for(&"s".repeat(63), "0123456789ab");
+        assert!(name.len() <= 63 && name.ends_with("_fn_0123456789ab"));
+        assert!(FUNCTIONS.iter().all(|file| file.name.len() + 13 <= 63));
+    }
+
+    #[test]
+    fn releases_are_ordered_like_versions() {
+        assert_eq!(Release(1_002_003).to_string(), "1.2.3");
+        assert!(Release::own(&PostgresOptions::new("")) >= Release::OLDEST);
+    }
+}

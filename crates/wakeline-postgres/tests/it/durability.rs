@@ -1,0 +1,42 @@
+//! A commit that was answered is on disk, whatever the defaults of the database are.
+
+use wakeline_testkit::conformance::Ask;
+
+use crate::claims::{push, queue, take};
+use crate::support::{Node, TestSchema, eventually};
+
+/// Records with which setting each table is written.
+const RECORD: &str = "CREATE TABLE wakeline.committed (setting text);
+    CREATE FUNCTION wakeline.record() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO wakeline.committed VALUES (current_setting('synchronous_commit'));
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER record AFTER INSERT ON wakeline.segments
+        FOR EACH STATEMENT EXECUTE FUNCTION wakeline.record();
+    CREATE TRIGGER record AFTER UPDATE ON wakeline.cursors
+        FOR EACH STATEMENT EXECUTE FUNCTION wakeline.record()";
+
+#[tokio::test]
+async fn commits_are_synced_where_the_default_is_weaker() {
+    for (default, expected) in [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")] {
+        let schema = TestSchema::new().await;
+        let client = schema.client().await;
+        client.batch_execute(RECORD).await.expect("recorded");
+        // Only the owner of a database and superusers may set its defaults.
+        let alter =
+            format!("ALTER DATABASE {} SET synchronous_commit = {default}", schema.database.name());
+        schema.database.superuser().await.batch_execute(&alter).await.expect("weakened");
+        // Two nodes, so that notifications are sent in between, which need not be synced.
+        let node = Node::start(schema.options()).await;
+        let other = Node::start(schema.options()).await;
+        push(&node.store, "p", "1").await;
+        eventually("the other node was notified", async || node.store.notifies_sent() > 0).await;
+        push(&node.store, "p", "2").await;
+        take(&node.store, &Ask::queue(&queue())).await;
+        let sql = "SELECT array_agg(DISTINCT setting) FROM wakeline.committed";
+        let settings: Vec<String> = client.query_one(sql, &[]).await.expect("read").get(0);
+        assert_eq!(settings, [expected], "default {default}");
+        node.stop().await;
+        other.stop().await;
+    }
+}

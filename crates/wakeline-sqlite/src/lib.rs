@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! * An answered write is on the disk: WAL with `synchronous = FULL`, read back at the start.
-//! * The store's clock never runs backwards within the file.
+//! * The store's clock counts elapsed time, and never runs backwards within the file.
 //! * All writing transactions begin as writers (`BEGIN IMMEDIATE`), so none fails half-way because
 //!   another process was faster.
 
@@ -83,7 +83,8 @@ impl SqliteStore {
             migrate::up(&conn)?;
         }
         migrate::require_current(&conn)?;
-        let clock = Arc::new(Clock::new(options.clock.clone()));
+        let clock = Clock::open(options.clock.clone(), &conn);
+        let clock = Arc::new(clock.map_err(|error| error::database("open", error))?);
         let ballast = Ballast::new(&options);
         ballast.lay(&conn);
         let sealing = Arc::new(Sealing::default());

@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("wakeline: {error:#}");
+            complain(&format!("{error:#}"));
             ExitCode::from(if is_mistake(&error) { 2 } else { 1 })
         }
     }
@@ -117,4 +117,11 @@ fn print_openapi() -> ExitCode {
 pub(crate) fn say(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Reports a mistake or a failure on standard error. Unlike `eprintln`, it does not panic if that
+/// is closed: the exit code still tells.
+pub(crate) fn complain(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "wakeline: {text}");
 }

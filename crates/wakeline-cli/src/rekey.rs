@@ -14,7 +14,7 @@ use wakeline_store::{SealedKind, WholeStore};
 
 use crate::access::deed;
 use crate::config::{ConfigMistake, Secrets, ServeArgs, StoreArgs};
-use crate::{keys, say, store};
+use crate::{complain, keys, say, store};
 
 /// Where the store and its keys are.
 #[derive(Debug, Clone, Args)]
@@ -69,7 +69,7 @@ async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode>
             resealed += step.resealed;
             failed += step.failed.len();
             for why in &step.failed {
-                eprintln!("wakeline: {why}");
+                complain(why);
             }
             after = step.next;
             if after.is_none() {

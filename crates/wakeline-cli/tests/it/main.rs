@@ -25,6 +25,7 @@ mod own_tls;
 mod redrive;
 mod rolling;
 mod serve;
+mod signals;
 mod support;
 mod tls;
 mod transactions;

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-use crate::connect::{PAGE_BYTES, limit_pages};
+use crate::connect::{PAGE_BYTES, limit_pages, private_file};
 use crate::options::SqliteOptions;
 
 /// How often a missing ballast is tried to be laid again.
@@ -98,7 +98,7 @@ impl Ballast {
         if disk.f_bavail.saturating_mul(disk.f_frsize) < self.bytes.saturating_mul(2) {
             return Err(std::io::Error::other("too little space left"));
         }
-        let file = File::create(&self.path)?;
+        let file = private_file().create(true).truncate(true).open(&self.path)?;
         match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
             Err(rustix::io::Errno::OPNOTSUPP) => self.fill(file),
             done => Ok(done?),

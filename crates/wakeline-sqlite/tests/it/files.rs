@@ -1,8 +1,11 @@
 //! The file: its schema, how it is opened, and what is in it afterwards.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use wakeline_core::{PartitionId, Timestamp};
 use wakeline_sqlite::{
     SqliteOptions, SqliteStore, TestClock, dump_schema, migrate_status, migrate_up,
@@ -186,4 +189,29 @@ async fn the_store_tells_what_and_where_it_is() {
     assert_eq!(info.kind, "sqlite");
     assert!(info.location.ends_with("wakeline.db"), "{}", info.location);
     fixture.store.ping().await.expect("it answers");
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_what_is_stored_whatever_the_umask() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = umask(Mode::empty());
+    let options = SqliteOptions::new(folder.path().join("wakeline.db"));
+    let store = SqliteStore::open(options).await.expect("opens");
+    store.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+    umask(before);
+    let mut seen = Vec::new();
+    let mut folders = vec![folder.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            let meta = std::fs::metadata(&path).expect("there");
+            let expected = if meta.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(meta.permissions().mode() & 0o777, expected, "{}", path.display());
+            seen.push(path.extension().expect("one").to_string_lossy().into_owned());
+            folders.extend(meta.is_dir().then_some(path));
+        }
+    }
+    seen.sort();
+    assert_eq!(seen, ["ballast", "db", "db-shm", "db-wal", "hint", "hints"]);
+    store.close().await;
 }

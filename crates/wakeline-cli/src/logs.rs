@@ -14,6 +14,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::config::ConfigMistake;
 
 /// Lines that may wait to be written.
 const LINES_LEN_MAX: usize = 10_000;
@@ -32,8 +35,9 @@ pub(crate) enum LogFormat {
 }
 
 /// Begins to log. `WAKELINE_LOG` chooses what, in the syntax of `RUST_LOG`.
-pub(crate) fn start(format: LogFormat) -> Flush {
-    let filter = EnvFilter::try_from_env("WAKELINE_LOG").unwrap_or_else(|_| "info".into());
+pub(crate) fn start(format: LogFormat) -> Result<Flush, ConfigMistake> {
+    let chosen = std::env::var_os("WAKELINE_LOG").unwrap_or_default();
+    let filter = filter(&chosen.to_string_lossy())?;
     let (lines, flush) = LogLines::start(io::stderr());
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || lines.clone());
     // Colours are for people: not for files and collectors.
@@ -42,7 +46,27 @@ pub(crate) fn start(format: LogFormat) -> Flush {
         LogFormat::Text => logs.init(),
         LogFormat::Json => logs.json().init(),
     }
-    flush
+    Ok(flush)
+}
+
+/// What to log. A word alone is a level or one of our crates: anything else would be taken for a
+/// target that does not exist, and nothing would be logged.
+fn filter(text: &str) -> Result<EnvFilter, ConfigMistake> {
+    if text.trim().is_empty() {
+        return Ok("info".into());
+    }
+    let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let is_target = |part: &str| part.contains(['=', '[']) || part.starts_with("wakeline");
+    if let Some(wrong) =
+        parts().find(|part| !is_target(part) && part.parse::<LevelFilter>().is_err())
+    {
+        return Err(ConfigMistake(format!(
+            "WAKELINE_LOG: {wrong:?} is no level: use off, error, warn, info, debug or trace, or \
+             TARGET=LEVEL, like wakeline_http=debug,info"
+        )));
+    }
+    let mistake = |error| ConfigMistake(format!("WAKELINE_LOG: {text:?}: {error}"));
+    EnvFilter::builder().parse(text).map_err(mistake)
 }
 
 /// Takes lines and never fails: each write is one line.
@@ -158,6 +182,18 @@ mod tests {
         drop(flush);
         let expected = u64::try_from(LINES_LEN_MAX).expect("small") + 100 - dropped + 1;
         assert_eq!(written.load(Ordering::SeqCst), expected);
+    }
+
+    #[test]
+    fn what_to_log_is_understood_or_refused() {
+        for fine in ["", "info", "OFF", "wakeline_http", "wakeline_http=debug,warn", "hyper=trace"]
+        {
+            assert!(filter(fine).is_ok(), "{fine}");
+        }
+        for wrong in ["loud", "info,verbose", "wakeline_http=loud", "debug;warn"] {
+            let mistake = filter(wrong).expect_err(wrong).to_string();
+            assert!(mistake.contains("WAKELINE_LOG"), "{mistake}");
+        }
     }
 
     #[test]

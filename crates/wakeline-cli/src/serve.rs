@@ -26,7 +26,7 @@ const RELEASE_TIME: Duration = Duration::from_secs(5);
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settle(Secrets::from_env())?;
-    let _flush = logs::start(settings.log_format);
+    let _flush = logs::start(settings.log_format)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(serve(settings))
 }

@@ -29,8 +29,8 @@ pub(crate) fn wakeline() -> Command {
 }
 
 /// What a command prints that must end by itself.
-pub(crate) async fn output_of(mut command: Command) -> Output {
-    let ended = tokio::time::timeout(Duration::from_secs(30), command.output()).await;
+pub(crate) async fn output_of(mut command: impl std::borrow::BorrowMut<Command>) -> Output {
+    let ended = tokio::time::timeout(Duration::from_secs(30), command.borrow_mut().output()).await;
     ended.expect("it ends by itself").expect("it runs")
 }
 

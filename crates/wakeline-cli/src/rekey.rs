@@ -36,6 +36,7 @@ pub(crate) fn run(args: RekeyArgs) -> anyhow::Result<ExitCode> {
     let settings = serve.settle(Secrets::from_env())?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
+        store::require_existing(&settings.store).await?;
         let store = store::open(&settings).await?;
         let ended = async {
             let Some(ring) = keys::ring(&settings, store.as_ref()).await? else {

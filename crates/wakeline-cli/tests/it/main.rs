@@ -16,6 +16,7 @@ mod hook_nodes;
 mod hook_routes;
 mod hostile;
 mod idle;
+mod inspection;
 mod listener;
 mod maintenance;
 mod modes;

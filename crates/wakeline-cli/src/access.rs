@@ -64,16 +64,18 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RevokeArgs {
-    /// The key's id
-    id: String,
+    /// The key's id or name
+    #[arg(value_name = "ID_OR_NAME")]
+    key: String,
     #[command(flatten)]
     common: Common,
 }
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RotateArgs {
-    /// The key's id
-    id: String,
+    /// The key's id or name
+    #[arg(value_name = "ID_OR_NAME")]
+    key: String,
     /// How long the secret that it has stays valid
     #[arg(long, value_name = "SPAN", value_parser = span, default_value = "24h")]
     overlap: Duration,
@@ -107,7 +109,12 @@ pub(crate) struct AuditArgs {
 pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
     match command {
         KeyCommand::Create(args) => {
-            on_store(&args.common.clone(), async |store| create(store, args).await)
+            // A first key may be there before the first server.
+            let choice = args.common.place.choice()?;
+            with_store(
+                async |store| create(store, args).await,
+                async || store::open_briefly(&choice).await,
+            )
         }
         KeyCommand::List(args) => on_store(&args.common, async |store| {
             let keys = store.keys().await?;
@@ -115,24 +122,39 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
             Ok(())
         }),
         KeyCommand::Revoke(args) => on_store(&args.common, async |store| {
+            let id = live_key(store.as_ref(), &args.key).await?;
             let access = Access::start(store, AccessOptions::default()).await?;
-            let revoking = deed("key.revoke", &args.id, "").during(access.revoke_key(&args.id));
-            if !revoking.await? {
-                bail!("there is no live key {}", args.id);
+            if !deed("key.revoke", &id, "").during(access.revoke_key(&id)).await? {
+                bail!("the key {id} has just ended");
             }
-            let line = format!("revoked {}", args.id);
-            print(&args.common, [json!({"id": args.id, "revoked": true})], [line]);
+            print(&args.common, [json!({"id": id, "revoked": true})], [format!("revoked {id}")]);
             Ok(())
         }),
         KeyCommand::Rotate(args) => on_store(&args.common, async |store| {
+            let id = live_key(store.as_ref(), &args.key).await?;
             let access = Access::start(store, AccessOptions::default()).await?;
-            let rotating = access.rotate_key(&args.id, args.overlap);
-            let minted = deed("key.rotate", &args.id, "").during(rotating).await?;
-            let minted = minted.with_context(|| format!("there is no live key {}", args.id))?;
-            show(&args.common, &minted);
+            let rotating = access.rotate_key(&id, args.overlap);
+            let minted = deed("key.rotate", &id, "").during(rotating).await?;
+            show(&args.common, &minted.with_context(|| format!("the key {id} has just ended"))?);
             Ok(())
         }),
     }
+}
+
+/// The id of a live key that somebody named by its id or its name.
+async fn live_key(store: &dyn WholeStore, named: &str) -> anyhow::Result<String> {
+    let keys = store.keys().await?;
+    if let Some(key) = keys.iter().find(|key| key.id == named) {
+        return match state(key) {
+            "live" => Ok(key.id.clone()),
+            ended => bail!("the key {named} is {ended}"),
+        };
+    }
+    let by_name = keys.iter().find(|key| key.name == named && state(key) == "live");
+    let key = by_name.with_context(|| {
+        format!("no live key has the id or name {named:?}: `wakeline key list` shows all keys")
+    })?;
+    Ok(key.id.clone())
 }
 
 /// Lists administrative acts.
@@ -168,15 +190,25 @@ pub(crate) fn deed(act: &'static str, target: &str, detail: &str) -> Deed {
     Deed { actor: "cli".to_owned(), act, target, detail }
 }
 
-/// Opens the store, does something with it, and closes it.
+/// Opens a store that exists, does something with it, and closes it.
 pub(crate) fn on_store(
     common: &Common,
     work: impl AsyncFnOnce(Arc<dyn WholeStore>) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let choice = common.place.choice()?;
+    with_store(work, async || {
+        store::require_existing(&choice).await?;
+        store::open_briefly(&choice).await
+    })
+}
+
+fn with_store(
+    work: impl AsyncFnOnce(Arc<dyn WholeStore>) -> anyhow::Result<()>,
+    open: impl AsyncFnOnce() -> anyhow::Result<Arc<dyn WholeStore>>,
+) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
-        let store = store::open_briefly(&choice).await?;
+        let store = open().await?;
         let done = work(Arc::clone(&store)).await;
         store.close().await;
         done.map(|()| ExitCode::SUCCESS)

@@ -3,7 +3,8 @@
 //! # Invariants
 //! * A setting has one name: `--fallback-poll-interval-ms`, `WAKELINE_FALLBACK_POLL_INTERVAL_MS`,
 //!   and `fallback_poll_interval_ms` under `[long_poll]` in the file are the same.
-//! * An unknown key in the file, or a value that cannot work, is a mistake that names it.
+//! * An unknown key in the file or variable of ours, or a value that cannot work, is a mistake that
+//!   names it, and the nearest known one.
 
 /// The first of flag or environment, file, default.
 macro_rules! pick {
@@ -16,6 +17,7 @@ mod access;
 mod file;
 mod hook;
 mod long_poll;
+mod names;
 mod store;
 
 use std::net::SocketAddr;
@@ -31,6 +33,7 @@ use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
 
 pub(crate) use self::access::AccessSettings;
 pub(crate) use self::hook::HookSettings;
+pub(crate) use self::names::check_environment;
 pub(crate) use self::store::{StoreArgs, StoreChoice, StorePlace};
 use crate::keys::KeySource;
 use crate::logs::LogFormat;
@@ -459,6 +462,10 @@ mod tests {
             (&["--store", "redis://x"][..], None, "store"),
             (&["--store", "sqlite:"], None, "path"),
             (&[], Some("colour = 1"), "colour"),
+            (&[], Some("lissten = \"127.0.0.1:1\""), "did you mean listen?"),
+            (&[], Some("intentions_max = 1"), "[long_poll]"),
+            (&[], Some("[long_poll]\nintention_max = 1"), "did you mean intentions_max?"),
+            (&[], Some("[qeue]\nbatch_len_max = 1"), "did you mean queue?"),
             (&[], Some("[long_poll]\nintentions_max = \"x\""), "intentions_max"),
             (&[], Some("notify = \"maybe\""), "notify"),
             (&["--claims-in-flight-max", "0"], None, "claims_in_flight_max"),

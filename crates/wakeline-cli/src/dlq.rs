@@ -174,8 +174,8 @@ pub(crate) fn run(command: DlqCommand) -> anyhow::Result<ExitCode> {
                 let purging = store.purge_dead_letters(filter.clone());
                 let purged =
                     deed("dead_letter.purge", &target(&filter), "").during(purging).await?;
-                if args.id.is_some() && purged == 0 {
-                    bail!("there is no such dead letter");
+                if let Some(id) = args.id.filter(|_| purged == 0) {
+                    bail!("there is no dead letter {id} that fits");
                 }
                 show(&args.place, json!({ "purged": purged }), &format!("purged  {purged}"));
                 Ok(())
@@ -198,6 +198,10 @@ async fn list(store: &dyn WholeStore, args: ListArgs) -> anyhow::Result<()> {
 
 async fn redrive(store: &dyn WholeStore, args: RedriveArgs) -> anyhow::Result<()> {
     let filter = meant(args.which.filter(args.id), args.all)?;
+    if let Some(id) = args.id {
+        let found = store.dead_letters(filter.clone(), Page { limit: 1, offset: 0 }).await?;
+        found.letters.first().with_context(|| format!("there is no dead letter {id} that fits"))?;
+    }
     let target = target(&filter);
     let (id, to_queue, rate) = (RedriveId::generate(), args.to_queue, args.rate);
     let starting = store.start_redrive(Redrive { id, filter, to_queue, rate });
@@ -228,8 +232,11 @@ fn meant(filter: DeadLetterFilter, all: bool) -> Result<DeadLetterFilter, Config
     Ok(filter)
 }
 
+/// What the audit says that was meant: one by its id, or those of a queue.
 fn target(filter: &DeadLetterFilter) -> String {
-    filter.queue.as_ref().map(ToString::to_string).unwrap_or_default()
+    let number = filter.number.as_ref().map(ToString::to_string);
+    let queue = || filter.queue.as_ref().map(ToString::to_string);
+    number.or_else(queue).unwrap_or_default()
 }
 
 /// Opens the store with its keys, does something with it, and closes it.
@@ -242,6 +249,7 @@ fn on_store(
     let settings = serve.settle(Secrets::from_env())?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
+        store::require_existing(&settings.store).await?;
         let store = store::open_briefly(&settings.store).await?;
         let done = async {
             if let Some(ring) = keys::ring(&settings, store.as_ref()).await? {

@@ -22,7 +22,7 @@ mod store;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use wakeline_store::StoreError;
 
 use crate::access::{AuditArgs, KeyCommand};
@@ -80,7 +80,25 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = match cli.command {
+    let result = check_environment().and_then(|()| run(cli.command));
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            complain(&format!("{error:#}"));
+            ExitCode::from(if is_mistake(&error) { 2 } else { 1 })
+        }
+    }
+}
+
+fn check_environment() -> anyhow::Result<()> {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+    });
+    Ok(config::check_environment(&Cli::command(), variables)?)
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Serve(args) => serve::run(args),
         Command::Migrate(command) => migrate::run(command),
         Command::Openapi => Ok(print_openapi()),
@@ -92,13 +110,6 @@ fn main() -> ExitCode {
         Command::Hook(command) => hook::run(command),
         Command::EncryptionKey { id } => keys::print_new(id),
         Command::Rekey(args) => rekey::run(args),
-    };
-    match result {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("wakeline: {error:#}");
-            ExitCode::from(if is_mistake(&error) { 2 } else { 1 })
-        }
     }
 }
 
@@ -117,4 +128,11 @@ fn print_openapi() -> ExitCode {
 pub(crate) fn say(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Reports a mistake or a failure on standard error. Unlike `eprintln`, it does not panic if that
+/// is closed: the exit code still tells.
+pub(crate) fn complain(text: &str) {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "wakeline: {text}");
 }

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use clap::Args;
 use serde_json::{Value, json};
 use wakeline_core::QueueName;
@@ -33,6 +34,9 @@ pub(crate) fn run(args: QueuesArgs) -> anyhow::Result<ExitCode> {
     let page = Page { limit: args.limit, offset: args.offset };
     on_store(&args.common, async |store| {
         let all = store.queue_tallies(queue.as_ref(), page).await?;
+        if let Some(queue) = queue.as_ref().filter(|_| all.is_empty() && page.offset == 0) {
+            bail!("there is no queue {queue}");
+        }
         let title = "QUEUE PARTITIONS TOTAL PENDING PROCESSING COMPLETED DEAD LOST".to_owned();
         let lines = std::iter::once(title).chain(all.iter().map(queue_line));
         print(&args.common, all.iter().map(queue_json), lines);

@@ -14,7 +14,7 @@ use wakeline_store::{SealedKind, WholeStore};
 
 use crate::access::deed;
 use crate::config::{ConfigMistake, Secrets, ServeArgs, StoreArgs};
-use crate::{keys, say, store};
+use crate::{complain, keys, say, store};
 
 /// Where the store and its keys are.
 #[derive(Debug, Clone, Args)]
@@ -36,6 +36,7 @@ pub(crate) fn run(args: RekeyArgs) -> anyhow::Result<ExitCode> {
     let settings = serve.settle(Secrets::from_env())?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
+        store::require_existing(&settings.store).await?;
         let store = store::open(&settings).await?;
         let ended = async {
             let Some(ring) = keys::ring(&settings, store.as_ref()).await? else {
@@ -69,7 +70,7 @@ async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode>
             resealed += step.resealed;
             failed += step.failed.len();
             for why in &step.failed {
-                eprintln!("wakeline: {why}");
+                complain(why);
             }
             after = step.next;
             if after.is_none() {

@@ -26,13 +26,16 @@ const RELEASE_TIME: Duration = Duration::from_secs(5);
 /// Runs the server until SIGTERM or SIGINT.
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settle(Secrets::from_env())?;
-    logs::start(settings.log_format);
+    let _flush = logs::start(settings.log_format)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(serve(settings))
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let metrics = wakeline_http::install_metrics();
+    let certificates = certificates(&settings)?;
+    // Before anything can take long: without a handler the signal would end the process.
+    tokio::spawn(reload_on_hangup(hangups()?, certificates.clone()));
     let store = store::open(&settings).await?;
     let access = Access::start(store.clone(), settings.access.options.clone()).await?;
     settings.refuse_if_open(access.is_open())?;
@@ -40,7 +43,6 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot listen on {}", settings.listen))?;
     let address = listener.local_addr().context("cannot read the bound address")?;
 
-    let certificates = certificates(&settings)?;
     let faces = faces(&store, &settings, access).await?;
     let listening = CancellationToken::new();
     tokio::spawn(listen(store.clone(), faces.clone(), listening.clone()));
@@ -127,19 +129,26 @@ async fn faces(
     Ok(Faces { queue, flow, hook, access })
 }
 
-/// The server's certificate, read again on SIGHUP.
+/// The server's certificate.
 fn certificates(settings: &Settings) -> anyhow::Result<Option<Certificates>> {
     let Some(files) = settings.access.tls.clone() else { return Ok(None) };
     let mistake = |error: std::io::Error| ConfigMistake(format!("tls: {error}"));
-    let certificates = Certificates::read(files).map_err(mistake)?;
-    let own = certificates.clone();
-    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
-    tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            own.reload();
+    Ok(Some(Certificates::read(files).map_err(mistake)?))
+}
+
+fn hangups() -> anyhow::Result<Signal> {
+    signal(SignalKind::hangup()).context("cannot listen for signals")
+}
+
+/// SIGHUP reads the certificate again. Where there is none it changes nothing: terminals that are
+/// closed and process supervisors send it.
+async fn reload_on_hangup(mut hangup: Signal, certificates: Option<Certificates>) {
+    while hangup.recv().await.is_some() {
+        match &certificates {
+            Some(certificates) => certificates.reload(),
+            None => tracing::info!("SIGHUP: no certificate to read again, nothing was changed"),
         }
-    });
-    Ok(Some(certificates))
+    }
 }
 
 /// Webhooks over the same store, with keys for what must not be stored in the clear.
@@ -203,8 +212,8 @@ async fn stop_on_signal(mut terminate: Signal, mut interrupt: Signal, shutdown: 
             tracing::warn!("second signal: stopping without a drain");
             std::process::exit(1);
         }
-        tracing::info!("draining: parked pops are answered, requests in flight finish");
         shutdown.cancel();
+        tracing::info!("draining: parked pops are answered, requests in flight finish");
     }
 }
 

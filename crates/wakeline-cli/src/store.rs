@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_sqlite::{SqliteOptions, SqliteStore};
 use wakeline_store::WholeStore;
@@ -27,6 +27,33 @@ pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn WholeSto
             Arc::new(store.context("cannot open the PostgreSQL store")?)
         }
     })
+}
+
+/// Refuses a store that does not exist: opening it would make one, and a command that looks into
+/// the wrong place would find it empty.
+pub(crate) async fn require_existing(choice: &StoreChoice) -> anyhow::Result<()> {
+    match choice {
+        StoreChoice::Sqlite { path } => {
+            let path = std::path::absolute(path)?;
+            if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+                bail!(
+                    "there is no database {}: name another one with --store, or make it with \
+                     `wakeline migrate up`",
+                    path.display()
+                );
+            }
+        }
+        StoreChoice::Postgres { url, schema } => {
+            let options = postgres_options(url, schema);
+            if wakeline_postgres::migrate_status(&options).await?.applied.is_empty() {
+                bail!(
+                    "this PostgreSQL database has no Wakeline store in the schema {schema:?}: name \
+                     another one with --store and --schema, or make it with `wakeline migrate up`"
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Opens a store for a command that is soon done with it.

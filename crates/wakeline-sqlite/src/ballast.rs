@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-use crate::connect::{PAGE_BYTES, limit_pages};
+use crate::connect::{PAGE_BYTES, limit_pages, private_file};
 use crate::options::SqliteOptions;
 
 /// How often a missing ballast is tried to be laid again.
@@ -67,18 +67,22 @@ impl Ballast {
     }
 
     /// Gives the ballast up. False if there was none.
-    pub(crate) fn give_up(&self, conn: &Connection) -> bool {
+    pub(crate) fn give_up(&self) -> bool {
         let gone = self.bytes > 0 && self.remove();
         if gone {
             tracing::error!(path = %self.path.display(), "disk full: gave up the ballast file");
             *self.tried.lock() = Some(Instant::now());
-            if let Some(pages) = self.pages_max {
-                let extra = u32::try_from(self.bytes / PAGE_BYTES).unwrap_or(u32::MAX);
-                // A limit that cannot be raised shows as a full disk in the test that set it.
-                let _ = limit_pages(conn, pages.saturating_add(extra));
-            }
         }
         gone
+    }
+
+    /// In tests that limit the database's size: lets it grow into the place of the ballast.
+    pub(crate) fn grow_into_its_place(&self, conn: &Connection) {
+        if let Some(pages) = self.pages_max {
+            let extra = u32::try_from(self.bytes / PAGE_BYTES).unwrap_or(u32::MAX);
+            // A limit that cannot be raised shows as a full disk in the test that set it.
+            let _ = limit_pages(conn, pages.saturating_add(extra));
+        }
     }
 
     fn allocate(&self, conn: &Connection) -> std::io::Result<()> {
@@ -94,7 +98,7 @@ impl Ballast {
         if disk.f_bavail.saturating_mul(disk.f_frsize) < self.bytes.saturating_mul(2) {
             return Err(std::io::Error::other("too little space left"));
         }
-        let file = File::create(&self.path)?;
+        let file = private_file().create(true).truncate(true).open(&self.path)?;
         match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
             Err(rustix::io::Errno::OPNOTSUPP) => self.fill(file),
             done => Ok(done?),

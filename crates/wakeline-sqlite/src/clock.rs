@@ -1,59 +1,170 @@
-//! The store's clock: the machine's, but never behind what was already committed to the file.
+//! The store's clock: it counts the time that passes, whatever becomes of the machine's date.
+//!
+//! A date can be set forward by a day and back again. If leases and timers followed it, they would
+//! end a day early, and those made in between would end a day late. So the date is read once, when
+//! the file is first opened after the machine was started; from then on the clock moves with the
+//! machine's uptime, which nobody can set.
 //!
 //! # Where it sits
-//! The writer reads it after it has the write lock, readers inside their snapshot.
+//! The writer reads it after it has the write lock, readers inside their snapshot. What it showed
+//! at a commit is in the file, with the uptime of that moment: processes on one machine share it.
 //!
 //! # Invariants
 //! * It never runs backwards, neither within this process nor in a later one on the same file.
+//! * It is never faster than the time that passes while the machine runs: no lease or timer ends
+//!   early. If the date is behind it, it runs slower by a tenth until the date has caught up.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use wakeline_core::Timestamp;
 
 use crate::options::TestClock;
 
+/// How much slower the clock runs while the date is behind it: by one part in so many.
+const SLOWER_PART: i64 = 10;
+/// Least time between two readings that are remembered, so that a tenth of it is not rounded away.
+const READING_MICROS_MIN: i64 = 1_000;
+/// A date that was set by less than this is not worth a line in the log.
+const STEP_LOGGED_MICROS: i64 = 10_000_000;
+
 /// The clock that decides visibility, leases and retries.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    test: Option<TestClock>,
-    last: AtomicI64,
+    machine: Machine,
+    boot: Option<String>,
+    last: Mutex<Reading>,
+}
+
+/// What the clock showed when it was last looked at.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    /// The store's time, and the latest that was returned since.
+    at: i64,
+    returned: i64,
+    /// The machine's uptime at that moment.
+    uptime: i64,
+    /// By how much the date was ahead of the uptime: it changes only if the date is set.
+    date_offset: i64,
+}
+
+/// The last commit's time, as the file has it.
+struct Stored {
+    at: i64,
+    boot: Option<String>,
+    uptime: Option<i64>,
 }
 
 impl Clock {
-    pub(crate) fn new(test: Option<TestClock>) -> Self {
-        Self { test, last: AtomicI64::new(0) }
-    }
-
-    /// The time now, no earlier than any that was told before.
-    pub(crate) fn now(&self) -> Timestamp {
-        let now = match &self.test {
-            Some(clock) => clock.now().0,
-            None => machine_micros(),
+    /// Goes on from what the file says. The time since its last commit is known if the machine
+    /// has not been restarted; otherwise only the date can tell, if it is later.
+    pub(crate) fn open(test: Option<TestClock>, conn: &Connection) -> rusqlite::Result<Self> {
+        let machine = Machine(test);
+        let (boot, uptime, date) = (machine.boot(), machine.uptime(), machine.date());
+        let stored = Stored::read(conn)?;
+        let at = match stored.uptime.filter(|_| boot.is_some() && stored.boot == boot) {
+            Some(then) => stored.at.saturating_add((uptime - then).max(0)),
+            None => stored.at.max(date),
         };
-        Timestamp(self.last.fetch_max(now, Ordering::SeqCst).max(now))
+        if (date - at).abs() >= STEP_LOGGED_MICROS {
+            warn("the machine's date differs from the store's clock", date - at);
+        }
+        let last = Mutex::new(Reading { at, returned: at, uptime, date_offset: date - uptime });
+        Ok(Self { machine, boot, last })
     }
 
-    /// Catches up with what another process, or an earlier one, committed to the file.
+    /// The time now, no earlier than any that was returned before.
+    pub(crate) fn now(&self) -> Timestamp {
+        let (uptime, date) = (self.machine.uptime(), self.machine.date());
+        let mut last = self.last.lock();
+        let elapsed = (uptime - last.uptime).max(0);
+        let ahead = (last.at + elapsed - date).max(0);
+        let at = last.at + elapsed - ahead.min(elapsed / SLOWER_PART);
+        last.returned = last.returned.max(at);
+        if elapsed >= READING_MICROS_MIN {
+            (last.at, last.uptime) = (at, uptime);
+        }
+        let stepped = date - uptime - last.date_offset;
+        if stepped.abs() >= STEP_LOGGED_MICROS {
+            last.date_offset += stepped;
+            warn("the machine's date was set", stepped);
+        }
+        Timestamp(last.returned)
+    }
+
+    /// Catches up with what another process committed to the file.
     pub(crate) fn catch_up(&self, conn: &Connection) -> rusqlite::Result<()> {
-        let mut read = conn.prepare_cached(include_str!("../sql/queries/clock_read.sql"))?;
-        let stored: i64 = read.query_row([], |row| row.get(0))?;
-        self.last.fetch_max(stored, Ordering::SeqCst);
+        let stored = Stored::read(conn)?;
+        if stored.at > self.now().0 {
+            let mut last = self.last.lock();
+            let at = stored.at.max(last.returned);
+            (last.at, last.returned, last.uptime) = (at, at, self.machine.uptime());
+        }
         Ok(())
     }
 
     /// Writes down how far it got, in the transaction that is about to commit.
     pub(crate) fn store(&self, conn: &Connection) -> rusqlite::Result<()> {
-        let last = self.last.load(Ordering::SeqCst);
-        conn.prepare_cached(include_str!("../sql/queries/clock_store.sql"))?.execute([last])?;
+        let (at, uptime) = (self.now().0, self.machine.uptime());
+        let sql = include_str!("../sql/queries/clock_store.sql");
+        conn.prepare_cached(sql)?.execute((at, &self.boot, uptime))?;
         Ok(())
     }
 }
 
-fn machine_micros() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+impl Stored {
+    fn read(conn: &Connection) -> rusqlite::Result<Self> {
+        let mut read = conn.prepare_cached(include_str!("../sql/queries/clock_read.sql"))?;
+        read.query_row([], |row| {
+            Ok(Self { at: row.get("at")?, boot: row.get("boot")?, uptime: row.get("uptime")? })
+        })
+    }
+}
+
+fn warn(what: &str, micros: i64) {
+    let secs = micros / 1_000_000;
+    tracing::warn!(
+        ahead_secs = secs,
+        "{what}: leases and timers go by elapsed time, and are neither early nor stuck"
+    );
+}
+
+/// The clocks of the machine, or those of a test.
+#[derive(Debug)]
+struct Machine(Option<TestClock>);
+
+impl Machine {
+    /// Microseconds since 1970. It jumps when somebody, or a time service, sets it.
+    fn date(&self) -> i64 {
+        if let Some(test) = &self.0 {
+            return test.now().0;
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    }
+
+    /// Microseconds since the machine was started, the time that it was suspended included.
+    fn uptime(&self) -> i64 {
+        if let Some(test) = &self.0 {
+            return test.uptime();
+        }
+        #[cfg(target_os = "linux")]
+        let clock = rustix::time::ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let clock = rustix::time::ClockId::Monotonic;
+        let time = rustix::time::clock_gettime(clock);
+        time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)
+    }
+
+    /// Which run of the machine it is; unknown where the system does not say.
+    fn boot(&self) -> Option<String> {
+        if let Some(test) = &self.0 {
+            return Some(test.boot());
+        }
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(id.trim().to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -61,20 +172,75 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    const DAY: i64 = 86_400;
+
+    fn file() -> Connection {
+        let conn = Connection::open_in_memory().expect("in memory");
+        let table = "CREATE TABLE clock (one, at, boot, uptime); \
+                     INSERT INTO clock VALUES (1, 1000, NULL, NULL)";
+        conn.execute_batch(table).expect("a clock table");
+        conn
+    }
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp(secs * 1_000_000)
+    }
+
     #[test]
     fn clock_never_runs_backwards_behind_what_was_stored() {
-        let test = TestClock::new(Timestamp(50));
-        let clock = Clock::new(Some(test.clone()));
-        let conn = Connection::open_in_memory().expect("in memory");
-        conn.execute_batch("CREATE TABLE clock (one, at); INSERT INTO clock VALUES (1, 1000)")
-            .expect("a clock table");
-        clock.catch_up(&conn).expect("readable");
-        assert_eq!(clock.now(), Timestamp(1000));
-        test.advance(Duration::from_millis(1));
-        assert_eq!(clock.now(), Timestamp(1050));
+        let (test, conn) = (TestClock::new(Timestamp(50)), file());
+        let clock = Clock::open(Some(test.clone()), &conn).expect("readable");
+        assert_eq!(clock.now(), Timestamp(1_000));
+        test.advance(Duration::from_millis(100));
+        assert_eq!(clock.now(), Timestamp(100_050), "the date has caught up");
         clock.store(&conn).expect("writable");
-        let stored: i64 =
-            conn.query_row("SELECT at FROM clock", [], |row| row.get(0)).expect("one row");
-        assert_eq!(stored, 1050);
+        let stored = Stored::read(&conn).expect("one row");
+        assert_eq!((stored.at, stored.uptime), (100_050, Some(100_000)));
+    }
+
+    #[test]
+    fn a_date_that_is_set_moves_no_time() {
+        for days in [1, 30, -1, -30] {
+            let (test, conn) = (TestClock::new(at(100 * DAY)), file());
+            let clock = Clock::open(Some(test.clone()), &conn).expect("readable");
+            assert_eq!(clock.now(), at(100 * DAY));
+            test.step(days * DAY);
+            assert_eq!(clock.now(), at(100 * DAY), "by {days} days");
+            test.advance(Duration::from_secs(10));
+            let passed = if days < 0 { 9 } else { 10 };
+            assert_eq!(clock.now(), at(100 * DAY + passed), "never fast, never stuck");
+            test.step(-days * DAY);
+            test.advance(Duration::from_secs(100));
+            assert_eq!(clock.now(), at(100 * DAY + passed + 100), "and the date is right again");
+        }
+    }
+
+    #[test]
+    fn processes_of_one_machine_agree_although_its_date_was_set() {
+        let (test, conn) = (TestClock::new(at(100 * DAY)), file());
+        let first = Clock::open(Some(test.clone()), &conn).expect("readable");
+        first.now();
+        first.store(&conn).expect("writable");
+        test.step(DAY);
+        test.advance(Duration::from_secs(5));
+        let second = Clock::open(Some(test.clone()), &conn).expect("readable");
+        assert_eq!(second.now(), at(100 * DAY + 5));
+        assert_eq!(first.now(), second.now());
+    }
+
+    #[test]
+    fn after_a_restart_of_the_machine_a_later_date_is_believed() {
+        let (test, conn) = (TestClock::new(at(100 * DAY)), file());
+        let clock = Clock::open(Some(test), &conn).expect("readable");
+        clock.now();
+        clock.store(&conn).expect("writable");
+        let later = TestClock::new(at(101 * DAY));
+        let clock = Clock::open(Some(later), &conn).expect("readable");
+        assert_eq!(clock.now(), at(101 * DAY));
+        let earlier = TestClock::new(at(70 * DAY));
+        let clock = Clock::open(Some(earlier.clone()), &conn).expect("readable");
+        assert_eq!(clock.now(), at(100 * DAY));
+        earlier.advance(Duration::from_secs(10));
+        assert_eq!(clock.now(), at(100 * DAY + 9), "a clock that is ahead is slower, not stuck");
     }
 }

@@ -5,7 +5,12 @@
 //!   SQLite takes an unknown value silently for NORMAL, which loses acknowledged work (trap 40).
 //! * The database file is opened by SQLite alone. Closing it by other means would drop the locks
 //!   that SQLite holds on it.
+//! * What this store makes, only its owner can read. SQLite gives `-wal` and `-shm` the permissions
+//!   of the database.
 
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -34,12 +39,43 @@ pub(crate) enum Role {
 
 /// Opens a connection and makes sure of its settings.
 pub(crate) fn open(options: &SqliteOptions, role: Role) -> Result<Connection, StoreError> {
+    if role == Role::Writer {
+        make_private(&options.path);
+    }
     let conn = Connection::open(&options.path).map_err(|error| database(OPEN, error))?;
     configure(&conn, options, role).map_err(|error| database(OPEN, error))?;
     let journal: String = pragma(&conn, "journal_mode")?;
     let synchronous: i64 = pragma(&conn, "synchronous")?;
     durable(&journal, synchronous)?;
     Ok(conn)
+}
+
+/// Makes the file, if there is none, for its owner only; SQLite would let everybody read it. If it
+/// cannot be made SQLite cannot either, and says why.
+#[cfg(target_os = "linux")]
+fn make_private(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    // Not by opening it, which would have to be followed by closing it.
+    let _ = mknodat(CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
+}
+
+/// The same where a file can only be made by opening it. At worst two connections of one process
+/// meet while they make it, when there is nothing in it yet.
+#[cfg(not(target_os = "linux"))]
+fn make_private(path: &Path) {
+    let _ = private_file().create_new(true).open(path);
+}
+
+/// How to write a file beside the database, for its owner only.
+pub(crate) fn private_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    options
+}
+
+/// Makes a folder beside the database, for its owner only, unless there is one.
+pub(crate) fn make_private_folder(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 fn configure(

@@ -97,8 +97,10 @@ pub(crate) fn shared(operation: &'static str, error: Arc<rusqlite::Error>) -> St
     if let Some(column) = undecodable(&error) {
         return StoreError::Corrupt { what: "column", id: column, source: error.into() };
     }
+    if is_full(&error) {
+        return StoreError::Full { operation };
+    }
     match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreError::Full { operation },
         Some(
             ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseLocked
@@ -116,9 +118,11 @@ pub(crate) fn shared(operation: &'static str, error: Arc<rusqlite::Error>) -> St
     }
 }
 
-/// Whether the disk, or the database, has no room left.
+/// Whether the disk, or the database, has no room left. If it is the `-shm` file that cannot grow,
+/// SQLite does not say so: it reports an I/O error of that file's size.
 pub(crate) fn is_full(error: &rusqlite::Error) -> bool {
-    error.sqlite_error_code() == Some(ErrorCode::DiskFull)
+    let Some(error) = error.sqlite_error() else { return false };
+    error.code == ErrorCode::DiskFull || error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
 }
 
 /// The column whose value has the wrong type, lies outside its range, or is no text.
@@ -149,8 +153,11 @@ mod tests {
         for code in [ffi::SQLITE_CANTOPEN, ffi::SQLITE_READONLY, ffi::SQLITE_PERM] {
             assert!(matches!(database("op", failure(code)), StoreError::Unavailable { .. }));
         }
-        let full = database("op", failure(ffi::SQLITE_FULL));
-        assert!(matches!(full, StoreError::Full { operation: "op" }));
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE] {
+            assert!(is_full(&failure(code)));
+            let full = database("op", failure(code));
+            assert!(matches!(full, StoreError::Full { operation: "op" }));
+        }
         let garbage = database("op", failure(ffi::SQLITE_NOTADB));
         assert!(matches!(garbage, StoreError::Corrupt { what: "database", .. }));
         let defect = database("op", failure(ffi::SQLITE_CONSTRAINT));

@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! * An answered write is on the disk: WAL with `synchronous = FULL`, read back at the start.
-//! * The store's clock never runs backwards within the file.
+//! * The store's clock counts elapsed time, and never runs backwards within the file.
 //! * All writing transactions begin as writers (`BEGIN IMMEDIATE`), so none fails half-way because
 //!   another process was faster.
 
@@ -36,6 +36,7 @@ mod writer;
 
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use wakeline_store::{Sealing, StoreError};
 
 pub use migrate::{MigrationStatus, dump_schema, migrate_status, migrate_up};
@@ -78,13 +79,14 @@ impl SqliteStore {
 
     fn open_blocking(options: SqliteOptions) -> Result<Self, StoreError> {
         connect::refuse_network(&options)?;
-        let conn = connect::open(&options, Role::Writer)?;
+        let ballast = Ballast::new(&options);
+        let conn = open_writer(&options, &ballast)?;
         if options.migrate {
             migrate::up(&conn)?;
         }
         migrate::require_current(&conn)?;
-        let clock = Arc::new(Clock::new(options.clock.clone()));
-        let ballast = Ballast::new(&options);
+        let clock = Clock::open(options.clock.clone(), &conn);
+        let clock = Arc::new(clock.map_err(|error| error::database("open", error))?);
         ballast.lay(&conn);
         let sealing = Arc::new(Sealing::default());
         let readers = Readers::open(&options, Arc::clone(&clock), Arc::clone(&sealing))?;
@@ -135,6 +137,15 @@ impl SqliteStore {
         self.inner.writer.close().await;
         self.inner.readers.close().await;
         self.inner.listener.close();
+    }
+}
+
+/// Opens the connection that writes. After a crash SQLite reads the log into the `-shm` file first,
+/// which then has to grow: on a full disk in the place of the ballast.
+fn open_writer(options: &SqliteOptions, ballast: &Ballast) -> Result<Connection, StoreError> {
+    match connect::open(options, Role::Writer) {
+        Err(StoreError::Full { .. }) if ballast.give_up() => connect::open(options, Role::Writer),
+        opened => opened,
     }
 }
 

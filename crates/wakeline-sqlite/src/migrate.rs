@@ -67,6 +67,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "deleted messages",
         sql: include_str!("../sql/migrations/0013_deleted_messages.sql"),
     },
+    Migration { version: 14, name: "clock", sql: include_str!("../sql/migrations/0014_clock.sql") },
 ];
 
 /// One migration and whether the database has it.

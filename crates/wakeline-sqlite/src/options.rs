@@ -91,22 +91,48 @@ impl SqliteOptions {
 /// A clock that stands still until a test moves it.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
-pub struct TestClock(Arc<AtomicI64>);
+pub struct TestClock(Arc<TestTime>);
+
+#[derive(Debug)]
+struct TestTime {
+    /// The date, in microseconds since 1970.
+    wall: AtomicI64,
+    /// The time since the machine was started.
+    uptime: AtomicI64,
+    /// Which run of the machine it is.
+    boot: String,
+}
 
 impl TestClock {
-    /// A clock that stands at a moment.
+    /// The clock of a machine that was started at a moment.
     pub fn new(at: Timestamp) -> Self {
-        Self(Arc::new(AtomicI64::new(at.0)))
+        static BOOTS: AtomicI64 = AtomicI64::new(0);
+        let boot = format!("test {}", BOOTS.fetch_add(1, Ordering::SeqCst));
+        Self(Arc::new(TestTime { wall: AtomicI64::new(at.0), uptime: AtomicI64::new(0), boot }))
     }
 
-    /// Moves it on.
+    /// Lets time pass.
     pub fn advance(&self, by: Duration) {
         let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
-        self.0.fetch_add(micros, Ordering::SeqCst);
+        self.0.uptime.fetch_add(micros, Ordering::SeqCst);
+        self.0.wall.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// What it shows.
+    /// Sets the date forward or back by seconds. No time passes.
+    pub fn step(&self, secs: i64) {
+        self.0.wall.fetch_add(secs.saturating_mul(1_000_000), Ordering::SeqCst);
+    }
+
+    /// The date that it shows.
     pub fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
+        Timestamp(self.0.wall.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn uptime(&self) -> i64 {
+        self.0.uptime.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn boot(&self) -> String {
+        self.0.boot.clone()
     }
 }

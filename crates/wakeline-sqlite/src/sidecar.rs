@@ -15,7 +15,7 @@
 //! * A file whose lock is free belongs to a dead process, and is removed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -130,13 +130,13 @@ impl Sidecar {
     /// Makes this process's file. The lock comes before the final name, so nobody can take it for
     /// the file of a dead process.
     pub(crate) fn join(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
+        crate::connect::make_private_folder(folder)?;
         // Events name absolute paths, whatever path the watch was given.
         let folder = folder.canonicalize()?;
         let node = NodeId::generate();
         let own = folder.join(format!("{node}.{EXTENSION}"));
         let early = folder.join(format!("{node}.new"));
-        let file = OpenOptions::new().create_new(true).read(true).write(true).open(&early)?;
+        let file = crate::connect::private_file().create_new(true).read(true).open(&early)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.write_all_at(&page(&VecDeque::new()), 0)?;
         fs::rename(&early, &own)?;

@@ -235,7 +235,9 @@ impl Desk {
     /// Gives the ballast up, and moves the log into the database in its place: what the log took
     /// is then free again.
     fn make_room(&mut self) {
-        self.tools.ballast.give_up(&self.tools.conn);
+        if self.tools.ballast.give_up() {
+            self.tools.ballast.grow_into_its_place(&self.tools.conn);
+        }
         if let Err(error) = connect::checkpoint(&self.tools.conn) {
             tracing::error!(%error, "disk full: the log could not be moved into the database");
         }

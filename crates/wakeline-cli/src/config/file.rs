@@ -8,6 +8,7 @@ use std::path::Path;
 
 use serde::Deserialize as _;
 
+use super::names::explain_unknown_key;
 use super::{ConfigMistake, ServeArgs};
 
 /// Longest name of a setting.
@@ -20,7 +21,8 @@ pub(super) fn read(path: &Path) -> Result<ServeArgs, ConfigMistake> {
         .map_err(|error| ConfigMistake(format!("config: cannot read {shown}: {error}")))?;
     let mistake = |error: toml::de::Error| {
         let place = error.span().map(|span| place(&text, span.start)).unwrap_or_default();
-        ConfigMistake(format!("config: {shown}: {place}{}", error.message()))
+        let why = explain_unknown_key(error.message());
+        ConfigMistake(format!("config: {shown}: {place}{why}"))
     };
     toml::from_str(&text).map_err(mistake)
 }

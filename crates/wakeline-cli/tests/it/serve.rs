@@ -93,6 +93,22 @@ async fn settings_that_cannot_work_are_named_and_exit_2() {
 }
 
 #[tokio::test]
+async fn misspelt_variables_are_named_and_exit_2() {
+    for (name, value, named) in [
+        ("WAKELINE_LISTNE", "127.0.0.1:1", "did you mean WAKELINE_LISTEN?"),
+        ("WAKELINE_LOG", "loud", "error, warn, info"),
+    ] {
+        let store = Store::sqlite();
+        let mut command = wakeline();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store.url()]);
+        let output = output_of(command.env(name, value)).await;
+        let error = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(name) && error.contains(named), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn sigterm_answers_parked_pops_and_exits_cleanly() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;

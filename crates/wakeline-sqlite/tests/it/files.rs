@@ -1,13 +1,19 @@
 //! The file: its schema, how it is opened, and what is in it afterwards.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rustix::fs::Mode;
+use rustix::process::umask;
 use wakeline_core::{PartitionId, Timestamp};
 use wakeline_sqlite::{
     SqliteOptions, SqliteStore, TestClock, dump_schema, migrate_status, migrate_up,
 };
-use wakeline_store::{QueueAdmin as _, QueueStore as _, StoreAdmin as _, StoreError};
+use wakeline_store::flow::Visible;
+use wakeline_store::{
+    QueueAdmin as _, QueueStore as _, ScheduleItem, StoreAdmin as _, StoreError, TransactCommand,
+};
 use wakeline_testkit::conformance::item;
 use wakeline_testkit::oracle::TEST_EPOCH;
 
@@ -65,6 +71,61 @@ async fn time_does_not_run_backwards_over_a_restart() {
     store.push(vec![item(&queue("q"), "third", "c")]).await.expect("pushed");
     let third = store.queue(&queue("q")).await.expect("answered").expect("it exists");
     assert_ne!(third.default_partition, PartitionId(0));
+}
+
+/// What the store does after the machine's date was set, now and once its processes have restarted.
+async fn leases_and_delays_last_their_time(days: i64) {
+    let fixture = Fixture::open().await;
+    let secs = Duration::from_secs;
+    let due = Visible::After(secs(600));
+    let later = ScheduleItem { message: item(&queue("later"), "p", "l"), due, key: None };
+    let later = TransactCommand { schedules: vec![later], ..TransactCommand::default() };
+    fixture.store.transact(later).await.expect("scheduled");
+    fixture.store.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+    let held = take(&fixture.store, "q", 1).await.expect("one message");
+    let mut stores = vec![fixture.store.clone()];
+    for step in [days, -days] {
+        fixture.clock.step(step * 86_400);
+        stores.push(fixture.second().await);
+        for store in &stores {
+            assert!(take(store, "q", 1).await.is_none(), "the lease is held, {step} days later");
+            assert!(take(store, "later", 1).await.is_none(), "not early, {step} days later");
+        }
+        fixture.clock.advance(secs(10));
+    }
+    fixture.clock.advance(held.lease_for - secs(21));
+    assert!(take(&fixture.store, "q", 1).await.is_none(), "one second is left");
+    fixture.clock.advance(secs(3));
+    let again = take(&stores[1], "q", 1).await.expect("the lease ended");
+    assert_eq!(again.partitions[0].messages[0].attempt, 2);
+    fixture.clock.advance(secs(600));
+    assert!(take(&stores[2], "later", 1).await.is_some(), "it is due");
+}
+
+#[tokio::test]
+async fn leases_and_delays_are_neither_early_nor_stuck_when_the_date_is_set() {
+    for days in [1, 30, -1, -30] {
+        leases_and_delays_last_their_time(days).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_from_a_machine_that_was_days_ahead_goes_on() {
+    for days in [1, 30] {
+        let fixture = Fixture::open().await;
+        fixture.clock.step(days * 86_400);
+        let ahead = TestClock::new(fixture.clock.now());
+        let store = SqliteStore::open(options(&fixture.folder, &ahead)).await.expect("opens");
+        store.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+        store.close().await;
+        let right = TestClock::new(TEST_EPOCH);
+        let store = SqliteStore::open(options(&fixture.folder, &right)).await.expect("opens");
+        let held = take(&store, "q", 1).await.expect("one message");
+        right.advance(held.lease_for);
+        assert!(take(&store, "q", 1).await.is_none(), "never early");
+        right.advance(held.lease_for / 8);
+        assert!(take(&store, "q", 1).await.is_some(), "not stuck for {days} days");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -128,4 +189,29 @@ async fn the_store_tells_what_and_where_it_is() {
     assert_eq!(info.kind, "sqlite");
     assert!(info.location.ends_with("wakeline.db"), "{}", info.location);
     fixture.store.ping().await.expect("it answers");
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_what_is_stored_whatever_the_umask() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = umask(Mode::empty());
+    let options = SqliteOptions::new(folder.path().join("wakeline.db"));
+    let store = SqliteStore::open(options).await.expect("opens");
+    store.push(vec![item(&queue("q"), "p", "a")]).await.expect("pushed");
+    umask(before);
+    let mut seen = Vec::new();
+    let mut folders = vec![folder.path().to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            let meta = std::fs::metadata(&path).expect("there");
+            let expected = if meta.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(meta.permissions().mode() & 0o777, expected, "{}", path.display());
+            seen.push(path.extension().expect("one").to_string_lossy().into_owned());
+            folders.extend(meta.is_dir().then_some(path));
+        }
+    }
+    seen.sort();
+    assert_eq!(seen, ["ballast", "db", "db-shm", "db-wal", "hint", "hints"]);
+    store.close().await;
 }

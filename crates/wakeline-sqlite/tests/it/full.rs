@@ -1,5 +1,8 @@
 //! A full disk: pushes are refused, what is there can still be taken, settled and deleted.
 
+use std::fs::File;
+use std::io::{ErrorKind, Write as _};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use wakeline_core::EndpointOptions;
@@ -143,6 +146,46 @@ async fn a_disk_that_is_really_full_can_still_be_emptied() {
     }
     assert!(store.delete_queue(&queue("q")).await.expect("deleting works"));
     store.push(vec![large(1)]).await.expect("there is room again");
+}
+
+/// Takes what is left of a disk.
+fn use_up(folder: &Path) {
+    let mut file = File::create(folder.join("somebody-elses")).expect("made");
+    let full = loop {
+        if let Err(error) = file.write_all(&[0; 4096]) {
+            break error;
+        }
+    };
+    assert_eq!(full.kind(), ErrorKind::StorageFull, "{full}");
+}
+
+#[tokio::test]
+async fn after_a_crash_a_full_disk_can_still_be_emptied() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("not allowed to mount a small disk: only the error's code was tested");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = SqliteOptions { pages_max: None, ..options(&folder, 2 * 1024 * 1024) };
+    let store = SqliteStore::open(options.clone()).await.expect("opens");
+    for id in 0..50 {
+        store.push(vec![large(id)]).await.expect("pushed");
+    }
+    // What a killed server leaves: a log that is not in the database yet, and no -shm file that
+    // could be used.
+    for name in ["wakeline.db", "wakeline.db-wal", "wakeline.db.ballast"] {
+        std::fs::copy(folder.path().join(name), disk.0.path().join(name)).expect("copied");
+    }
+    use_up(disk.0.path());
+    let options = SqliteOptions { path: disk.0.path().join("wakeline.db"), ..options };
+    let store = SqliteStore::open(options).await.expect("in the place of the ballast");
+    let refused = store.push(vec![large(5_000)]).await;
+    assert!(matches!(refused, Err(StoreError::Full { .. })), "{refused:?}");
+    for n in 0..50 {
+        let grant = take(&store, "q", 1).await.expect("everything that was answered is there");
+        let settled = store.settle(completions(&grant)).await;
+        assert!(settled.is_ok(), "settling message {n}: {settled:?}");
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::process::{Child, ChildStderr, Command};
 
 use super::client::Client;
 use super::postgres::database;
@@ -29,8 +29,8 @@ pub(crate) fn wakeline() -> Command {
 }
 
 /// What a command prints that must end by itself.
-pub(crate) async fn output_of(mut command: Command) -> Output {
-    let ended = tokio::time::timeout(Duration::from_secs(30), command.output()).await;
+pub(crate) async fn output_of(mut command: impl std::borrow::BorrowMut<Command>) -> Output {
+    let ended = tokio::time::timeout(Duration::from_secs(30), command.borrow_mut().output()).await;
     ended.expect("it ends by itself").expect("it runs")
 }
 
@@ -94,7 +94,10 @@ impl Server {
     }
 
     async fn spawn_unmeasured(mut command: Command) -> Self {
-        command.env("WAKELINE_LOG", std::env::var("WAKELINE_TEST_LOG").unwrap_or("error".into()));
+        if !command.as_std().get_envs().any(|(name, _)| name == "WAKELINE_LOG") {
+            let level = std::env::var("WAKELINE_TEST_LOG").unwrap_or("error".into());
+            command.env("WAKELINE_LOG", level);
+        }
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut greeting = Vec::new();
@@ -116,6 +119,11 @@ impl Server {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id().expect("it runs")
+    }
+
+    /// The reading end of its standard error, if that is a pipe.
+    pub(crate) fn take_stderr(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("piped")
     }
 
     /// Sends SIGTERM and returns the exit code.

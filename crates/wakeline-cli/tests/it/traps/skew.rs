@@ -1,4 +1,5 @@
-//! Nodes whose clocks are hours apart: only the database's clock decides.
+//! Nodes whose clocks are hours apart: only the database's clock decides. A date that was wrong
+//! once is no reason to stand still.
 
 use std::time::{Duration, Instant};
 
@@ -47,4 +48,22 @@ async fn nodes_hours_apart_share_leases_and_timers() {
         assert_eq!(stale[0]["success"], false);
         assert_eq!(other.client.ack(&again, None).await.json()[0]["success"], true);
     }
+}
+
+#[tokio::test]
+async fn a_sqlite_file_that_was_served_a_month_ahead_is_not_stuck() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let skew = Skew::compile(folder.path());
+    let store = Store::sqlite();
+    let ahead = skewed(&store, &skew, 30 * 86_400).await;
+    let options = json!({"queue": "q", "options": {"leaseTime": 1}});
+    assert_eq!(ahead.client.post("/api/v1/configure", options).await.status, 200);
+    ahead.client.push("q", &[("p", "x")]).await;
+    assert_eq!(ahead.terminate().await, Some(0));
+    let server = skewed(&store, &skew, 0).await;
+    let path = "/api/v1/pop/queue/q?wait=true&timeout=60000";
+    let leased = Instant::now();
+    assert_eq!(server.client.get(path).await.ids(), ["x"]);
+    assert_eq!(server.client.get(path).await.ids(), ["x"], "when the lease ended");
+    assert!(leased.elapsed() >= Duration::from_secs(1), "two holders at a time");
 }

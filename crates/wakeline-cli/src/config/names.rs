@@ -1,0 +1,177 @@
+//! The names of settings: a misspelt one is a mistake that names the nearest.
+//!
+//! # Invariants
+//! * Every variable that begins with `WAKELINE_` is known, or belongs to somebody else by a rule
+//!   that is written here; a misspelt setting would otherwise be one that silently does nothing.
+
+use std::collections::BTreeSet;
+
+use super::ConfigMistake;
+
+const PREFIX: &str = "WAKELINE_";
+/// Settings that are no flags.
+const VARIABLES: [&str; 4] =
+    ["WAKELINE_API_KEY", "WAKELINE_ENCRYPTION_KEYS", "WAKELINE_JWT_SECRET", "WAKELINE_LOG"];
+/// Variables of the project's own tests, benchmarks and examples, without the prefix.
+const TOOLING: [&str; 4] = ["BLESS", "CASES", "LONG", "SEED"];
+const TOOLING_PREFIXES: [&str; 3] = ["TEST_", "BENCH_", "EXAMPLE_"];
+
+/// Refuses variables that are named like settings and are none.
+pub(crate) fn check_environment(
+    command: &clap::Command,
+    variables: impl Iterator<Item = (String, String)>,
+) -> Result<(), ConfigMistake> {
+    let mut known: BTreeSet<String> = VARIABLES.map(str::to_owned).into();
+    collect_variables(command, &mut known);
+    for (name, value) in variables {
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        if known.contains(&name) || is_of_tooling(rest) || is_of_kubernetes(&name, &value) {
+            continue;
+        }
+        let hint = match nearest(&name, known.iter().map(String::as_str)) {
+            Some(known) => format!("did you mean {known}?"),
+            None => "`wakeline serve --help` lists them".to_owned(),
+        };
+        let text = format!("the environment has {name}, and there is no such setting: {hint}");
+        return Err(ConfigMistake(text));
+    }
+    Ok(())
+}
+
+fn collect_variables(command: &clap::Command, known: &mut BTreeSet<String>) {
+    let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+    known.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+    for below in command.get_subcommands() {
+        collect_variables(below, known);
+    }
+}
+
+fn is_of_tooling(rest: &str) -> bool {
+    TOOLING.contains(&rest) || TOOLING_PREFIXES.iter().any(|prefix| rest.starts_with(prefix))
+}
+
+/// Kubernetes gives every container variables of the services beside it. One that is called
+/// `wakeline` makes `WAKELINE_SERVICE_HOST`, `WAKELINE_PORT` and `WAKELINE_PORT_7632_TCP_ADDR`.
+fn is_of_kubernetes(name: &str, value: &str) -> bool {
+    let is_url = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    let after_port = name.split_once("_PORT_").map_or("", |(_, rest)| rest);
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || (name.ends_with("_PORT") && is_url)
+        || after_port.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// What a decoder said of a file's unknown key, with the nearest known one. Other messages stay.
+pub(super) fn explain_unknown_key(message: &str) -> String {
+    let Some((_, rest)) = message.split_once("unknown field `") else { return message.to_owned() };
+    let mut quoted = rest.split('`').step_by(2);
+    let name = quoted.next().unwrap_or_default();
+    let beside: Vec<_> = quoted.filter(|known| !known.is_empty()).collect();
+    let top = top_level_keys();
+    let nearest = match beside.is_empty() {
+        false => nearest(name, beside.into_iter()),
+        true if top.contains(name) => {
+            return format!(
+                "{name} belongs into one of the tables [queue], [long_poll], [hook] and [access]"
+            );
+        }
+        true => nearest(name, top.iter().map(String::as_str)),
+    };
+    match nearest {
+        Some(known) => format!("there is no setting {name:?}: did you mean {known}?"),
+        None => format!("there is no setting {name:?} here"),
+    }
+}
+
+/// All settings by the names that they have in a file.
+fn top_level_keys() -> BTreeSet<String> {
+    let command = <super::ServeArgs as clap::Args>::augment_args(clap::Command::new("serve"));
+    let flags = command.get_arguments().filter_map(clap::Arg::get_long);
+    let secrets = ["api_key", "encryption_keys", "jwt_secret"];
+    let tables = ["queue", "long_poll", "hook", "access"];
+    let rest = secrets.into_iter().chain(tables).map(str::to_owned);
+    flags.map(|flag| flag.replace('-', "_")).chain(rest).collect()
+}
+
+/// The known name that is nearest, if one is near enough to be meant.
+fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let enough = (name.len() / 4).clamp(1, 4);
+    let measured = known.map(|known| (distance(name, known), known));
+    measured.filter(|(distance, _)| *distance <= enough).min().map(|(_, known)| known)
+}
+
+/// Letters to insert, remove, replace or swap with their neighbour to turn one into the other.
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to) = (from.as_bytes(), to.as_bytes());
+    let mut before = Vec::new();
+    let mut last: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, b) in to.iter().enumerate() {
+            let replaced = last[j] + usize::from(a != b);
+            let mut least = replaced.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    fn check(name: &str, value: &str) -> Result<(), String> {
+        let variables = [("PATH", "/bin"), (name, value)];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let checked = check_environment(&crate::Cli::command(), variables.into_iter());
+        checked.map_err(|mistake| mistake.to_string())
+    }
+
+    #[test]
+    fn unknown_variables_of_ours_name_the_nearest_setting() {
+        for (name, meant) in [
+            ("WAKELINE_LISTNE", "did you mean WAKELINE_LISTEN?"),
+            ("WAKELINE_STOER", "did you mean WAKELINE_STORE?"),
+            ("WAKELINE_APIKEY", "did you mean WAKELINE_API_KEY?"),
+            ("WAKELINE_LOGS", "did you mean WAKELINE_LOG?"),
+            ("WAKELINE_FAVOURITE_COLOUR", "--help"),
+        ] {
+            let mistake = check(name, "x").expect_err(name);
+            assert!(mistake.contains(name) && mistake.contains(meant), "{mistake}");
+        }
+    }
+
+    #[test]
+    fn known_variables_and_those_of_others_are_fine() {
+        for (name, value) in [
+            ("WAKELINE_LISTEN", "127.0.0.1:1"),
+            ("WAKELINE_HOOK_SLOTS", "1"),
+            ("WAKELINE_SERVER", "http://127.0.0.1:1"),
+            ("WAKELINE_API_KEY", "k"),
+            ("WAKELINE_TEST_POSTGRES", "x"),
+            ("WAKELINE_SEED", "1"),
+            ("WAKELINE_SERVICE_HOST", "10.0.0.1"),
+            ("WAKELINE_SERVICE_PORT_HTTP", "7632"),
+            ("WAKELINE_PORT", "tcp://10.0.0.1:7632"),
+            ("WAKELINE_PORT_7632_TCP_ADDR", "10.0.0.1"),
+            ("WAKELINE_DB_SERVICE_HOST", "10.0.0.2"),
+            ("wakeline_listne", "x"),
+        ] {
+            assert_eq!(check(name, value), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn distances_count_letters() {
+        for (from, to, expected) in
+            [("", "abc", 3), ("listen", "listen", 0), ("listne", "listen", 1), ("stor", "store", 1)]
+        {
+            assert_eq!(distance(from, to), expected, "{from} {to}");
+        }
+    }
+}

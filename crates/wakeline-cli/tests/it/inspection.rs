@@ -1,0 +1,92 @@
+//! Commands that look into a store: they make none, and say what they did not find.
+
+use wakeline_testkit::database::TestDatabase;
+
+use crate::support::{Server, Store, output_of, wakeline};
+
+async fn run(store: &Store, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = wakeline();
+    command.env("WAKELINE_STORE", store.url()).args(arguments);
+    let output = output_of(command).await;
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[tokio::test]
+async fn commands_that_look_into_a_store_make_none() {
+    let empty = Store::Postgres(TestDatabase::empty().await);
+    for store in [Store::sqlite(), empty] {
+        for arguments in [
+            &["queues"][..],
+            &["dlq", "list"],
+            &["dlq", "redrive", "--all"],
+            &["audit"],
+            &["key", "list"],
+            &["key", "revoke", "k"],
+            &["maintenance", "on"],
+            &["maintenance", "status"],
+            &["rekey"],
+        ] {
+            let (code, _, error) = run(&store, arguments).await;
+            assert_eq!(code, Some(1), "{arguments:?}: {error}");
+            let named = match &store {
+                Store::Sqlite(folder) => folder.path().join("w.db").display().to_string(),
+                Store::Postgres(_) => "\"wakeline\"".to_owned(),
+            };
+            assert!(error.contains(&named) && error.contains("migrate up"), "{error}");
+        }
+        match &store {
+            Store::Sqlite(folder) => {
+                let files = std::fs::read_dir(folder.path()).expect("a folder").count();
+                assert_eq!(files, 0, "nothing was made");
+            }
+            Store::Postgres(_) => {
+                let (code, text, _) = run(&store, &["migrate", "status"]).await;
+                assert_eq!(code, Some(1), "nothing was made: {text}");
+                assert!(!text.contains("applied"), "{text}");
+            }
+        }
+        let create = ["key", "create", "--name", "first", "--scope", "*:*:*"];
+        assert_eq!(run(&store, &create).await.0, Some(0), "a first key may come before a server");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_an_error_and_not_in_the_audit() {
+    for store in Store::both().await {
+        let server = Server::start(&store, &[]).await;
+        server.client.push("q", &[("p", "a")]).await;
+        assert_eq!(run(&store, &["queues", "q"]).await.0, Some(0));
+        for (arguments, named) in [
+            (&["queues", "nosuch"][..], "nosuch"),
+            (&["dlq", "redrive", "99999"], "99999"),
+            (&["dlq", "purge", "99999"], "99999"),
+            (&["dlq", "show", "99999"], "99999"),
+            (&["key", "rotate", "nosuch"], "wakeline key list"),
+        ] {
+            let (code, text, error) = run(&store, arguments).await;
+            assert_eq!(code, Some(1), "{arguments:?}: {text}");
+            assert!(error.contains(named) && text.is_empty(), "{text}{error}");
+        }
+        let (_, audit, _) = run(&store, &["audit", "--actor", "cli"]).await;
+        assert_eq!(audit, "", "{}: nothing was done", store.name());
+    }
+}
+
+#[tokio::test]
+async fn keys_are_rotated_and_revoked_by_name_or_id() {
+    for store in Store::both().await {
+        let create = ["key", "create", "--name", "checkout", "--scope", "queue:push:*"];
+        let (_, made, _) = run(&store, &create).await;
+        let id = made.lines().find_map(|line| line.strip_prefix("id")).expect("an id").trim();
+        let (code, rotated, error) = run(&store, &["key", "rotate", "checkout"]).await;
+        assert_eq!(code, Some(0), "{error}");
+        assert!(rotated.contains(id), "{rotated}");
+        assert_eq!(run(&store, &["key", "rotate", id]).await.0, Some(0));
+        let (code, revoked, error) = run(&store, &["key", "revoke", "checkout"]).await;
+        assert_eq!((code, revoked.trim()), (Some(0), format!("revoked {id}").as_str()), "{error}");
+        let (code, _, error) = run(&store, &["key", "rotate", id]).await;
+        assert_eq!(code, Some(1));
+        assert!(error.contains("revoked"), "{error}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Signals and standard error: a server stops when it is told to, whoever reads its logs.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::support::{Server, Store, wakeline};
+
+/// How much a pipe of Linux holds.
+const PIPE_BYTES: usize = 65_536;
+
+/// A server that logs much.
+async fn talkative(store: &Store, stderr: impl Into<Stdio>) -> Server {
+    let mut command = wakeline();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--store", &store.url()]);
+    command.env("WAKELINE_LOG", "trace").stderr(stderr);
+    Server::spawn(command).await
+}
+
+#[tokio::test]
+async fn sigterm_drains_although_the_reader_of_the_logs_is_gone() {
+    for store in Store::both().await {
+        let mut server = talkative(&store, Stdio::piped()).await;
+        drop(server.take_stderr());
+        server.client.push("q", &[("p", "a")]).await;
+        let parked = server.client.park("/api/v1/pop/queue/none?wait=true").await;
+        server.parked(1).await;
+        let (code, answer) = tokio::join!(server.terminate(), parked.answer());
+        assert_eq!(answer.expect("an answer").status, 204, "{}", store.name());
+        assert_eq!(code, Some(0), "{}", store.name());
+    }
+}
+
+#[tokio::test]
+async fn logs_that_nobody_reads_hold_up_nothing() {
+    for store in Store::both().await {
+        let (unread, mut full) = std::io::pipe().expect("a pipe");
+        full.write_all(&[b'.'; PIPE_BYTES]).expect("as much as fits");
+        let server = talkative(&store, full).await;
+        server.client.push("q", &[("p", "a")]).await;
+        assert_eq!(server.client.get("/health").await.status, 200, "{}", store.name());
+        assert_eq!(server.terminate().await, Some(0), "{}", store.name());
+        drop(unread);
+    }
+}
+
+#[tokio::test]
+async fn sighup_without_a_certificate_changes_nothing() {
+    for store in Store::both().await {
+        let mut server = talkative(&store, Stdio::piped()).await;
+        let mut lines = BufReader::new(server.take_stderr()).lines();
+        server.signal(Signal::HUP);
+        loop {
+            let line = lines.next_line().await.expect("readable").expect("it runs on");
+            if line.contains("SIGHUP") {
+                break;
+            }
+        }
+        server.client.push("q", &[("p", "a")]).await;
+        assert_eq!(server.terminate().await, Some(0), "{}", store.name());
+    }
+}

@@ -23,6 +23,7 @@ use axum::response::{IntoResponse, Response};
 use wakeline_access::Denied;
 use wakeline_store::Deed;
 
+use crate::browser;
 use crate::error::ApiError;
 use crate::state::AppState;
 use permit::Permit;
@@ -67,7 +68,11 @@ async fn pass(
     next: Next,
 ) -> Result<Response, ApiError> {
     let found = route.map_or(Found::OtherMethods, |route| policy::find(request.method(), route));
-    if let Found::Policy(Policy { name: Name::Nobody, .. }) = found {
+    let public = matches!(found, Found::Policy(Policy { name: Name::Nobody, .. }));
+    if state.access().is_open() {
+        browser::check(state.settings(), &request, public)?;
+    }
+    if public {
         return Ok(next.run(request).await);
     }
     let permit = admit(state, request.headers()).await?;

@@ -25,7 +25,7 @@ impl FromRequest<AppState> for Body {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        check_content_type(request.headers())?;
+        let typed = check_content_type(request.headers())?;
         check_content_encoding(request.headers())?;
         let limit = state.settings().body_bytes_max;
         let body = Limited::new(request.into_body(), limit).collect();
@@ -33,7 +33,14 @@ impl FromRequest<AppState> for Body {
             .await
             .map_err(|_| ApiError::body_timeout())?;
         match body {
-            Ok(body) => Ok(Self(body.to_bytes())),
+            Ok(body) => {
+                let body = body.to_bytes();
+                // A page may send a body without a type to any server, and need not ask.
+                match typed || body.is_empty() {
+                    true => Ok(Self(body)),
+                    false => Err(ApiError::unsupported_media_type("")),
+                }
+            }
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
                 Err(ApiError::payload_too_large(limit))
             }
@@ -73,15 +80,16 @@ fn is_a_way(path: &serde_path_to_error::Path) -> bool {
     path.iter().next().is_some_and(|first| !unknown(first))
 }
 
-fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+/// Whether the body says that it is JSON; an error if it says that it is something else.
+fn check_content_type(headers: &HeaderMap) -> Result<bool, ApiError> {
     let Some(found) = headers.get(header::CONTENT_TYPE) else {
-        return Ok(());
+        return Ok(false);
     };
     let found = String::from_utf8_lossy(found.as_bytes());
     let essence = found.split(';').next().unwrap_or_default().trim();
     let json = essence.eq_ignore_ascii_case("application/json")
         || essence.to_ascii_lowercase().ends_with("+json");
-    if json { Ok(()) } else { Err(ApiError::unsupported_media_type(&found)) }
+    if json { Ok(true) } else { Err(ApiError::unsupported_media_type(&found)) }
 }
 
 /// Bodies come as they are: unpacking one would make of a few bytes any number of them.

@@ -2,6 +2,7 @@
 
 mod access;
 mod analytics;
+mod browsers;
 mod connections;
 mod cors;
 mod dead;

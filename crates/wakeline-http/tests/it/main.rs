@@ -13,6 +13,7 @@ mod inspect;
 mod keys;
 mod maintenance;
 mod messages;
+mod names;
 mod policy;
 mod queue;
 mod schedule;

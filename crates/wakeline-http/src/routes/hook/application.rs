@@ -191,6 +191,7 @@ pub(crate) async fn put(
         return Err(no_application(&named));
     };
     let new = body.into_new(Some(own.clone()))?;
+    need_name(&permit, new.uid.as_ref())?;
     match state.hook().create_application(new, None).await? {
         Created::New(made) | Created::Repeated(made) => {
             Ok((StatusCode::CREATED, Json(ApplicationOut::new(made)?)).into_response())

@@ -25,6 +25,7 @@ use wakeline_store::Deed;
 
 use crate::browser;
 use crate::error::ApiError;
+use crate::input::strict;
 use crate::state::AppState;
 use permit::Permit;
 use policy::{Found, Name, Policy};
@@ -88,6 +89,9 @@ async fn pass(
     };
     if !permit.is_everything() {
         permit.check(state, &policy, params.as_ref()).await?;
+    }
+    if let Some(known) = route.and_then(|route| strict::find(request.method(), route)) {
+        known.check_query(request.uri())?;
     }
     request.extensions_mut().insert(permit.clone());
     if policy.act.is_empty() {

@@ -1,11 +1,15 @@
 //! Reading requests: bodies, query parameters and path parts, with errors that name what is wrong.
 
+mod explain;
+mod nearest;
+pub(crate) mod strict;
+
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use axum::RequestPartsExt;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::Bytes;
@@ -18,13 +22,16 @@ use wakeline_core::IdempotencyKey;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// A request body that says it is JSON, within the limits of size and time.
-pub(crate) struct Body(pub(crate) Bytes);
+/// A request body that says it is JSON, within the limits of size and time; and what its route
+/// knows.
+pub(crate) struct Body(pub(crate) Bytes, Option<&'static strict::Known>);
 
 impl FromRequest<AppState> for Body {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
+        let known = request.extensions().get::<MatchedPath>();
+        let known = known.and_then(|route| strict::find(request.method(), route.as_str()));
         let typed = check_content_type(request.headers())?;
         check_content_encoding(request.headers())?;
         let limit = state.settings().body_bytes_max;
@@ -37,7 +44,7 @@ impl FromRequest<AppState> for Body {
                 let body = body.to_bytes();
                 // A page may send a body without a type to any server, and need not ask.
                 match typed || body.is_empty() {
-                    true => Ok(Self(body)),
+                    true => Ok(Self(body, known)),
                     false => Err(ApiError::unsupported_media_type("")),
                 }
             }
@@ -53,17 +60,17 @@ impl Body {
     /// Parses the body. The error names the field and the position.
     pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         if self.0.is_empty() {
-            return Err(ApiError::invalid("Empty request body"));
+            return Err(ApiError::invalid("the request has no body: send a JSON object"));
         }
+        self.1.map_or(Ok(()), |known| known.check_body(&self.0))?;
         // The plain parser is faster; the one that knows the path runs only to explain a failure.
         serde_json::from_slice(&self.0).map_err(|plain| {
             let mut parser = serde_json::Deserializer::from_slice(&self.0);
             match serde_path_to_error::deserialize::<_, T>(&mut parser) {
                 Err(error) if is_a_way(error.path()) => {
-                    let (path, message) = (error.path().to_string(), error.inner());
-                    ApiError::invalid_field(&path, format!("{path}: {message}"))
+                    explain::explain(&error.path().to_string(), error.inner())
                 }
-                _ => ApiError::invalid(format!("Invalid JSON: {plain}")),
+                _ => explain::explain("", &plain),
             }
         })
     }

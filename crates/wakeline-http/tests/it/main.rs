@@ -17,5 +17,6 @@ mod names;
 mod policy;
 mod queue;
 mod schedule;
+mod strict;
 mod support;
 mod traces;

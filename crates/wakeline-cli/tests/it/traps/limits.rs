@@ -59,7 +59,7 @@ async fn near_its_descriptor_limit_a_node_refuses_politely_and_works_on() {
     assert!((100..500).contains(&refused), "{refused} of 500 were refused");
     drop(connections);
     eventually("there is room again", || async {
-        let pushed = r#"{"items":[{"queue":"q","transactionId":"x"}]}"#;
+        let pushed = r#"{"items":[{"queue":"q","payload":1,"transactionId":"x"}]}"#;
         let pushed = server.client.call("POST", "/api/v1/push", pushed).await;
         pushed.is_ok_and(|answer| answer.status == 201)
     })

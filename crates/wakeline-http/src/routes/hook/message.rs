@@ -11,7 +11,7 @@ use wakeline_store::hook::{
 };
 
 use super::{app_ref, channel, endpoint_ref, event_types, find_app_id, key_reused, message_key};
-use super::{message_ref, no_application, no_endpoint, no_message, no_tags};
+use super::{message_ref, no_application, no_endpoint, no_message};
 use crate::access::permit::Permit;
 use crate::error::ApiError;
 use crate::input::{Body, Params, Parted, Repeatable};
@@ -127,7 +127,6 @@ pub(crate) async fn list(
 
 /// The filter of a list of messages.
 pub(crate) fn filter(params: &Params) -> Result<MessageFilter, ApiError> {
-    no_tags(params)?;
     Ok(MessageFilter {
         channel: channel(params)?,
         event_types: event_types(params)?,

@@ -127,7 +127,7 @@ impl Head {
 
 /// The bytes of a GET request.
 pub(crate) fn get(path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nhost: bench\r\n\r\n").into_bytes()
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes()
 }
 
 /// The bytes of a POST request with a JSON body.
@@ -135,7 +135,7 @@ pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     let mut request = String::with_capacity(body.len() + 128);
     let _ = write!(
         request,
-        "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );

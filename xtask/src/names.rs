@@ -57,7 +57,8 @@ const ERRORS_OF_ONE_WORD: [&str; 6] =
     ["unauthorized", "forbidden", "conflict", "draining", "internal", "maintenance"];
 
 /// Words in the document of errors that are no codes.
-const NO_CODES: [&str; 3] = ["body_bytes_max", "intentions_max", "value_error"];
+const NO_CODES: [&str; 4] =
+    ["body_bytes_max", "intentions_max", "value_error", "expanded_statuses"];
 
 /// Compares code and documents.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {

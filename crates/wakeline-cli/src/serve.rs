@@ -51,6 +51,8 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     server.connections_max = limits::connections_max(settings.hook.connections_max());
     let http = HttpSettings {
         cors_origins: settings.access.cors_origins.clone(),
+        allowed_hosts: settings.access.allowed_hosts.clone(),
+        listen: Some(address.ip()),
         ..settings.http.clone()
     };
     let state = AppState::new(faces.clone(), http, metrics);

@@ -23,7 +23,9 @@ use axum::response::{IntoResponse, Response};
 use wakeline_access::Denied;
 use wakeline_store::Deed;
 
+use crate::browser;
 use crate::error::ApiError;
+use crate::input::strict;
 use crate::state::AppState;
 use permit::Permit;
 use policy::{Found, Name, Policy};
@@ -67,7 +69,11 @@ async fn pass(
     next: Next,
 ) -> Result<Response, ApiError> {
     let found = route.map_or(Found::OtherMethods, |route| policy::find(request.method(), route));
-    if let Found::Policy(Policy { name: Name::Nobody, .. }) = found {
+    let public = matches!(found, Found::Policy(Policy { name: Name::Nobody, .. }));
+    if state.access().is_open() {
+        browser::check(state.settings(), &request, public)?;
+    }
+    if public {
         return Ok(next.run(request).await);
     }
     let permit = admit(state, request.headers()).await?;
@@ -83,6 +89,9 @@ async fn pass(
     };
     if !permit.is_everything() {
         permit.check(state, &policy, params.as_ref()).await?;
+    }
+    if let Some(known) = route.and_then(|route| strict::find(request.method(), route)) {
+        known.check_query(request.uri())?;
     }
     request.extensions_mut().insert(permit.clone());
     if policy.act.is_empty() {

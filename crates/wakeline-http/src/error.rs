@@ -89,6 +89,24 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "not_found", message)
     }
 
+    /// The request calls the server by a name that is not its own.
+    pub(crate) fn unknown_host(host: &str) -> Self {
+        let message = format!(
+            "this server asks for no credentials, and so answers only to its own names, not to \
+             {host:?}: call it as localhost, name it with --allowed-host, or create a key"
+        );
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "unknown_host", message)
+    }
+
+    /// The request comes from a web page of another origin.
+    pub(crate) fn foreign_origin(origin: &str) -> Self {
+        let message = format!(
+            "this server asks for no credentials, and so refuses web pages of other origins \
+             ({origin:?}): allow the page with --cors-origin, or create a key"
+        );
+        Self::new(StatusCode::FORBIDDEN, "foreign_origin", message)
+    }
+
     pub(crate) fn method_not_allowed() -> Self {
         let message = "this route does not take that method";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
@@ -121,7 +139,12 @@ impl ApiError {
     }
 
     pub(crate) fn unsupported_media_type(found: &str) -> Self {
-        let message = format!("content-type must be application/json, not {found}");
+        let message = match found {
+            "" => "the request has a body and no content-type: send \
+                   `Content-Type: application/json`"
+                .to_owned(),
+            found => format!("content-type must be application/json, not {found}"),
+        };
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
     }
 

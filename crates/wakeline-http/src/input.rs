@@ -1,11 +1,15 @@
 //! Reading requests: bodies, query parameters and path parts, with errors that name what is wrong.
 
+mod explain;
+mod nearest;
+pub(crate) mod strict;
+
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use axum::RequestPartsExt;
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use bytes::Bytes;
@@ -18,14 +22,17 @@ use wakeline_core::IdempotencyKey;
 use crate::error::ApiError;
 use crate::state::AppState;
 
-/// A request body that says it is JSON, within the limits of size and time.
-pub(crate) struct Body(pub(crate) Bytes);
+/// A request body that says it is JSON, within the limits of size and time; and what its route
+/// knows.
+pub(crate) struct Body(pub(crate) Bytes, Option<&'static strict::Known>);
 
 impl FromRequest<AppState> for Body {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        check_content_type(request.headers())?;
+        let known = request.extensions().get::<MatchedPath>();
+        let known = known.and_then(|route| strict::find(request.method(), route.as_str()));
+        let typed = check_content_type(request.headers())?;
         check_content_encoding(request.headers())?;
         let limit = state.settings().body_bytes_max;
         let body = Limited::new(request.into_body(), limit).collect();
@@ -33,7 +40,14 @@ impl FromRequest<AppState> for Body {
             .await
             .map_err(|_| ApiError::body_timeout())?;
         match body {
-            Ok(body) => Ok(Self(body.to_bytes())),
+            Ok(body) => {
+                let body = body.to_bytes();
+                // A page may send a body without a type to any server, and need not ask.
+                match typed || body.is_empty() {
+                    true => Ok(Self(body, known)),
+                    false => Err(ApiError::unsupported_media_type("")),
+                }
+            }
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
                 Err(ApiError::payload_too_large(limit))
             }
@@ -46,17 +60,17 @@ impl Body {
     /// Parses the body. The error names the field and the position.
     pub(crate) fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, ApiError> {
         if self.0.is_empty() {
-            return Err(ApiError::invalid("Empty request body"));
+            return Err(ApiError::invalid("the request has no body: send a JSON object"));
         }
+        self.1.map_or(Ok(()), |known| known.check_body(&self.0))?;
         // The plain parser is faster; the one that knows the path runs only to explain a failure.
         serde_json::from_slice(&self.0).map_err(|plain| {
             let mut parser = serde_json::Deserializer::from_slice(&self.0);
             match serde_path_to_error::deserialize::<_, T>(&mut parser) {
                 Err(error) if is_a_way(error.path()) => {
-                    let (path, message) = (error.path().to_string(), error.inner());
-                    ApiError::invalid_field(&path, format!("{path}: {message}"))
+                    explain::explain(&error.path().to_string(), error.inner())
                 }
-                _ => ApiError::invalid(format!("Invalid JSON: {plain}")),
+                _ => explain::explain("", &plain),
             }
         })
     }
@@ -73,15 +87,16 @@ fn is_a_way(path: &serde_path_to_error::Path) -> bool {
     path.iter().next().is_some_and(|first| !unknown(first))
 }
 
-fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
+/// Whether the body says that it is JSON; an error if it says that it is something else.
+fn check_content_type(headers: &HeaderMap) -> Result<bool, ApiError> {
     let Some(found) = headers.get(header::CONTENT_TYPE) else {
-        return Ok(());
+        return Ok(false);
     };
     let found = String::from_utf8_lossy(found.as_bytes());
     let essence = found.split(';').next().unwrap_or_default().trim();
     let json = essence.eq_ignore_ascii_case("application/json")
         || essence.to_ascii_lowercase().ends_with("+json");
-    if json { Ok(()) } else { Err(ApiError::unsupported_media_type(&found)) }
+    if json { Ok(true) } else { Err(ApiError::unsupported_media_type(&found)) }
 }
 
 /// Bodies come as they are: unpacking one would make of a few bytes any number of them.

@@ -20,6 +20,7 @@
 extern crate wakeline_http_macros as utoipa;
 
 mod access;
+mod browser;
 mod cors;
 mod docs;
 mod error;

@@ -1,5 +1,6 @@
 //! What every route shares.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -29,6 +30,11 @@ pub struct HttpSettings {
     pub body_timeout: Duration,
     /// Origins whose pages may call from browsers; `*` for all. None, unless set.
     pub cors_origins: Vec<String>,
+    /// Names by which clients call the server while it asks for no credentials, besides those of
+    /// this machine and the address it listens on.
+    pub allowed_hosts: Vec<String>,
+    /// The address that the server listens on.
+    pub listen: Option<IpAddr>,
     /// What becomes of pushes during a maintenance that does not say.
     pub maintenance_pushes: PushGate,
 }
@@ -43,6 +49,8 @@ impl Default for HttpSettings {
             body_bytes_max: 16 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             cors_origins: Vec::new(),
+            allowed_hosts: Vec::new(),
+            listen: None,
             maintenance_pushes: PushGate::Hold,
         }
     }

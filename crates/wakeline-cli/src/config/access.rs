@@ -45,6 +45,10 @@ pub(super) struct AccessArgs {
     /// Origins whose pages may call from browsers; can be repeated
     #[arg(long, env = "WAKELINE_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     cors_origin: Option<Vec<String>>,
+    /// Other names by which clients call a server that asks for no credentials; can be repeated
+    #[arg(long, env = "WAKELINE_ALLOWED_HOST", value_name = "HOST", value_delimiter = ',')]
+    #[serde(rename = "allowed_hosts")]
+    allowed_host: Option<Vec<String>>,
     /// File with the server's certificate chain, as PEM
     #[arg(long, env = "WAKELINE_TLS_CERT_FILE", value_name = "PATH")]
     tls_cert_file: Option<PathBuf>,
@@ -58,6 +62,7 @@ pub(super) struct AccessArgs {
 pub(crate) struct AccessSettings {
     pub(crate) options: AccessOptions,
     pub(crate) cors_origins: Vec<String>,
+    pub(crate) allowed_hosts: Vec<String>,
     pub(crate) tls: Option<TlsFiles>,
 }
 
@@ -76,9 +81,17 @@ impl AccessArgs {
             let text = format!("cors_origin: {wrong:?} is no origin like https://app.example.org");
             return Err(ConfigMistake(text));
         }
+        let allowed_hosts = pick!(self, under, allowed_host).unwrap_or_default();
+        if let Some(wrong) = allowed_hosts.iter().find(|host| !is_host(host)) {
+            let text = format!(
+                "allowed_hosts: {wrong:?} is not a host name like queue.internal, without a port"
+            );
+            return Err(ConfigMistake(text));
+        }
         Ok(AccessSettings {
             options: AccessOptions { api_key, jwt, audit_retention },
             cors_origins,
+            allowed_hosts,
             tls: self.tls(under)?,
         })
     }
@@ -157,6 +170,16 @@ fn is_origin(text: &str) -> bool {
     ["http", "https"].contains(&scheme) && !host.is_empty() && host.chars().all(plain)
 }
 
+/// A name or an address, without a port.
+fn is_host(text: &str) -> bool {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+    match bare {
+        Some(bare) => bare.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !text.is_empty() && text.chars().all(plain),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +241,18 @@ mod tests {
         for wrong in ["app.example.org", "https://x/path", "ftp://x", "https://", "null"] {
             let args = AccessArgs { cors_origin: texts(&[wrong]), ..AccessArgs::default() };
             assert!(settle(args).is_err(), "{wrong}");
+        }
+        for (host, fine) in [
+            ("queue.internal", true),
+            ("10.0.0.5", true),
+            ("[fe80::1]", true),
+            ("queue.internal:7632", false),
+            ("http://queue.internal", false),
+            ("*", false),
+            ("", false),
+        ] {
+            let args = AccessArgs { allowed_host: texts(&[host]), ..AccessArgs::default() };
+            assert_eq!(settle(args).is_ok(), fine, "{host}");
         }
         let half = AccessArgs { tls_cert_file: Some("/c".into()), ..AccessArgs::default() };
         assert!(settle(half).is_err());

@@ -41,7 +41,7 @@ async fn statuses(stream: &mut TcpStream) -> Vec<u16> {
 fn push(head: &str) -> Vec<u8> {
     let length = PUSH.len();
     format!(
-        "POST /api/v1/push HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+        "POST /api/v1/push HTTP/1.1\r\nhost: [::1]\r\nconnection: close\r\n\
          content-type: application/json\r\n{head}content-length: {length}\r\n\r\n{PUSH}"
     )
     .into_bytes()
@@ -49,13 +49,15 @@ fn push(head: &str) -> Vec<u8> {
 
 /// A request without a body.
 fn ask(method: &str, path: &str) -> Vec<u8> {
-    format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").into_bytes()
+    format!("{method} {path} HTTP/1.1\r\nhost: [::1]\r\nconnection: close\r\n\r\n").into_bytes()
 }
 
 /// A body that is framed in a way of its own.
 fn framed(framing: &str, body: &str) -> Vec<u8> {
-    format!("POST /api/v1/push HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{framing}\r\n\r\n{body}")
-        .into_bytes()
+    format!(
+        "POST /api/v1/push HTTP/1.1\r\nhost: [::1]\r\nconnection: close\r\n{framing}\r\n\r\n{body}"
+    )
+    .into_bytes()
 }
 
 /// What is sent, under a name, and the statuses that answer it; none if the connection ends.
@@ -107,7 +109,7 @@ fn odd_requests() -> Vec<Attempt> {
         ("HEAD where only POST is", ask("HEAD", "/api/v1/push"), &[405]),
         ("HEAD where GET is", ask("HEAD", "/healthz"), &[200]),
         ("OPTIONS", ask("OPTIONS", "/api/v1/push"), &[405]),
-        ("CONNECT", ask("CONNECT", "example.com:443"), &[404]),
+        ("CONNECT", ask("CONNECT", "example.com:443"), &[421]),
         ("dots in the path", ask("GET", "/api/v1/../../healthz"), &[404]),
         ("dots in disguise", ask("GET", "/api/v1/%2e%2e/%2e%2e/healthz"), &[404]),
         ("two slashes", ask("GET", "//healthz"), &[404]),
@@ -116,7 +118,8 @@ fn odd_requests() -> Vec<Attempt> {
         ("a path that is not UTF-8", ask("GET", "/api/v1/pop/queue/%ff"), &[400]),
         ("a zero in a name", ask("GET", "/api/v1/pop/queue/a%00b"), &[400]),
         ("a path of 100 kB", ask("GET", &format!("/{}", "a".repeat(100_000))), &[414]),
-        ("somebody else's host", ask("GET", "http://evil.example/healthz"), &[200]),
+        ("a probe by another name", ask("GET", "http://evil.example/healthz"), &[200]),
+        ("somebody else's host", ask("GET", "http://evil.example/health"), &[421]),
         ("an absurd batch", ask("GET", "/api/v1/pop/queue/q?batch=99999999999"), &[400]),
         ("an absurd wait", ask("GET", "/api/v1/pop/queue/q?timeout=18446744073709551616"), &[400]),
     ]

@@ -117,8 +117,9 @@ async fn every_route_that_needs_the_database_is_503_at_once_and_health_tells() {
     let ack = json!({"transactionId": "x", "partitionId": message["partitionId"],
         "leaseId": message["leaseId"], "status": "completed"});
     let lease = message["leaseId"].as_str().expect("a lease");
-    let push = json!({"items": [{"queue": "q", "transactionId": "y"}]});
-    let transaction = json!({"operations": [{"type": "push", "items": [{"queue": "q"}]}]});
+    let push = json!({"items": [{"queue": "q", "payload": 1, "transactionId": "y"}]});
+    let transaction =
+        json!({"operations": [{"type": "push", "items": [{"queue": "q", "payload": 1}]}]});
     let calls = [
         ("POST", "/api/v1/push".to_owned(), push.to_string()),
         ("GET", "/api/v1/pop/queue/q".to_owned(), String::new()),

@@ -31,6 +31,21 @@ async fn serve_prints_store_url_and_three_lines_that_work() {
 }
 
 #[tokio::test]
+async fn an_open_server_answers_to_the_names_that_it_is_given() {
+    for store in Store::both().await {
+        let server = Server::start(&store, &["--allowed-host", "a.example,b.example"]).await;
+        for (host, status) in [("a.example", 200), ("b.example:80", 200), ("c.example", 421)] {
+            // Beside the name of this machine, which the client always sends.
+            let header = format!("host: {host}\r\n");
+            let path = "/api/v1/resources/queues";
+            let sent = server.client.send_with("GET", path, &header, "").await.expect("sent");
+            let answer = sent.answer().await.expect("an answer");
+            assert_eq!(answer.status, status, "{host}: {answer:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn other_machines_are_refused_with_a_sentence_that_says_what_to_do() {
     let store = Store::sqlite();
     let mut command = wakeline();

@@ -87,7 +87,8 @@ impl Transaction {
             "operations": [
                 {"type": "ack", "transactionId": "m", "partitionId": message["partitionId"],
                  "status": "completed"},
-                {"type": "push", "items": [{"queue": format!("to-{n}"), "transactionId": "p"}]},
+                {"type": "push", "items": [{"queue": format!("to-{n}"),
+                    "payload": 1, "transactionId": "p"}]},
                 {"type": "start", "name": "greet", "instance": format!("i-{n}")},
                 {"type": "signal", "instance": format!("i-{n}"), "event": "go"},
                 {"type": "emit", "application": "shop", "eventType": "a.b",

@@ -3,7 +3,7 @@
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use wakeline_access::Caller;
-use wakeline_core::{ApplicationRef, JobId, LeaseId, PartitionId, QueueName, Realm, Verb};
+use wakeline_core::{ApplicationRef, JobId, LeaseId, PartitionId, QueueName, Realm, Uid, Verb};
 use wakeline_store::hook::Application;
 use wakeline_store::{SettleItem, TransactCommand};
 
@@ -198,6 +198,20 @@ impl Permit {
         let own =
             application.uid.as_ref().is_some_and(|uid| self.may(Realm::Hook, verb, uid.as_str()));
         own || self.may(Realm::Hook, verb, &application.id.to_string())
+    }
+
+    /// Fails unless a verb is allowed on the application that a body names. One without a name is
+    /// covered by no pattern.
+    pub(crate) async fn need_application(
+        &self,
+        state: &AppState,
+        verb: Verb,
+        uid: Option<&Uid>,
+    ) -> Result<(), ApiError> {
+        match uid {
+            Some(uid) => self.check_application(state, verb, uid.as_str()).await,
+            None => self.need_all(Realm::Hook, verb),
+        }
     }
 
     /// Checks what a policy asks for, as far as path and caller tell.

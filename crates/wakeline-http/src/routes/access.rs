@@ -10,7 +10,7 @@ use wakeline_store::{AuditFilter, Deed};
 use crate::error::{ApiError, Problem};
 use crate::input::{Body, Params, Parted};
 use crate::state::AppState;
-use crate::wire::access::{AuditAnswer, KeyIn, KeyMade, KeyRevoked, KeysAnswer, RotateIn};
+use crate::wire::access::{AuditAnswer, KeyIn, KeyMade, KeyRevoked, KeyRotateIn, KeysAnswer};
 
 /// How long a former secret is valid if nothing is said.
 const OVERLAP_SECS: u64 = 24 * 3600;
@@ -70,7 +70,7 @@ pub(crate) async fn revoke(
 #[utoipa::path(
     post, path = "/api/v1/keys/{id}/rotate", tag = "access",
     params(("id" = String, Path, description = "The key's id")),
-    request_body(content = RotateIn, description = "May be omitted"),
+    request_body(content = KeyRotateIn, description = "May be omitted"),
     responses(
         (status = 200, description = "The key with its new secret", body = KeyMade),
         (status = 404, description = "There is no live key of this id", body = Problem),
@@ -81,7 +81,7 @@ pub(crate) async fn rotate(
     Parted(id): Parted<String>,
     body: Body,
 ) -> Result<Json<KeyMade>, ApiError> {
-    let overlap = body.parse_or_default::<RotateIn>()?.overlap_seconds.unwrap_or(OVERLAP_SECS);
+    let overlap = body.parse_or_default::<KeyRotateIn>()?.overlap_seconds.unwrap_or(OVERLAP_SECS);
     let minted = state.access().rotate_key(plausible(&id)?, Duration::from_secs(overlap)).await?;
     Ok(Json(minted.ok_or_else(missing)?.into()))
 }

@@ -177,6 +177,7 @@ pub(crate) async fn queue_parked(
 #[utoipa::path(
     get, path = "/api/v1/analytics/retention", tag = "queues",
     params(
+        ("queue" = Option<String>, Query, description = "Only of this queue"),
         ("interval" = Option<String>, Query,
             description = "Of a point: `minute`, `hour`, `day`, or minutes (by the time range)"),
         ("from" = Option<String>, Query, description = "From this time on (an hour before `to`)"),

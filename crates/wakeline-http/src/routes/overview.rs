@@ -79,6 +79,7 @@ pub(crate) async fn overview(
 #[utoipa::path(
     get, path = "/api/v1/status", tag = "queues",
     params(
+        ("queue" = Option<String>, Query, description = "Only of this queue"),
         ("from" = Option<String>, Query, description = "From this time on (an hour before `to`)"),
         ("to" = Option<String>, Query, description = "Up to this time (now)"),
         ("interval" = Option<String>, Query,

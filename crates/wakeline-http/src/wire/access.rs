@@ -52,7 +52,7 @@ impl KeyIn {
 /// How a key is rotated.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct RotateIn {
+pub(crate) struct KeyRotateIn {
     /// How long the secret that it has stays valid; a day if omitted.
     pub(crate) overlap_seconds: Option<u64>,
 }

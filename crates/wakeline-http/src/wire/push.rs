@@ -36,15 +36,16 @@ pub(crate) struct PushItemBody<'a> {
     partition: Option<String>,
     /// Any JSON.
     #[serde(borrow)]
-    #[schema(value_type = Option<Object>)]
-    payload: Option<&'a RawValue>,
+    #[schema(value_type = Object)]
+    payload: &'a RawValue,
     /// Names this push: repeating it within the queue's dedup window gives the first message.
     transaction_id: Option<String>,
     /// A correlation id.
     trace_id: Option<Uuid>,
-    /// Deliver it so many milliseconds from now, up to ten years. `delay` is the same.
-    #[serde(alias = "delay")]
+    /// Deliver it so many milliseconds from now, up to ten years.
     delay_ms: Option<i64>,
+    /// The same as `delayMs`.
+    delay: Option<i64>,
     /// Deliver it at this moment: `2026-01-31T12:00:00Z`.
     deliver_at: Option<String>,
 }
@@ -61,11 +62,11 @@ pub(crate) fn due(
             Err(ApiError::invalid_field("deliverAt", message))
         }
         (None, Some(text)) => moment("deliverAt", text).map(|at| Some(Visible::At(at))),
-        (Some(ms), None) => match u64::try_from(ms).unwrap_or(0) {
-            0 => Ok(None),
-            ms if ms <= DELAY_MS_MAX => Ok(Some(Visible::After(Duration::from_millis(ms)))),
+        (Some(0), None) => Ok(None),
+        (Some(ms), None) => match u64::try_from(ms) {
+            Ok(ms) if ms <= DELAY_MS_MAX => Ok(Some(Visible::After(Duration::from_millis(ms)))),
             _ => {
-                let message = format!("delayMs must be at most {DELAY_MS_MAX}, not {ms}");
+                let message = format!("delayMs must be from 0 to {DELAY_MS_MAX}, not {ms}");
                 Err(ApiError::invalid_field("delayMs", message))
             }
         },
@@ -75,7 +76,7 @@ pub(crate) fn due(
 impl PushItemBody<'_> {
     /// When it is to be delivered; `None` at once.
     pub(crate) fn due(&self) -> Result<Option<Visible>, ApiError> {
-        due(self.delay_ms, self.deliver_at.as_deref())
+        due(self.delay_ms.or(self.delay), self.deliver_at.as_deref())
     }
 
     /// The message as a command. The payload stays where it is in the request body.
@@ -95,10 +96,7 @@ impl PushItemBody<'_> {
                 None => TransactionId::of_message(id),
             },
             trace_id: self.trace_id,
-            payload: match self.payload {
-                Some(raw) => body.slice_ref(raw.get().as_bytes()),
-                None => Bytes::from_static(b"null"),
-            },
+            payload: body.slice_ref(self.payload.get().as_bytes()),
             producer: None,
         })
     }

@@ -88,7 +88,9 @@ impl TimerBody<'_> {
         if self.delay_ms.is_none() && self.deliver_at.is_none() {
             return Err(ApiError::invalid_field("delayMs", "delayMs or deliverAt is required"));
         }
-        let due = due(self.delay_ms, self.deliver_at.as_deref())?.unwrap_or(Visible::Now);
+        // Queen's clients may set a timer for the past: it is due at once.
+        let delay_ms = self.delay_ms.map(|ms| ms.max(0));
+        let due = due(delay_ms, self.deliver_at.as_deref())?.unwrap_or(Visible::Now);
         let id = MessageId::generate();
         let transaction_id = match &self.txn {
             Some(txn) => TransactionId::new(txn)?,

@@ -230,15 +230,21 @@ async fn one_foreign_name_in_a_body_undoes_all_of_it() {
     let (theirs, mine) = (leased("theirs").await, leased("mine").await);
     let ack = |index: usize, id: &str, lease: &Value| {
         let partition = &pushed[index]["partition_id"];
-        json!({"type": "ack", "transactionId": id, "partitionId": partition, "leaseId": lease})
+        json!({"transactionId": id, "partitionId": partition, "leaseId": lease})
     };
     let acks = [ack(1, "m", &mine), ack(0, "t", &theirs)];
     let body = json!({"acknowledgments": acks});
     assert_eq!(node.status(&key, "POST", "/api/v1/ack/batch", body).await, 404);
     let push = json!({"type": "push", "items": [item("mine", "c")]});
-    let body = json!({"operations": [push, acks[1]]});
+    let operation = |ack: &Value| {
+        let mut operation = ack.clone();
+        operation["type"] = json!("ack");
+        operation
+    };
+    let body = json!({"operations": [push, operation(&acks[1])]});
     assert_eq!(node.status(&key, "POST", "/api/v1/transaction", body).await, 404);
-    let body = json!({"operations": [acks[0], {"type": "push", "items": [item("theirs", "d")]}]});
+    let push = json!({"type": "push", "items": [item("theirs", "d")]});
+    let body = json!({"operations": [operation(&acks[0]), push]});
     assert_eq!(node.status(&key, "POST", "/api/v1/transaction", body).await, 404);
     let lease = format!("/api/v1/lease/{}/extend", theirs.as_str().expect("a lease"));
     assert_eq!(node.status(&key, "POST", &lease, Value::Null).await, 404);

@@ -39,14 +39,14 @@ async fn rest(mut stream: TcpStream) -> String {
     text
 }
 
-const PARK: &str = "GET /api/v1/pop/queue/q?wait=true HTTP/1.1\r\nhost: x\r\n\r\n";
+const PARK: &str = "GET /api/v1/pop/queue/q?wait=true HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[tokio::test]
 async fn headers_that_never_end_end_the_connection() {
     let node = Node::start().await;
     let header_timeout = Duration::from_millis(50);
     let running = run(&node, ServerOptions { header_timeout, ..Default::default() }).await;
-    let slow = send(running.address, "GET /healthz HTTP/1.1\r\nhost: x\r\nx-drip: ").await;
+    let slow = send(running.address, "GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-drip: ").await;
     rest(slow).await;
 }
 
@@ -55,7 +55,7 @@ async fn a_body_that_never_ends_is_told_so() {
     let body_timeout = Duration::from_millis(50);
     let node = Node::with(HttpSettings { body_timeout, ..HttpSettings::default() }).await;
     let running = run(&node, ServerOptions::default()).await;
-    let head = "POST /api/v1/push HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+    let head = "POST /api/v1/push HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                 content-length: 1000\r\n\r\n{";
     let answer = rest(send(running.address, head).await).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
@@ -106,7 +106,7 @@ async fn during_the_drain_probes_are_told_and_requests_in_flight_finish() {
     let running = run(&node, ServerOptions::default()).await;
     let body = r#"{"items":[{"queue":"q","payload":1}]}"#;
     let head = format!(
-        "POST /api/v1/push HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+        "POST /api/v1/push HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n",
         body.len()
     );
@@ -115,7 +115,7 @@ async fn during_the_drain_probes_are_told_and_requests_in_flight_finish() {
     node.parked(1).await;
     running.shutdown.cancel();
     rest(parked).await;
-    let probe = send(running.address, "GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let probe = send(running.address, "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
     let probe = rest(probe).await;
     assert!(probe.starts_with("HTTP/1.1 503 "), "{probe}");
     slow.write_all(body.as_bytes()).await.expect("sent");

@@ -40,7 +40,7 @@ async fn odd_names_are_distinct_or_refused() {
     let node = Node::start().await;
     let long = "x".repeat(256);
     for (name, named) in [("", "queue"), (long.as_str(), "256"), ("a\u{0}b", "U+0000")] {
-        let body = serde_json::json!({"items": [{"queue": name}]}).to_string();
+        let body = serde_json::json!({"items": [{"queue": name, "payload": 1}]}).to_string();
         let answer = node.post("/api/v1/push", body).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{name:?}");
         assert!(answer.error().starts_with("items[0]"), "{}", answer.error());
@@ -65,16 +65,16 @@ async fn bodies_that_are_not_what_they_should_be() {
     let node = Node::start().await;
     let deep = format!(r#"{{"items":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
     for (body, named) in [
-        ("", "Empty request body"),
+        ("", "no body"),
         ("{", "line 1 column"),
-        ("[]", "Invalid JSON"),
+        ("[]", "the body must be an object, not a list"),
         ("{}", "items array is required"),
-        (r#"{"items":{}}"#, "items"),
-        (r#"{"items":[{}]}"#, "items[0]"),
-        (r#"{"items":[{"queue":5}]}"#, "items[0].queue"),
+        (r#"{"items":{}}"#, "items must be a list, not an object"),
+        (r#"{"items":[{}]}"#, "items[0].queue is required"),
+        (r#"{"items":[{"queue":5}]}"#, "items[0].queue must be a text, not 5"),
         (r#"{"items":[{"queue":"q","partition":5}]}"#, "items[0].partition"),
         (r#"{"items":[{"queue":"q","traceId":"x"}]}"#, "items[0].traceId"),
-        (r#"{"items":[{"queue":"q","queue":"r"}]}"#, "duplicate field"),
+        (r#"{"items":[{"queue":"q","queue":"r"}]}"#, "items[0].queue is given twice"),
         (r#"{"items":[{"queue":"\ud800"}]}"#, "items[0].queue"),
         (r#"{"items":[{"queue":"q","payload":1e}]}"#, "line 1 column"),
         (deep.as_str(), "items"),
@@ -124,7 +124,8 @@ async fn wrong_types_and_sizes_have_their_own_statuses() {
 async fn too_many_messages_in_one_request_are_refused() {
     let settings = HttpSettings { batch_len_max: 2, ..HttpSettings::default() };
     let node = Node::with(settings).await;
-    let body = r#"{"items":[{"queue":"q"},{"queue":"q"},{"queue":"q"}]}"#;
+    let item = r#"{"queue":"q","payload":1}"#;
+    let body = format!(r#"{{"items":[{item},{item},{item}]}}"#);
     let answer = node.post("/api/v1/push", body).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert!(answer.error().contains("at most 2"));

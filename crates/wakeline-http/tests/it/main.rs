@@ -2,6 +2,7 @@
 
 mod access;
 mod analytics;
+mod browsers;
 mod connections;
 mod cors;
 mod dead;
@@ -12,8 +13,10 @@ mod inspect;
 mod keys;
 mod maintenance;
 mod messages;
+mod names;
 mod policy;
 mod queue;
 mod schedule;
+mod strict;
 mod support;
 mod traces;

@@ -85,7 +85,8 @@ async fn refused_pushes_say_when_to_come_back_and_store_nothing() {
     assert_eq!(on["mode"], "refuse", "as configured");
     let items = json!({"items": [{"queue": "q", "payload": 1}]});
     let later = json!({"items": [{"queue": "q", "payload": 1, "delayMs": 5}]});
-    let transaction = json!({"operations": [{"type": "push", "items": [{"queue": "q"}]}]});
+    let transaction =
+        json!({"operations": [{"type": "push", "items": [{"queue": "q", "payload": 1}]}]});
     for (path, body) in
         [("/api/v1/push", &items), ("/api/v1/push", &later), ("/api/v1/transaction", &transaction)]
     {

@@ -33,7 +33,7 @@ async fn a_delayed_push_is_delivered_to_who_waits_once_it_is_due() {
     assert!(started.elapsed() >= Duration::from_millis(300), "{:?}", started.elapsed());
     assert_eq!(popped["messages"][0]["transactionId"], "later");
     assert_eq!(popped["messages"][0]["id"], pushed[0]["message_id"]);
-    let again = json!({"items": [{"queue": "q", "transactionId": "latest"}]});
+    let again = json!({"items": [{"queue": "q", "payload": 1, "transactionId": "latest"}]});
     let again = node.expect(201, "POST", "/api/v1/push", again).await;
     assert_eq!(again[0]["status"], "duplicate");
     assert_eq!(again[0]["message_id"], pushed[1]["message_id"]);
@@ -43,9 +43,9 @@ async fn a_delayed_push_is_delivered_to_who_waits_once_it_is_due() {
 async fn one_push_may_hold_messages_for_now_and_for_later() {
     let node = Node::start().await;
     let items = json!({"items": [
-        {"queue": "q", "transactionId": "b", "deliverAt": "2999-01-01T00:00:00Z"},
-        {"queue": "q", "transactionId": "a"},
-        {"queue": "q", "transactionId": "c", "deliverAt": "2001-01-01T00:00:00Z"},
+        {"queue": "q", "payload": 1, "transactionId": "b", "deliverAt": "2999-01-01T00:00:00Z"},
+        {"queue": "q", "payload": 1, "transactionId": "a"},
+        {"queue": "q", "payload": 1, "transactionId": "c", "deliverAt": "2001-01-01T00:00:00Z"},
     ]});
     let pushed = node.expect(201, "POST", "/api/v1/push", items).await;
     let statuses: Vec<&Value> = (0..3).map(|n| &pushed[n]["status"]).collect();
@@ -63,10 +63,14 @@ async fn one_push_may_hold_messages_for_now_and_for_later() {
 async fn what_is_wrong_with_a_time_is_named() {
     let node = Node::start().await;
     for (item, named) in [
-        (json!({"queue": "q", "delayMs": 1, "deliverAt": "2999-01-01T00:00:00Z"}), "deliverAt"),
-        (json!({"queue": "q", "deliverAt": "soon"}), "deliverAt"),
-        (json!({"queue": "q", "delayMs": 400_000_000_000i64}), "delayMs"),
-        (json!({"queue": "q", "delayMs": "1"}), "delayMs"),
+        (
+            json!({"queue": "q", "payload": 1, "delayMs": 1, "deliverAt": "2999-01-01T00:00:00Z"}),
+            "deliverAt",
+        ),
+        (json!({"queue": "q", "payload": 1, "deliverAt": "soon"}), "deliverAt"),
+        (json!({"queue": "q", "payload": 1, "delayMs": 400_000_000_000i64}), "delayMs"),
+        (json!({"queue": "q", "payload": 1, "delayMs": "1"}), "delayMs"),
+        (json!({"queue": "q", "payload": 1, "delayMs": -5}), "delayMs"),
     ] {
         let answer = node.post("/api/v1/push", json!({"items": [item]}).to_string()).await;
         assert_eq!(answer.status, 400, "{item}");
@@ -182,8 +186,8 @@ async fn everything(node: &Node, lease: &Value) -> Answer {
         "operations": [
             {"type": "ack", "transactionId": message["transactionId"],
                 "partitionId": message["partitionId"], "status": "completed"},
-            {"type": "push", "items": [{"queue": "to", "transactionId": "p"},
-                {"queue": "to", "transactionId": "l", "delayMs": 60_000}]},
+            {"type": "push", "items": [{"queue": "to", "payload": 1, "transactionId": "p"},
+                {"queue": "to", "payload": 1, "transactionId": "l", "delayMs": 60_000}]},
             {"type": "start", "name": "greet", "instance": "i-1", "input": {"n": 1}},
             {"type": "signal", "instance": "i-1", "event": "go", "data": 7},
             {"type": "emit", "application": "shop", "eventType": "invoice.paid", "eventId": "e-1",
@@ -251,7 +255,7 @@ async fn what_repeats_within_a_transaction_is_a_duplicate() {
     let node = Node::start().await;
     node.expect(201, "POST", "/api/v1/app", json!({"name": "shop", "uid": "shop"})).await;
     let body = json!({"operations": [
-        {"type": "push", "items": [{"queue": "q", "transactionId": "p"}]},
+        {"type": "push", "items": [{"queue": "q", "payload": 1, "transactionId": "p"}]},
         {"type": "start", "name": "greet", "instance": "i-1"},
         {"type": "emit", "application": "shop", "eventType": "a.b", "eventId": "e-1",
             "payload": {}},

@@ -168,7 +168,8 @@ async fn a_database_that_says_nothing_is_an_error_in_seconds() {
     server.client.push("q", &[("p", "before")]).await;
     hole.open.send_replace(false);
     let started = Instant::now();
-    let body = json!({"items": [{"queue": "q", "transactionId": "during"}]}).to_string();
+    let body =
+        json!({"items": [{"queue": "q", "payload": 1, "transactionId": "during"}]}).to_string();
     let (pushed, popped) = tokio::join!(
         server.client.call("POST", "/api/v1/push", &body),
         server.client.call("GET", "/api/v1/pop/queue/q", ""),

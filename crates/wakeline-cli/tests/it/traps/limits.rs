@@ -59,7 +59,7 @@ async fn near_its_descriptor_limit_a_node_refuses_politely_and_works_on() {
     assert!((100..500).contains(&refused), "{refused} of 500 were refused");
     drop(connections);
     eventually("there is room again", || async {
-        let pushed = r#"{"items":[{"queue":"q","transactionId":"x"}]}"#;
+        let pushed = r#"{"items":[{"queue":"q","payload":1,"transactionId":"x"}]}"#;
         let pushed = server.client.call("POST", "/api/v1/push", pushed).await;
         pushed.is_ok_and(|answer| answer.status == 201)
     })
@@ -81,7 +81,7 @@ async fn a_client_that_never_reads_its_answer_is_let_go_and_a_parked_one_is_not(
     let parked = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
     server.parked(1).await;
     let mut deaf = TcpStream::connect(server.client.address).await.expect("connected");
-    let request = "GET /api/v1/pop/queue/much?batch=24 HTTP/1.1\r\nhost: test\r\n\r\n";
+    let request = "GET /api/v1/pop/queue/much?batch=24 HTTP/1.1\r\nhost: localhost\r\n\r\n";
     deaf.write_all(request.as_bytes()).await.expect("sent");
     deaf.readable().await.expect("the answer is on its way");
     let (during, mut taken) = (server.descriptors(), Vec::new());

@@ -18,13 +18,6 @@ use crate::wire::hook::application::{ApplicationIn, ApplicationOut, ApplicationP
 use crate::wire::hook::list::{List, Paging};
 use crate::wire::hook::{HookInvalid, HookProblem};
 
-/// Filters of lists that would quietly do nothing.
-const UNSUPPORTED: [&str; 3] = [
-    "exclude_apps_with_no_endpoints",
-    "exclude_apps_with_disabled_endpoints",
-    "exclude_apps_with_svix_play_endpoints",
-];
-
 /// List applications by age.
 #[utoipa::path(
     get, path = "/api/v1/app", tag = "webhooks",
@@ -43,12 +36,6 @@ pub(crate) async fn list(
     permit: Permit,
     params: Params,
 ) -> Result<Json<List<ApplicationOut>>, ApiError> {
-    for filter in UNSUPPORTED {
-        if params.flag(filter)? {
-            let message = format!("{filter} is not supported: the list has all applications");
-            return Err(ApiError::invalid_param(filter, message));
-        }
-    }
     let paging = Paging::<ApplicationId>::read(&params, PageOrder::Ascending, |t| t.parse().ok())?;
     let (request, given) = paging.split();
     let page = visible(&state, &permit, request).await?;
@@ -191,6 +178,7 @@ pub(crate) async fn put(
         return Err(no_application(&named));
     };
     let new = body.into_new(Some(own.clone()))?;
+    need_name(&permit, new.uid.as_ref())?;
     match state.hook().create_application(new, None).await? {
         Created::New(made) | Created::Repeated(made) => {
             Ok((StatusCode::CREATED, Json(ApplicationOut::new(made)?)).into_response())

@@ -10,9 +10,9 @@ use wakeline_store::hook::{
     Attempt, AttemptFilter, AttemptOutcome, Delivery, MessageFilter, Page, PageOrder, StoredMessage,
 };
 
+use super::no_attempt;
 use super::{app_ref, attempt_id, channel, endpoint_ref, event_types, find_app_id, find_endpoint};
 use super::{find_message, message::filter as message_filter, message_key, message_ref};
-use super::{no_attempt, no_tags};
 use crate::error::ApiError;
 use crate::input::{Params, Parted};
 use crate::state::AppState;
@@ -68,6 +68,8 @@ pub(crate) async fn by_endpoint(
         ("endpoint_id" = Option<String>, Query, description = "Only to this endpoint"),
         ("status" = Option<u8>, Query, description = "Only 0 success or 2 fail"),
         ("status_code_class" = Option<u16>, Query, description = "Only 200, 300, ...; 0: none"),
+        ("channel" = Option<String>, Query, description = "Only with this channel"),
+        ("event_types" = Option<String>, Query, description = "Only of these types: a,b"),
         ("before" = Option<String>, Query, description = "Only that began before"),
         ("after" = Option<String>, Query, description = "Only that began after"),
         ("with_content" = Option<bool>, Query, description = "With what was answered (true)"),
@@ -95,7 +97,6 @@ pub(crate) async fn by_message(
 }
 
 fn filter(params: &Params) -> Result<AttemptFilter, ApiError> {
-    no_tags(params)?;
     let class = params.parsed("status_code_class", |text| match text {
         "0" | "100" | "200" | "300" | "400" | "500" => Ok(text.parse().unwrap_or_default()),
         _ => {

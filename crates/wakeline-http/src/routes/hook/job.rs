@@ -175,10 +175,6 @@ pub(crate) async fn stats(
     params: Params,
 ) -> Result<Json<EndpointStatsOut>, ApiError> {
     let since = params.moment("since")?;
-    if params.text("until").is_some() {
-        let message = "until is not supported: statistics go up to now";
-        return Err(ApiError::invalid_param("until", message));
-    }
     let endpoint = find_endpoint(&state, &app_ref(&app)?, &endpoint_ref(&named)?).await?;
     let store = state.hook().store();
     let stats = store.endpoint_stats(endpoint.application, endpoint.id, since).await?;

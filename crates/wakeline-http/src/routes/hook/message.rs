@@ -4,14 +4,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use wakeline_core::{ApplicationRef, EventTypeName};
+use wakeline_core::{ApplicationRef, EventTypeName, Verb};
 use wakeline_hook::Emit;
 use wakeline_store::hook::{
     EmitOutcome, Endpoint, MessageFilter, PageOrder, PageRequest, StoredMessage,
 };
 
 use super::{app_ref, channel, endpoint_ref, event_types, find_app_id, key_reused, message_key};
-use super::{message_ref, no_application, no_endpoint, no_message, no_tags};
+use super::{message_ref, no_application, no_endpoint, no_message};
+use crate::access::permit::Permit;
 use crate::error::ApiError;
 use crate::input::{Body, Params, Parted, Repeatable};
 use crate::state::AppState;
@@ -46,24 +47,28 @@ pub(crate) async fn create(
     State(state): State<AppState>,
     Parted(named): Parted<String>,
     params: Params,
-    (Repeatable(key), body): (Repeatable, Body),
+    (permit, Repeatable(key), body): (Permit, Repeatable, Body),
 ) -> Result<Response, ApiError> {
     let application = app_ref(&named)?;
     let with_content = params.flag_or("with_content", true)?;
-    let message: MessageIn<'_> = body.parse()?;
+    let mut message: MessageIn<'_> = body.parse()?;
     message.check()?;
     let own = match &application {
         ApplicationRef::Own(own) => Some(own.clone()),
         ApplicationRef::Id(_) => None,
     };
     let payload = message.payload(&body.0)?;
+    let create_application = message.application.take().map(|new| new.into_new(own)).transpose()?;
+    if let Some(new) = &create_application {
+        permit.need_application(&state, Verb::Push, new.uid.as_ref()).await?;
+    }
     let emit = Emit {
         application: application.clone(),
         event_type: type_name("eventType", &message.event_type)?,
         event_id: message.event_id()?,
         retention: Some(message.retention()?),
         channels: channels(message.channels.unwrap_or_default(), CHANNELS_MAX)?,
-        create_application: message.application.map(|new| new.into_new(own)).transpose()?,
+        create_application,
         payload: payload.clone(),
         idempotency_key: key,
     };
@@ -122,7 +127,6 @@ pub(crate) async fn list(
 
 /// The filter of a list of messages.
 pub(crate) fn filter(params: &Params) -> Result<MessageFilter, ApiError> {
-    no_tags(params)?;
     Ok(MessageFilter {
         channel: channel(params)?,
         event_types: event_types(params)?,

@@ -127,16 +127,6 @@ pub(crate) fn channel(params: &Params) -> Result<Option<wakeline_core::Channel>,
     })
 }
 
-/// Refuses filters that would quietly choose nothing.
-pub(crate) fn no_tags(params: &Params) -> Result<(), ApiError> {
-    match params.text("tag") {
-        None => Ok(()),
-        Some(_) => {
-            Err(ApiError::invalid_param("tag", "tag is not supported: messages have channels"))
-        }
-    }
-}
-
 /// A message by its id, as an iterator names it.
 pub(crate) fn message_key(text: &str) -> Option<HookMessageId> {
     text.parse().ok()

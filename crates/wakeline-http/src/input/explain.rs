@@ -1,0 +1,89 @@
+//! Says in the words of callers what the parser says in its own.
+
+use super::nearest::nearest;
+use crate::error::ApiError;
+
+/// What is wrong with a body, and where: `path` is empty for the body itself.
+pub(super) fn explain(path: &str, error: &serde_json::Error) -> ApiError {
+    if !error.is_data() {
+        return match path {
+            "" => ApiError::invalid(format!("the body is not valid JSON: {error}")),
+            path => ApiError::invalid_field(path, format!("{path} is not valid JSON: {error}")),
+        };
+    }
+    let text = error.to_string();
+    // Where it is in the text is told better by the path.
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+    let within = |field: &str| match path {
+        "" => field.to_owned(),
+        path => format!("{path}.{field}"),
+    };
+    if let Some(field) = text.strip_prefix("missing field ").and_then(unquoted) {
+        let place = within(field);
+        return ApiError::invalid_field(&place, format!("{place} is required"));
+    }
+    if let Some(field) = text.strip_prefix("duplicate field ").and_then(unquoted) {
+        let place = within(field);
+        return ApiError::invalid_field(&place, format!("{place} is given twice"));
+    }
+    let what = wrong_type(text).or_else(|| wrong_word(text));
+    let message = match (path, what) {
+        ("", Some(what)) => format!("the body {what}"),
+        ("", None) => format!("the body is not what it must be: {text}"),
+        (path, Some(what)) => format!("{path} {what}"),
+        (path, None) => format!("{path}: {text}"),
+    };
+    match path {
+        "" => ApiError::invalid(message),
+        path => ApiError::invalid_field(path, message),
+    }
+}
+
+/// The name in "`name`", or in "`name` and more".
+fn unquoted(text: &str) -> Option<&str> {
+    text.strip_prefix('`')?.split('`').next()
+}
+
+/// `invalid type: map, expected a string`, and the same of values.
+fn wrong_type(text: &str) -> Option<String> {
+    let rest = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: "));
+    let rest = rest.or_else(|| text.strip_prefix("invalid length "))?;
+    let (found, expected) = rest.split_once(", expected ")?;
+    let whole = |least: &str, most: &str| format!("a whole number from {least} to {most}");
+    let expected = match expected {
+        "u8" => whole("0", "255"),
+        "u16" => whole("0", "65535"),
+        "u32" => whole("0", "4294967295"),
+        "u64" | "usize" => "a whole number that is not negative".to_owned(),
+        "i32" | "i64" | "isize" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a string" | "a borrowed string" | "str" | "string" => "a text".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        other if other.starts_with("struct ") => "an object".to_owned(),
+        other if other.starts_with("enum ") || other.contains("variant") => "a text".to_owned(),
+        other => other.to_owned(),
+    };
+    let found = match found.split_once(' ').map_or((found, ""), |(kind, value)| (kind, value)) {
+        ("map", _) => "an object".to_owned(),
+        ("sequence", _) => "a list".to_owned(),
+        ("null", _) | ("unit", _) => "null".to_owned(),
+        ("integer" | "boolean", value) => value.trim_matches('`').to_owned(),
+        ("floating", value) => value.trim_start_matches("point ").trim_matches('`').to_owned(),
+        ("string", value) => value.to_owned(),
+        _ => found.to_owned(),
+    };
+    Some(format!("must be {expected}, not {found}"))
+}
+
+/// `unknown variant ``x``, expected one of ``a``, ``b```.
+fn wrong_word(text: &str) -> Option<String> {
+    let rest = text.strip_prefix("unknown variant ")?;
+    let (found, expected) = rest.split_once(", expected ")?;
+    let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    let found = unquoted(found)?;
+    let near = nearest(found, known.iter().copied());
+    let near = near.map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+    Some(format!("must be one of {}, not {found:?}{near}", known.join(", ")))
+}

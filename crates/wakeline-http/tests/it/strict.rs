@@ -1,0 +1,158 @@
+//! What a route does not know is refused by name: a misspelt field never becomes lost data.
+
+use serde_json::{Value, json};
+use wakeline_http::openapi;
+
+use crate::support::Node;
+
+#[tokio::test]
+async fn unknown_fields_and_the_nearest_known_ones_are_named() {
+    let node = Node::start().await;
+    let item = |rest: Value| {
+        let mut item = json!({"queue": "a", "payload": 1});
+        item.as_object_mut().expect("an object").extend(rest.as_object().expect("one").clone());
+        json!({"items": [item]})
+    };
+    let ack = json!({"transactionId": "t", "partitionId": "p", "state": "failed"});
+    for (path, body, words) in [
+        (
+            "push",
+            json!({"items": [{"queue": "a", "data": 1}]}),
+            ["items[0]", "\"data\"", "payload"],
+        ),
+        ("push", item(json!({"delay_ms": 5})), ["items[0]", "\"delay_ms\"", "mean \"delayMs\""]),
+        ("push", json!({"item": []}), ["", "\"item\"", "mean \"items\""]),
+        ("ack", ack.clone(), ["", "\"state\"", "mean \"status\""]),
+        ("ack/batch", json!({"acknowledgments": [ack]}), ["[0]", "\"state\"", "mean \"status\""]),
+        (
+            "configure",
+            json!({"queue": "a", "leaseTime": 5}),
+            ["", "\"leaseTime\"", "belongs in \"options\""],
+        ),
+        (
+            "configure",
+            json!({"queue": "a", "options": {"leaseTme": 5}}),
+            ["options", "\"leaseTme\"", "mean \"leaseTime\""],
+        ),
+        (
+            "transaction",
+            json!({"operations": [{"type": "push", "items": [{"queue": "a", "paylod": 1}]}]}),
+            ["operations[0].items[0]", "\"paylod\"", "mean \"payload\""],
+        ),
+        (
+            "orchestrations",
+            json!({"name": "n", "instanceId": "i"}),
+            ["", "\"instanceId\"", "mean \"instance\""],
+        ),
+        ("keys/x/rotate", json!({"overlap": 5}), ["", "\"overlap\"", "overlapSeconds"]),
+    ] {
+        let answer = node.post(&format!("/api/v1/{path}"), body.to_string()).await;
+        assert_eq!(answer.status.as_u16(), 400, "{path} {body}");
+        let error = answer.error();
+        assert!(words.iter().all(|word| error.contains(word)), "{path} {body}: {error}");
+    }
+    assert_eq!(node.get("/api/v1/pop/queue/a").await.status.as_u16(), 204, "nothing was pushed");
+    let queues = node.get("/api/v1/resources/queues").await.json();
+    assert_eq!(queues["queues"], json!([]), "nothing was configured");
+}
+
+#[tokio::test]
+async fn routes_in_svix_shape_say_where_an_unknown_field_is() {
+    let node = Node::start().await;
+    node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
+    for (path, body, loc) in [
+        ("/api/v1/app", json!({"name": "B", "uuid": "b"}), json!(["body", "uuid"])),
+        (
+            "/api/v1/app/a/endpoint",
+            json!({"url": "https://x.example", "retries": 5}),
+            json!(["body", "retries"]),
+        ),
+        (
+            "/api/v1/app/a/endpoint",
+            json!({"url": "https://x.example", "delivery": {"timeout": 5}}),
+            json!(["body", "delivery", "timeout"]),
+        ),
+        (
+            "/api/v1/event-type",
+            json!({"name": "a.b", "description": "", "enforce": true}),
+            json!(["body", "enforce"]),
+        ),
+    ] {
+        let refused = node.expect(422, "POST", path, body).await;
+        assert_eq!(refused["detail"][0]["loc"], loc, "{refused}");
+    }
+    let refused = node.expect(422, "GET", "/api/v1/app?limt=5", Value::Null).await;
+    assert_eq!(refused["detail"][0]["loc"], json!(["query", "limt"]));
+    assert!(refused["detail"][0]["msg"].as_str().expect("words").contains("\"limit\""));
+}
+
+#[tokio::test]
+async fn unknown_parameters_are_refused_on_every_route() {
+    let node = Node::start().await;
+    let answer = node.get("/api/v1/pop/queue/a?wiat=true").await;
+    assert_eq!(answer.status.as_u16(), 400);
+    assert!(answer.error().contains("\"wiat\""), "{}", answer.error());
+    assert!(answer.error().contains("did you mean \"wait\""), "{}", answer.error());
+    let document: Value = serde_json::from_str(openapi()).expect("JSON");
+    let open = ["/", "/health", "/healthz", "/readyz", "/docs", "/openapi.json", "/api/v1/health"];
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        if open.contains(&path.as_str()) {
+            continue;
+        }
+        let parts = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
+        let concrete = parts.collect::<Vec<_>>().join("/") + "?no-such-parameter=1";
+        for method in methods.as_object().expect("methods").keys() {
+            let answer = node.call(&method.to_uppercase(), &concrete, "{}").await;
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            assert!([400, 422].contains(&answer.status.as_u16()), "{method} {path}: {text}");
+            assert!(text.contains("no-such-parameter"), "{method} {path}: {text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_published_clients_send_without_meaning_is_accepted() {
+    let node = Node::start().await;
+    let item = json!({"queue": "q", "payload": null, "producerSub": "me"});
+    node.expect(201, "POST", "/api/v1/push", json!({"items": [item]})).await;
+    node.expect(200, "GET", "/api/v1/pop/queue/q?autopilot=true", Value::Null).await;
+    let made = node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
+    node.expect(200, "PUT", "/api/v1/app/a", made).await;
+    let kind = json!({"name": "a.b", "description": "x"});
+    let made = node.expect(201, "POST", "/api/v1/event-type", kind).await;
+    node.expect(200, "PUT", "/api/v1/event-type/a.b", made).await;
+}
+
+#[tokio::test]
+async fn words_numbers_and_missing_fields_are_explained() {
+    let node = Node::start().await;
+    for (path, body, words) in [
+        ("push", json!({"items": [{"queue": "a"}]}), "items[0].payload is required"),
+        ("push", json!([[]]), "the body must be an object, not a list"),
+        ("push", json!({"items": [["a", null, 1]]}), "items[0] must be an object, not a list"),
+        (
+            "push",
+            json!({"items": [{"queue": "a", "payload": 1, "delayMs": -5}]}),
+            "delayMs must be from 0 to",
+        ),
+        (
+            "ack",
+            json!({"transactionId": "t", "partitionId": "p", "status": "done"}),
+            "status must be one of completed, success, failed, retry, dlq, not \"done\"",
+        ),
+        (
+            "configure",
+            json!({"queue": "a", "options": {"leaseTime": -1}}),
+            "options.leaseTime must be a whole number from 0 to 4294967295, not -1",
+        ),
+        (
+            "configure",
+            json!({"queue": "a", "options": {"leaseTime": "5"}}),
+            "options.leaseTime must be a whole number from 0 to 4294967295, not \"5\"",
+        ),
+    ] {
+        let answer = node.post(&format!("/api/v1/{path}"), body.to_string()).await;
+        assert_eq!(answer.status.as_u16(), 400, "{body}");
+        assert!(answer.error().contains(words), "{body}: {}", answer.error());
+    }
+}

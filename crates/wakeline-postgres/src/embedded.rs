@@ -40,6 +40,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0019_delivery_class",
     "0020_deleted_messages",
     "0021_releases",
+    "0022_sql_json",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

@@ -46,7 +46,7 @@ def popped(count):
     sys.exit("nothing came")
 
 
-db.run("CREATE TABLE done (id bigint PRIMARY KEY)")
+db.run("CREATE TEMPORARY TABLE done (id bigint PRIMARY KEY)")
 db.run("BEGIN")
 for number in (1, 2):
     db.run("SELECT wakeline.push('py', json_build_object('id', :id::int))", id=number)

@@ -58,7 +58,7 @@ pub(crate) async fn open(
 ) -> Result<Session, StoreError> {
     connector.breaker().admit(operation)?;
     let opened = Session::open(connector, operation).await;
-    if connector.breaker().note(opened.as_ref().err().map(error::chain)) {
+    if connector.breaker().note(opened.as_ref().err().map(|error| error::chain(error))) {
         tokio::spawn(look_out(Arc::downgrade(connector)));
     }
     opened
@@ -72,7 +72,7 @@ async fn look_out(connector: Weak<Connector>) {
         pause = (pause * 2).min(PAUSE_MAX);
         let Some(connector) = connector.upgrade() else { return };
         let opened = Session::open(&connector, "look out").await;
-        connector.breaker().note(opened.as_ref().err().map(error::chain));
+        connector.breaker().note(opened.as_ref().err().map(|error| error::chain(error)));
         if opened.is_ok() {
             return;
         }

@@ -207,7 +207,7 @@ impl Link {
             return Err(error::connect_failed(operation, failure.clone()));
         }
         let opened = breaker::open(&self.connector, operation).await;
-        *self.failure.lock() = opened.as_ref().err().map(error::chain);
+        *self.failure.lock() = opened.as_ref().err().map(|error| error::chain(error));
         self.attempts.fetch_add(1, Ordering::Release);
         let session = Arc::new(opened.inspect_err(|_| count_connect("failed"))?);
         count_connect("opened");

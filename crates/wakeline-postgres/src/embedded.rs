@@ -40,7 +40,8 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0019_delivery_class",
     "0020_deleted_messages",
     "0021_releases",
-    "0022_retry_defaults",
+    "0022_sql_json",
+    "0023_retry_defaults",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

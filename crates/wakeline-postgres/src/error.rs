@@ -94,6 +94,22 @@ pub(crate) fn blames_values(error: &StoreError) -> bool {
     source.downcast_ref::<tokio_postgres::Error>().is_some_and(|error| kind(error) == Kind::Data)
 }
 
+/// Whether what failed would fail again with the same rows, so that they are tried in smaller
+/// pieces: everything but trouble of the database itself. A statement that takes too long is the
+/// rows' own trouble, because a smaller piece takes less.
+pub(crate) fn blames_rows(error: &StoreError) -> bool {
+    match error {
+        StoreError::Transient { source, .. } => {
+            state_of(source).is_some_and(|state| *state == SqlState::QUERY_CANCELED)
+        }
+        StoreError::Unavailable { .. }
+        | StoreError::Full { .. }
+        | StoreError::NoKeys { .. }
+        | StoreError::Maintenance { .. } => false,
+        _ => true,
+    }
+}
+
 /// Whether the transaction was surely rolled back, so that repeating it whole is safe:
 /// serialization failure, deadlock, lock timeout.
 pub(crate) fn was_rolled_back(error: &StoreError) -> bool {
@@ -114,10 +130,35 @@ pub(crate) fn lost_a_name(error: &StoreError) -> bool {
         .is_some_and(|state| *state == SqlState::UNIQUE_VIOLATION)
 }
 
+/// What the driver said, once more: for another command of the same call.
+#[derive(Debug)]
+struct Copied {
+    text: String,
+    state: Option<SqlState>,
+}
+
+impl std::fmt::Display for Copied {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Copied {}
+
+/// A copy of what the driver said, with all its causes.
+pub(crate) fn copy_of(source: &BoxError) -> BoxError {
+    Box::new(Copied { text: chain(&**source), state: state_of(source).cloned() })
+}
+
+fn state_of(source: &BoxError) -> Option<&SqlState> {
+    let copied = source.downcast_ref::<Copied>().and_then(|copied| copied.state.as_ref());
+    copied.or_else(|| source.downcast_ref::<tokio_postgres::Error>()?.code())
+}
+
 /// An error with all its causes, in one line.
-pub(crate) fn chain(error: &StoreError) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
         source = cause.source();

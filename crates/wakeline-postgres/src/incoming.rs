@@ -15,29 +15,54 @@
 //! * Rows for a queue that is full wait, in order, and hold up no other queue's. While they do the
 //!   queue is looked at once a second.
 //! * A row that can never be pushed, whose application is unknown or whose payload does not fit its
-//!   event type is set aside with the reason, never dropped, and holds up nobody.
+//!   event type is quarantined with the reason, never dropped, and holds up nobody. Rows that fail
+//!   together are taken over in smaller pieces, until the one at fault is alone.
+//! * A piece has at most [`ROWS_MAX`] rows and about [`BYTES_MAX`] bytes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use wakeline_core::{
-    ApplicationRef, Channel, EventId, EventTypeName, HookMessageId, MESSAGE_RETENTION_DEFAULT,
-    MessageId, NameError, PartitionName, QueueName, TransactionId, lane_of,
+    ApplicationRef, Change, Channel, EventId, EventTypeName, HookChange, HookMessageId,
+    MESSAGE_RETENTION_DEFAULT, MessageId, NameError, PartitionName, QueueName, TransactionId,
+    lane_of,
 };
+use wakeline_store::flow::Visible;
 use wakeline_store::hook::{EmitOutcome, NewMessage};
-use wakeline_store::{HintOrigin, HintSink, PushItem, QueueRoom, QueueStore, StoreError};
+use wakeline_store::{
+    HintOrigin, HintSink, PushItem, QueueRoom, QueueStore, ScheduleItem, StoreError,
+    TransactCommand, TransactOutcome,
+};
 
 use crate::connect::{LinkTransaction, Sql};
-use crate::{PostgresStore, Shared};
+use crate::{PostgresStore, Shared, error, rows};
 
 const OPERATION: &str = "take over incoming";
 
 /// How soon a queue that was full is looked at again.
 const FULL_AGAIN: Duration = Duration::from_secs(1);
+
+/// Most rows of one take-over.
+const ROWS_MAX: i64 = 500;
+
+/// Bytes of payload after which a take-over reads no further row.
+const BYTES_MAX: i64 = 8 * 1024 * 1024;
+
+/// A take-over that failed, and the first row that it was about.
+struct Failed {
+    seq: Option<i64>,
+    error: StoreError,
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self { seq: None, error }
+    }
+}
 
 /// Pushes what arrives in `incoming`.
 pub(crate) struct IncomingPump<'a> {
@@ -69,6 +94,7 @@ impl<'a> IncomingPump<'a> {
     pub(crate) async fn run(&self) {
         let timings = &self.shared.options.timings;
         let mut backoff = timings.reconnect_min;
+        let mut rows_max = ROWS_MAX;
         // Queues that were full, and when to look at them again.
         let mut full: HashMap<QueueName, Instant> = HashMap::new();
         loop {
@@ -81,73 +107,127 @@ impl<'a> IncomingPump<'a> {
             let now = Instant::now();
             full.retain(|_, again| *again > now);
             loop {
-                match self.take_over(&mut full).await {
+                match self.take_over(rows_max, &mut full).await {
                     Ok(0) => break,
-                    Ok(_) => backoff = timings.reconnect_min,
-                    Err(error) => {
-                        tracing::warn!(
-                            error = &error as &dyn std::error::Error,
-                            "incoming messages wait"
-                        );
-                        tokio::time::sleep(backoff).await;
-                        backoff = (backoff * 2).min(timings.reconnect_max);
+                    Ok(_) => {
+                        backoff = timings.reconnect_min;
+                        rows_max = (rows_max * 2).min(ROWS_MAX);
+                    }
+                    Err(failed) => {
+                        if !self.narrowed_down(rows_max, &failed).await {
+                            tracing::warn!(
+                                error = &failed.error as &dyn std::error::Error,
+                                "incoming messages wait"
+                            );
+                            tokio::time::sleep(backoff).await;
+                            backoff = (backoff * 2).min(timings.reconnect_max);
+                        }
+                        rows_max = (rows_max / 2).max(1);
                     }
                 }
             }
         }
     }
 
+    /// Whether a take-over failed because of its rows, and a smaller piece may do better at once. A
+    /// row that failed alone is quarantined.
+    async fn narrowed_down(&self, rows_max: i64, failed: &Failed) -> bool {
+        let Some(seq) = failed.seq else { return false };
+        if !error::blames_rows(&failed.error) {
+            return false;
+        }
+        if rows_max > 1 {
+            return true;
+        }
+        let quarantine = async {
+            let transaction = self.shared.links.incoming.begin(OPERATION).await?;
+            self.set_aside(&transaction, seq, &error::chain(&failed.error)).await?;
+            transaction.commit().await
+        };
+        quarantine.await.is_ok()
+    }
+
     /// Pushes the next rows; returns how many it read. Rows of queues that are full stay.
-    async fn take_over(&self, full: &mut HashMap<QueueName, Instant>) -> Result<usize, StoreError> {
+    async fn take_over(
+        &self,
+        rows_max: i64,
+        full: &mut HashMap<QueueName, Instant>,
+    ) -> Result<usize, Failed> {
         let transaction = self.shared.links.incoming.begin(OPERATION).await?;
-        let rows = self.locked_rows(&transaction, full).await?;
-        if rows.is_empty() {
+        let rows = self.locked_rows(&transaction, rows_max, full).await?;
+        let Some(first) = rows.first() else {
             transaction.rollback().await?;
             return Ok(0);
+        };
+        let seq = Some(first.get("seq"));
+        match self.take_over_rows(&transaction, &rows, full).await {
+            Ok(changes) => {
+                transaction.commit().await.map_err(|error| Failed { seq, error })?;
+                if !changes.is_empty() {
+                    self.store.hook.core().tell(&changes);
+                    self.sink.hook_changed(&changes, HintOrigin::Notify);
+                }
+                Ok(rows.len())
+            }
+            Err(error) => {
+                // The first error counts.
+                let _ = transaction.rollback().await;
+                Err(Failed { seq, error })
+            }
         }
+    }
+
+    /// Pushes and emits what some rows ask for, and deletes or quarantines them. Returns what
+    /// senders of webhooks are notified of after the commit.
+    async fn take_over_rows(
+        &self,
+        transaction: &LinkTransaction<'_>,
+        rows: &[Row],
+        full: &mut HashMap<QueueName, Instant>,
+    ) -> Result<Vec<HookChange>, StoreError> {
         let mut work = Work::default();
-        for row in &rows {
+        for row in rows {
             let seq: i64 = row.get("seq");
             if let Err(reason) = work.add(seq, row) {
-                self.set_aside(&transaction, seq, &reason).await?;
+                self.set_aside(transaction, seq, &reason).await?;
             }
         }
         self.hold_back(&mut work, full).await?;
-        if !work.items.is_empty() {
+        if !work.items.is_empty() || !work.schedules.is_empty() {
             self.push(&mut work, full).await?;
         }
-        let emitted = self.store.hook.core().emit_along(&transaction, &work.messages).await?;
+        let emitted = self.store.hook.core().emit_along(transaction, &work.messages).await?;
         for (seq, outcome) in work.emitted.iter().zip(&emitted.outcomes) {
             match outcome {
                 EmitOutcome::NoApplication => {
-                    self.set_aside(&transaction, *seq, "there is no such application").await?;
+                    self.set_aside(transaction, *seq, "there is no such application").await?;
                 }
-                EmitOutcome::Refused(reason) => self.set_aside(&transaction, *seq, reason).await?,
+                EmitOutcome::Refused(reason) => self.set_aside(transaction, *seq, reason).await?,
                 _ => work.done.push(*seq),
             }
         }
         transaction.query(&self.done, &[&work.done]).await?;
-        transaction.commit().await?;
-        if !emitted.changes.is_empty() {
-            self.store.hook.core().tell(&emitted.changes);
-            self.sink.hook_changed(&emitted.changes, HintOrigin::Notify);
-        }
-        Ok(rows.len())
+        Ok(emitted.changes)
     }
 
-    /// Pushes. What is refused for the time of a maintenance stays, as what there is no room for.
+    /// Pushes, and stores what is to be delivered later. What is refused for the time of a
+    /// maintenance stays, as what there is no room for.
     async fn push(
         &self,
         work: &mut Work,
         full: &mut HashMap<QueueName, Instant>,
     ) -> Result<(), StoreError> {
-        let (rows, items): (Vec<i64>, Vec<PushItem>) =
+        let (mut rows, pushes): (Vec<i64>, Vec<PushItem>) =
             std::mem::take(&mut work.items).into_iter().unzip();
-        let queues: Vec<QueueName> = items.iter().map(|item| item.queue.clone()).collect();
-        match self.store.push(items).await {
-            Ok(reply) => {
+        let (later, schedules): (Vec<i64>, Vec<ScheduleItem>) =
+            std::mem::take(&mut work.schedules).into_iter().unzip();
+        rows.extend(later);
+        let messages = pushes.iter().chain(schedules.iter().map(|item| &item.message));
+        let queues: Vec<QueueName> = messages.map(|item| item.queue.clone()).collect();
+        match self.store_messages(pushes, schedules).await {
+            Ok(changes) => {
                 work.done.extend(rows);
-                self.sink.changed(&reply.changes, HintOrigin::Notify);
+                self.sink.changed(&changes, HintOrigin::Notify);
                 Ok(())
             }
             Err(StoreError::Maintenance { .. }) => {
@@ -156,6 +236,25 @@ impl<'a> IncomingPump<'a> {
                 Ok(())
             }
             Err(error) => Err(error),
+        }
+    }
+
+    async fn store_messages(
+        &self,
+        pushes: Vec<PushItem>,
+        schedules: Vec<ScheduleItem>,
+    ) -> Result<Vec<Change>, StoreError> {
+        if schedules.is_empty() {
+            return self.store.push(pushes).await.map(|reply| reply.changes);
+        }
+        let command = TransactCommand { pushes, schedules, ..TransactCommand::default() };
+        let reply = self.store.transact(command).await?;
+        match reply.outcome {
+            TransactOutcome::Committed(_) => Ok(reply.changes),
+            TransactOutcome::Refused(refusal) => {
+                let source = format!("refused: {refusal:?}").into();
+                Err(StoreError::Fatal { operation: OPERATION, source })
+            }
         }
     }
 
@@ -198,7 +297,7 @@ impl<'a> IncomingPump<'a> {
         seq: i64,
         reason: &str,
     ) -> Result<(), StoreError> {
-        tracing::error!(seq, reason, "an incoming message was set aside");
+        tracing::error!(seq, reason, "an incoming message was quarantined");
         metrics::counter!("wakeline_incoming_refused_total").increment(1);
         transaction.query(&self.refuse, &[&seq, &reason]).await.map(drop)
     }
@@ -206,13 +305,14 @@ impl<'a> IncomingPump<'a> {
     async fn locked_rows(
         &self,
         transaction: &LinkTransaction<'_>,
+        rows_max: i64,
         full: &HashMap<QueueName, Instant>,
     ) -> Result<Vec<Row>, StoreError> {
         let key = self.shared.schema.incoming_lock();
         let locked = transaction.query(&self.lock, &[&key]).await?;
         if locked.first().is_some_and(|row| row.get("locked")) {
             let passed: Vec<&str> = full.keys().map(QueueName::as_str).collect();
-            transaction.query(&self.read, &[&passed]).await
+            transaction.query(&self.read, &[&passed, &rows_max, &BYTES_MAX]).await
         } else {
             Ok(Vec::new())
         }
@@ -224,6 +324,8 @@ impl<'a> IncomingPump<'a> {
 struct Work {
     /// Messages for queues, with their rows.
     items: Vec<(i64, PushItem)>,
+    /// The same, to be delivered later.
+    schedules: Vec<(i64, ScheduleItem)>,
     /// Queues with limits, and which of their partitions are meant.
     limited: BTreeMap<QueueName, Vec<PartitionName>>,
     messages: Vec<NewMessage>,
@@ -239,6 +341,11 @@ impl Work {
         match row.get::<_, Option<&str>>("application") {
             None => {
                 let item = item(row).map_err(|error| error.to_string())?;
+                if let Some(at) = row.get::<_, Option<SystemTime>>("deliver_at") {
+                    let due = Visible::At(rows::timestamp(at));
+                    self.schedules.push((seq, ScheduleItem { message: item, due, key: None }));
+                    return Ok(());
+                }
                 if row.get("limited") {
                     let partitions = self.limited.entry(item.queue.clone()).or_default();
                     partitions.push(item.partition.clone());

@@ -247,7 +247,7 @@ impl QueueStore for PostgresStore {
 
 /// The same error once more, for another command of a fused call that failed.
 pub(crate) fn same_error(error: &StoreError) -> StoreError {
-    let cause = |source: &wakeline_store::BoxError| source.to_string().into();
+    let cause = error::copy_of;
     match error {
         StoreError::Transient { operation, source } => {
             StoreError::Transient { operation, source: cause(source) }

@@ -1,13 +1,13 @@
 -- Tells the endpoints of an application of an event from SQL, as part of the caller's own transaction:
 -- if that rolls back, there was no message. Returns the message's id.
 --
---   SELECT wakeline.emit('customer-7', 'order.paid', json_build_object('id', 7));
+--   SELECT wakeline.emit('customer-7', 'order.paid', jsonb_build_object('id', 7));
 --
 -- The message only goes into incoming; a node stores it with its deliveries after the commit. So an
 -- open transaction holds no lock of ours, and order is by commit. p_application: its id or uid; whether
 -- there is one is seen then, and so is whether the payload fits the schema of its event type, if that
--- enforces one; where not, the row stays in incoming with the reason in refused. A payload has at most
--- 1 MiB, or as much as the parameter wakeline.hook_payload_bytes_max says.
+-- enforces one; where not, the row stays in incoming with the reason in refused. A payload is json, jsonb,
+-- or text that is JSON, as in push, and has at most 1 MiB, or as much as the parameter wakeline.hook_payload_bytes_max says.
 -- p_event_id: your own id of the message; a second one of the same application is not stored. p_notify:
 -- see push.
 -- Needs: USAGE on the schema, INSERT on incoming.
@@ -63,4 +63,22 @@ BEGIN
     END IF;
     RETURN @schema@.hook_message_name(v_id);
 END
+$$;
+
+CREATE OR REPLACE FUNCTION @schema@.emit(
+    p_application text, p_event_type text, p_payload jsonb, p_event_id text DEFAULT NULL,
+    p_channels text[] DEFAULT NULL, p_notify boolean DEFAULT true)
+RETURNS text
+LANGUAGE sql AS $$
+    SELECT @schema@.emit(
+        p_application, p_event_type, p_payload::json, p_event_id, p_channels, p_notify)
+$$;
+
+CREATE OR REPLACE FUNCTION @schema@.emit(
+    p_application text, p_event_type text, p_payload text, p_event_id text DEFAULT NULL,
+    p_channels text[] DEFAULT NULL, p_notify boolean DEFAULT true)
+RETURNS text
+LANGUAGE sql AS $$
+    SELECT @schema@.emit(
+        p_application, p_event_type, p_payload::json, p_event_id, p_channels, p_notify)
 $$;

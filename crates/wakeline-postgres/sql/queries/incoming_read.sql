@@ -1,9 +1,19 @@
--- The next rows to take over, with what their queues say of lanes and limits; those of some queues
--- ($1), which are full, are passed over. Called by: IncomingPump.
-SELECT i.seq, i.queue, i.partition, i.payload::text AS payload, i.transaction_id, i.application,
-    i.event_type, i.event_id, i.channels, i.message_id, coalesce(q.lanes, 0) AS lanes,
+-- The next rows to take over, at most $2 of them and about $3 bytes, but at least one, with what their
+-- queues say of lanes and limits; those of some queues ($1), which are full, are passed over.
+-- Called by: IncomingPump.
+SELECT i.seq, i.queue, i.partition, i.payload::text AS payload, i.transaction_id, i.deliver_at,
+    i.application, i.event_type, i.event_id, i.channels, i.message_id,
+    coalesce(q.lanes, 0) AS lanes,
     coalesce(q.len_max > 0 OR q.partition_len_max > 0, false) AS limited
-FROM @schema@.incoming i
+FROM (
+    SELECT n.seq, sum(n.bytes) OVER (ORDER BY n.seq) - n.bytes AS bytes_before
+    FROM (
+        SELECT x.seq, x.bytes FROM @schema@.incoming x
+        WHERE x.refused IS NULL AND (x.queue IS NULL OR x.queue <> ALL ($1))
+        ORDER BY x.seq LIMIT $2
+    ) n
+) n
+JOIN @schema@.incoming i ON i.seq = n.seq
 LEFT JOIN @schema@.queues q ON q.name = i.queue
-WHERE i.refused IS NULL AND (i.queue IS NULL OR i.queue <> ALL ($1))
-ORDER BY i.seq LIMIT 500
+WHERE n.bytes_before < $3::bigint
+ORDER BY i.seq

@@ -34,7 +34,7 @@ async fn insert(schema: &TestSchema, columns: &str, values: &str) {
 
 async fn stored(schema: &TestSchema) -> Vec<(String, String, String)> {
     let sql = format!(
-        "SELECT queue, partition, payload FROM {}.messages
+        "SELECT queue, partition, payload_text FROM {}.messages
          ORDER BY queue, partition, message_offset",
         schema.name
     );

@@ -52,7 +52,7 @@ async fn messages_that_arrive_by_sql_are_sealed() {
     eventually("it was taken over", async || schema.payloads().await.len() == 1).await;
     let stored = schema.payloads().await.remove(0);
     assert!(!stored.windows(6).any(|part| part == b"secret"));
-    let sql = format!("SELECT payload, encrypted FROM {}.messages", schema.name);
+    let sql = format!("SELECT payload_text, encrypted FROM {}.messages", schema.name);
     let row = schema.client().await.query_one(&sql, &[]).await.expect("read");
     assert_eq!((row.get::<_, Option<String>>(0), row.get::<_, bool>(1)), (None, true));
     node.stop().await;

@@ -109,7 +109,7 @@ async fn an_emit_to_an_unknown_application_is_set_aside_and_holds_up_nobody() {
     let app = shop(&node.store).await;
     let user = schema.client().await;
     for application in ["nobody", "shop"] {
-        let emit = format!("SELECT {}.emit('{application}', 'a', '1')", schema.name);
+        let emit = format!("SELECT {}.emit('{application}', 'a', to_jsonb(1))", schema.name);
         user.batch_execute(&emit).await.expect("emitted");
     }
     let reason = Some("there is no such application".to_owned());

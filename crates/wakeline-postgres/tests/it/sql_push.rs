@@ -11,7 +11,7 @@ use wakeline_store::{PushGate, PushItem, QueueMaintenance as _, QueueStore, SetM
 use crate::support::{Node, SOON, TestSchema, eventually};
 
 async fn payloads(schema: &TestSchema) -> Vec<String> {
-    let sql = format!("SELECT payload FROM {}.messages ORDER BY message_offset", schema.name);
+    let sql = format!("SELECT payload_text FROM {}.messages ORDER BY message_offset", schema.name);
     let rows = schema.client().await.query(&sql, &[]).await.expect("read");
     rows.iter().map(|row| row.get(0)).collect()
 }
@@ -128,4 +128,133 @@ async fn what_could_never_be_stored_fails_in_the_users_transaction() {
         let message = error.as_db_error().expect("the server says so").message().to_owned();
         assert!(message.contains(named), "{arguments}: {message}");
     }
+}
+
+#[tokio::test]
+async fn payloads_are_json_jsonb_or_text_and_can_be_queried_in_the_view() {
+    let schema = TestSchema::new().await;
+    let node = Node::start(schema.options()).await;
+    let user = schema.client().await;
+    for payload in [
+        "jsonb_build_object('id', 7)",
+        "json_build_object('id', 7)",
+        "'{\"id\": 7}'",
+        "'{\"id\": 7}'::text",
+        "'{\"id\": 7}'::jsonb",
+    ] {
+        let sql = format!("SELECT wakeline.push('q', {payload}, p_partition => 'p')");
+        user.batch_execute(&sql).await.unwrap_or_else(|error| panic!("{payload}: {error}"));
+    }
+    let value = serde_json::json!({ "id": 7 });
+    let sql = "SELECT wakeline.push('q', $1::jsonb)";
+    user.query(sql, &[&value]).await.expect("a driver's JSON value");
+    // Valid JSON that jsonb cannot hold.
+    let odd = r#"SELECT wakeline.push('q', '{"id": "\u0000"}')"#;
+    user.batch_execute(odd).await.expect("pushed");
+    eventually("all are stored", async || payloads(&schema).await.len() == 7).await;
+    let sql = "SELECT payload->>'id' FROM wakeline.messages ORDER BY 1";
+    let rows = user.query(sql, &[]).await.expect("read");
+    let ids: Vec<Option<&str>> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(ids, [[Some("7"); 6].as_slice(), &[None]].concat());
+    let refused = user.batch_execute("SELECT wakeline.push('q', 'no JSON')").await;
+    assert_eq!(refused.expect_err("refused").code().expect("a state").code(), "22P02");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_push_with_a_delay_is_delivered_later() {
+    let schema = TestSchema::new().await;
+    let node = Node::start(schema.options()).await;
+    let user = schema.client().await;
+    let later = "SELECT wakeline.push('q', '{\"id\": 1}', p_delay => interval '1 hour')";
+    user.batch_execute(later).await.expect("pushed");
+    let soon = "SELECT wakeline.push('q', '2', p_delay => interval '0')";
+    user.batch_execute(soon).await.expect("pushed");
+    let sql = "SELECT payload->>'id' FROM wakeline.scheduled_messages
+        WHERE deliver_at BETWEEN now() + interval '59 min' AND now() + interval '1 hour'";
+    eventually("it is scheduled", async || {
+        let rows = user.query(sql, &[]).await.expect("read");
+        rows.iter().map(|row| row.get::<_, &str>(0)).eq(["1"])
+    })
+    .await;
+    eventually("the other one can be popped", async || {
+        !user.query("SELECT FROM wakeline.pop('q')", &[]).await.expect("popped").is_empty()
+    })
+    .await;
+    for delay in ["-1 second", "1000 years"] {
+        let sql = format!("SELECT wakeline.push('q', '1', p_delay => interval '{delay}')");
+        let refused = user.batch_execute(&sql).await.expect_err("refused");
+        assert_eq!(refused.code().expect("a state").code(), "22023", "{delay}");
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_payload_beyond_the_limit_is_refused_at_once() {
+    let schema = TestSchema::new().await;
+    let user = schema.client().await;
+    let push = |len: usize| format!("SELECT wakeline.push('q', to_json(repeat('x', {len})))");
+    // With its quotes.
+    let most = 16 * 1024 * 1024 - 2;
+    user.batch_execute(&push(most)).await.expect("pushed");
+    let refused = user.batch_execute(&push(most + 1)).await.expect_err("refused");
+    assert_eq!(refused.code().expect("a state").code(), "54000");
+    let lower = format!("SET wakeline.payload_bytes_max = 100; {}", push(99));
+    assert!(user.batch_execute(&lower).await.is_err());
+}
+
+#[tokio::test]
+async fn rows_are_taken_over_in_pieces_of_limited_size() {
+    let schema = TestSchema::new().await;
+    let user = schema.client().await;
+    let push =
+        "SELECT wakeline.push('q', to_json(repeat('x', 1048576))) FROM generate_series(1, 20);
+        SELECT wakeline.push('q', '\"last\"')";
+    user.batch_execute(push).await.expect("pushed");
+    let node = Node::start(schema.options()).await;
+    let count = "SELECT sum(len)::bigint, max(octet_length(body)) FROM wakeline.segments";
+    eventually("all are stored", async || {
+        let row = user.query_one(count, &[]).await.expect("read");
+        row.get::<_, Option<i64>>(0) == Some(21)
+    })
+    .await;
+    // What is pushed together is stored together.
+    let largest: i32 = user.query_one(count, &[]).await.expect("read").get(1);
+    assert!(largest < 10 * 1024 * 1024, "{largest}");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_taken_over_is_quarantined_and_holds_up_no_other() {
+    let schema = TestSchema::new().await;
+    let user = schema.client().await;
+    // Something that fails in the middle of a batch, for messages and for webhooks.
+    let poison = "CREATE FUNCTION wakeline.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF position('poison'::bytea IN NEW.body) > 0 THEN RAISE 'poisoned'; END IF;
+            RETURN NEW;
+        END $$;
+        CREATE TRIGGER refuse BEFORE INSERT ON wakeline.segments
+            FOR EACH ROW EXECUTE FUNCTION wakeline.refuse()";
+    user.batch_execute(poison).await.expect("prepared");
+    let push = "SELECT wakeline.push('q', to_json(
+            CASE WHEN n IN (17, 40) THEN 'poison' ELSE n::text END))
+        FROM generate_series(1, 50) AS n";
+    user.batch_execute(push).await.expect("pushed");
+    let node = Node::start(schema.options()).await;
+    eventually("all others are stored", async || payloads(&schema).await.len() == 48).await;
+    let waiting = "SELECT FROM wakeline.incoming WHERE refused IS NULL";
+    eventually("the rest is quarantined", async || {
+        user.query(waiting, &[]).await.expect("read").is_empty()
+    })
+    .await;
+    let sql = "SELECT payload::text, refused FROM wakeline.incoming";
+    for row in user.query(sql, &[]).await.expect("read") {
+        assert_eq!(row.get::<_, &str>(0), "\"poison\"");
+        let reason: &str = row.get(1);
+        assert!(reason.contains("poisoned"), "{reason}");
+    }
+    let in_order: Vec<String> =
+        (1..=50).filter(|n| ![17, 40].contains(n)).map(|n| format!("\"{n}\"")).collect();
+    assert_eq!(payloads(&schema).await, in_order);
+    node.stop().await;
 }

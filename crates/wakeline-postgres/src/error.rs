@@ -114,10 +114,24 @@ pub(crate) fn lost_a_name(error: &StoreError) -> bool {
         .is_some_and(|state| *state == SqlState::UNIQUE_VIOLATION)
 }
 
-/// An error with all its causes, in one line.
-pub(crate) fn chain(error: &StoreError) -> String {
-    let mut text = error.to_string();
+/// Whether the server was reached and refused the session: the credentials are wrong, or there is
+/// no such database. Unlike a server that is away, waiting does not help.
+pub fn is_refused(error: &StoreError) -> bool {
     let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(error) = cause.downcast_ref::<tokio_postgres::error::DbError>() {
+            return error.code().code().starts_with("28")
+                || *error.code() == SqlState::INVALID_CATALOG_NAME;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// An error with all its causes, in one line. The driver's own text is often just "db error".
+pub(crate) fn chain<E: std::error::Error>(error: &E) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
     while let Some(cause) = source {
         text = format!("{text}: {cause}");
         source = cause.source();

@@ -61,6 +61,7 @@ use wakeline_store::{Sealing, StoreAdmin, StoreError, StoreInfo};
 
 use crate::connect::{Link, Params, Sql};
 use crate::connector::Connector;
+pub use crate::error::is_refused;
 pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
 use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;

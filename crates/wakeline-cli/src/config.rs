@@ -54,6 +54,9 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     #[serde(flatten)]
     pub(crate) store: StoreArgs,
+    /// How long the start waits for PostgreSQL to be reachable; 0: not at all [default: 60000]
+    #[arg(long, env = "WAKELINE_STORE_WAIT_MS", value_name = "MS")]
+    store_wait_ms: Option<u64>,
     /// Address to listen on [default: 127.0.0.1:7632]
     #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<SocketAddr>,
@@ -61,14 +64,15 @@ pub(crate) struct ServeArgs {
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     api_key: Option<String>,
-    /// Keys that secrets are sealed with: id:base64, the first one seals. Not a flag either
+    /// Keys for encryption at rest: id:base64, the first one encrypts. Not a flag either
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     encryption_keys: Option<String>,
-    /// File with such keys, one a line [default on SQLite: made beside the database]
+    /// File with keys for encryption at rest, one per line [default on SQLite: created beside the
+    /// database]
     #[arg(long, env = "WAKELINE_ENCRYPTION_KEY_FILE", value_name = "PATH")]
     encryption_key_file: Option<PathBuf>,
-    /// Serve other machines although nobody has to say who they are
+    /// Allow unauthenticated remote access
     #[arg(long, env = "WAKELINE_INSECURE", num_args = 0..=1, default_missing_value = "true",
         require_equals = true, value_name = "BOOL")]
     insecure: Option<bool>,
@@ -173,10 +177,10 @@ struct QueueArgs {
     /// Most rows that housekeeping removes in one transaction [default: 1000]
     #[arg(long, env = "WAKELINE_HOUSEKEEPING_ROWS_MAX", value_name = "COUNT")]
     housekeeping_rows_max: Option<u32>,
-    /// Days that figures over time are kept; 0: none are written [default: 7]
+    /// Days that statistics are kept; 0: none are written [default: 7]
     #[arg(long, env = "WAKELINE_STATS_RETENTION_DAYS", value_name = "DAYS")]
     stats_retention_days: Option<u64>,
-    /// What becomes of pushes during a maintenance that does not say: hold or refuse
+    /// What happens to pushes during a maintenance that does not say: hold or refuse
     /// [default: hold]
     #[arg(long, env = "WAKELINE_MAINTENANCE_PUSHES", value_name = "MODE")]
     maintenance_pushes: Option<MaintenancePushes>,
@@ -186,6 +190,8 @@ struct QueueArgs {
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) store: StoreChoice,
+    /// How long the start waits for the database.
+    pub(crate) store_wait: Duration,
     pub(crate) listen: SocketAddr,
     pub(crate) insecure: bool,
     pub(crate) mode: WakeMode,
@@ -230,6 +236,7 @@ impl ServeArgs {
         let mode = wake_mode(&self, &file);
         let settings = Settings {
             store: store.choice()?,
+            store_wait: millis(pick!(self, file, store_wait_ms), Duration::from_secs(60)),
             listen: pick!(self, file, listen).unwrap_or_else(|| ([127, 0, 0, 1], 7632).into()),
             insecure: pick!(self, file, insecure).unwrap_or_default(),
             mode,

@@ -69,7 +69,8 @@ fn read(path: &Path) -> anyhow::Result<KeyRing> {
     let shown = path.display();
     let open_to_others = std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0);
     if open_to_others {
-        tracing::warn!(path = %shown, "others can read the file with the encryption keys");
+        let text = "other users can read the file with the encryption keys: chmod 600 it";
+        tracing::warn!(path = %shown, "{text}");
     }
     let mistake = |error| ConfigMistake(format!("encryption_key_file: {shown}: {error}"));
     Ok(KeyRing::read(path).map_err(mistake)?)
@@ -106,7 +107,10 @@ fn make(path: &Path) -> anyhow::Result<()> {
         _ => Err(error),
     })?;
     match made? {
-        Ok(()) => say(&format!("keys    made {}: keep it with the database", path.display())),
+        Ok(()) => tracing::warn!(
+            path = %path.display(),
+            "made a new encryption key: keep a copy of it with your backups of the database"
+        ),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
         Err(error) => return Err(error.into()),
     }

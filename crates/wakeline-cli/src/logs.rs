@@ -4,18 +4,24 @@
 //! * Logging neither blocks nor fails: lines wait in memory for a thread that writes them. If
 //!   nobody reads standard error, lines are dropped and counted; if its reader is gone, they go
 //!   nowhere.
+//! * The same line over and over is written once, and then counted.
+
+mod repeats;
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
+use self::repeats::Repeats;
 use crate::config::ConfigMistake;
 
 /// Lines that may wait to be written.
@@ -38,13 +44,15 @@ pub(crate) enum LogFormat {
 pub(crate) fn start(format: LogFormat) -> Result<Flush, ConfigMistake> {
     let chosen = std::env::var_os("WAKELINE_LOG").unwrap_or_default();
     let filter = filter(&chosen.to_string_lossy())?;
-    let (lines, flush) = LogLines::start(io::stderr());
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || lines.clone());
+    let repeats = Repeats::default();
+    let (lines, flush) = LogLines::start(io::stderr(), repeats.clone());
+    let logs = tracing_subscriber::fmt::layer().with_writer(move || lines.clone());
     // Colours are for people: not for files and collectors.
     let logs = logs.with_ansi(io::stderr().is_terminal());
+    let registry = tracing_subscriber::registry().with(filter).with(repeats);
     match format {
-        LogFormat::Text => logs.init(),
-        LogFormat::Json => logs.json().init(),
+        LogFormat::Text => registry.with(logs).init(),
+        LogFormat::Json => registry.with(logs.json()).init(),
     }
     Ok(flush)
 }
@@ -88,22 +96,34 @@ enum Line {
 pub(crate) struct Flush(SyncSender<Line>);
 
 impl LogLines {
-    fn start(out: impl Write + Send + 'static) -> (Self, Flush) {
+    fn start(out: impl Write + Send + 'static, repeats: Repeats) -> (Self, Flush) {
         let (waiting, lines) = sync_channel(LINES_LEN_MAX);
         let dropped = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&dropped);
         let flush = Flush(waiting.clone());
         let thread = std::thread::Builder::new().name("wakeline-logs".to_owned());
         // Without the thread there are no logs; the server itself can do without.
-        let _ = thread.spawn(move || write_lines(out, &lines, &counted));
+        let _ = thread.spawn(move || write_lines(out, &lines, (&counted, &repeats)));
         (Self { waiting, dropped }, flush)
     }
 }
 
-fn write_lines(mut out: impl Write, lines: &Receiver<Line>, dropped: &AtomicU64) {
-    while let Ok(line) = lines.recv() {
+fn write_lines(
+    mut out: impl Write,
+    lines: &Receiver<Line>,
+    (dropped, repeats): (&AtomicU64, &Repeats),
+) {
+    loop {
+        // With nothing to count there is nothing to wake up for.
+        let line = match repeats.next_over(Instant::now()) {
+            Some(wait) => lines.recv_timeout(wait),
+            None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        repeats::log(repeats.take_over(Instant::now()));
         match line {
-            Line::Text(text) => {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Line::Text(text)) => {
                 // There is no other place where a failure could be reported.
                 let _ = out.write_all(&text);
                 let lost = dropped.swap(0, Ordering::Relaxed);
@@ -114,7 +134,7 @@ fn write_lines(mut out: impl Write, lines: &Receiver<Line>, dropped: &AtomicU64)
                     );
                 }
             }
-            Line::Flush(done) => {
+            Ok(Line::Flush(done)) => {
                 let _ = out.flush();
                 let _ = done.try_send(());
             }
@@ -168,7 +188,8 @@ mod tests {
     fn a_reader_that_stands_still_costs_lines_and_nothing_else() {
         let (go_on, stands) = sync_channel(0);
         let written = Arc::new(AtomicU64::new(0));
-        let (mut lines, flush) = LogLines::start(Stuck(stands, Arc::clone(&written)));
+        let (mut lines, flush) =
+            LogLines::start(Stuck(stands, Arc::clone(&written)), Repeats::default());
         for _ in 0..LINES_LEN_MAX + 100 {
             lines.write_all(b"line\n").expect("it never fails");
         }
@@ -200,7 +221,7 @@ mod tests {
     fn a_reader_that_is_gone_is_no_error() {
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);
-        let (mut lines, flush) = LogLines::start(writer);
+        let (mut lines, flush) = LogLines::start(writer, Repeats::default());
         lines.write_all(b"line\n").expect("it never fails");
         drop(flush);
     }

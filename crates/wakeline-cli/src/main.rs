@@ -34,7 +34,8 @@ use crate::migrate::MigrateCommand;
 use crate::queues::QueuesArgs;
 use crate::rekey::RekeyArgs;
 
-/// Durable queues, orchestrations and webhooks on PostgreSQL or SQLite. Nobody polls.
+/// Durable queues, workflows and webhooks on PostgreSQL or SQLite. Consumers are notified, without
+/// polling.
 #[derive(Parser)]
 #[command(name = "wakeline", version)]
 struct Cli {
@@ -47,22 +48,22 @@ struct Cli {
 enum Command {
     /// Run the server
     Serve(ServeArgs),
-    /// Bring the store's schema up to date, or say how it stands
+    /// Bring the store's schema up to date, or show which migrations are applied
     #[command(subcommand)]
     Migrate(MigrateCommand),
     /// Print the OpenAPI document
     Openapi,
-    /// Make, list, end and rotate API keys
+    /// Create, list, revoke and rotate API keys
     #[command(subcommand)]
     Key(KeyCommand),
-    /// List administrative acts, newest first: who did what to what
+    /// List audit events, newest first: who did what to which target
     Audit(AuditArgs),
-    /// List queues and how they stand: messages pending, processing, completed, dead, lost
+    /// List queues with message counts: pending, processing, completed, dead, lost
     Queues(QueuesArgs),
     /// List, show, redrive and purge dead letters
     #[command(subcommand)]
     Dlq(DlqCommand),
-    /// Hold pushes back or refuse them, pause pops, for all nodes of a store
+    /// Hold or refuse pushes and pause pops, on all nodes of a store
     #[command(subcommand)]
     Maintenance(MaintenanceCommand),
     /// Tools for those who receive webhooks
@@ -70,11 +71,11 @@ enum Command {
     Hook(HookCommand),
     /// Print a new key for encryption at rest, for WAKELINE_ENCRYPTION_KEYS or a key file
     EncryptionKey {
-        /// Its id: letters, digits, '-' and '_' [default: made up]
+        /// Its id: letters, digits, '-' and '_' [default: random]
         #[arg(long, value_name = "ID")]
         id: Option<String>,
     },
-    /// Seal everything that is stored encrypted anew, with the first of the keys
+    /// Re-encrypt all encrypted data with the first key
     Rekey(RekeyArgs),
 }
 

@@ -13,7 +13,7 @@ use crate::access::{Common, deed, on_store, print};
 pub(crate) enum MaintenanceCommand {
     /// Hold pushes back from now on: they are stored, and delivered after the end
     On(OnArgs),
-    /// End it: what was held back is delivered, in its order, before what is pushed then
+    /// End it for pushes and pops: what was held back is delivered before what is pushed then
     Off(OffArgs),
     /// Say what is suspended, and how much is held back
     Status(StatusArgs),
@@ -54,7 +54,7 @@ pub(crate) fn run(command: MaintenanceCommand) -> anyhow::Result<ExitCode> {
             change(&common, if pops { Wish::Pops(true) } else { Wish::Pushes(gate) })
         }
         MaintenanceCommand::Off(OffArgs { pops, common }) => {
-            change(&common, if pops { Wish::Pops(false) } else { Wish::Pushes(PushGate::Open) })
+            change(&common, if pops { Wish::Pops(false) } else { Wish::Nothing })
         }
         MaintenanceCommand::Status(StatusArgs { common }) => {
             on_store(&common, async |store| tell(&common, store.as_ref()).await)
@@ -67,6 +67,8 @@ pub(crate) fn run(command: MaintenanceCommand) -> anyhow::Result<ExitCode> {
 enum Wish {
     Pushes(PushGate),
     Pops(bool),
+    /// Everything goes on.
+    Nothing,
 }
 
 fn change(common: &Common, wish: Wish) -> anyhow::Result<ExitCode> {
@@ -76,6 +78,10 @@ fn change(common: &Common, wish: Wish) -> anyhow::Result<ExitCode> {
         Wish::Pops(paused) => {
             let detail = if paused { "pause" } else { "off" };
             ("pops", detail, SetMaintenance { pops_paused: Some(paused), ..none })
+        }
+        Wish::Nothing => {
+            let set = SetMaintenance { pushes: Some(PushGate::Open), pops_paused: Some(false) };
+            ("pushes and pops", "off", set)
         }
     };
     on_store(common, async |store| {

@@ -1,4 +1,4 @@
-//! `wakeline rekey`: seals everything anew with the first key of the ring.
+//! `wakeline rekey`: encrypts everything again, with the first key.
 //!
 //! # Where it sits
 //! Beside servers that run with the same keys, over the same store. It goes through the store step
@@ -84,12 +84,12 @@ async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode>
             SealedKind::DeadLetters => "dead letters",
             SealedKind::Traces => "traces",
         };
-        say(&format!("{resealed} {what} sealed anew"));
+        say(&format!("{resealed} {what} re-encrypted"));
     }
     if failed > 0 {
-        say(&format!("{failed} could not be sealed anew: keep the old keys"));
+        say(&format!("{failed} could not be re-encrypted: keep the old keys"));
         return Ok(ExitCode::FAILURE);
     }
-    say(&format!("everything is sealed with {active:?}: older keys are no longer needed"));
+    say(&format!("everything is encrypted with {active:?}: older keys are no longer needed"));
     Ok(ExitCode::SUCCESS)
 }

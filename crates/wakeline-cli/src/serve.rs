@@ -18,6 +18,7 @@ use wakeline_seal::KeyRing;
 use wakeline_store::{FanOut, HintOrigin, StoreInfo, WholeStore};
 
 use crate::config::{ConfigMistake, HookSettings, Secrets, ServeArgs, Settings};
+use crate::logs::LogFormat;
 use crate::{keys, limits, logs, say, store};
 
 /// Time for claims whose waiters have gone to end and be released on shutdown.
@@ -70,7 +71,11 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let (queue, stop) = (faces.queue.clone(), shutdown.clone());
     let counting = tokio::spawn(async move { queue.keep_figures(stop).await });
     let scheme = if certificates.is_some() { "https" } else { "http" };
-    greet(&store.info(), &format!("{scheme}://{address}"), !faces.access.is_open());
+    let url = format!("{scheme}://{address}");
+    match settings.log_format {
+        LogFormat::Text => greet(&store.info(), &url, !faces.access.is_open()),
+        LogFormat::Json => log_start(&store.info(), &url),
+    }
 
     let server = Server::new(listener, state, server).with_tls(certificates);
     let clean = server.run(shutdown.clone()).await;
@@ -159,9 +164,6 @@ fn hook(
     settings: &Settings,
     keys: Option<Arc<KeyRing>>,
 ) -> HookService {
-    if keys.is_none() {
-        say("keys    none: webhooks are left to nodes that have WAKELINE_ENCRYPTION_KEYS");
-    }
     let HookSettings { guard, mode, poll_workers, slots, payload_bytes_max } =
         settings.hook.clone();
     let options = HookServiceOptions {
@@ -217,6 +219,11 @@ async fn stop_on_signal(mut terminate: Signal, mut interrupt: Signal, shutdown: 
         shutdown.cancel();
         tracing::info!("draining: parked pops are answered, requests in flight finish");
     }
+}
+
+/// The greeting for machines.
+fn log_start(store: &StoreInfo, url: &str) {
+    tracing::info!(store = store.kind, location = store.location, url, "serving");
 }
 
 fn greet(store: &StoreInfo, url: &str, keyed: bool) {

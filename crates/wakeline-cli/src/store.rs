@@ -1,6 +1,7 @@
 //! Opening the store that the settings name.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use wakeline_postgres::{PostgresOptions, PostgresStore};
@@ -8,6 +9,13 @@ use wakeline_sqlite::{SqliteOptions, SqliteStore};
 use wakeline_store::WholeStore;
 
 use crate::config::{Settings, StoreChoice};
+
+/// Time between the first two tries to connect at the start; later ones are up to 16 times that.
+const RETRY_MIN: Duration = Duration::from_millis(100);
+/// Time between two lines in the log about it.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+const WAITED: &str = ": it could not be reached in the time of store_wait_ms; is it running, and \
+                      does --store name it?";
 
 /// Opens the store; brings its schema up to date.
 pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn WholeStore>> {
@@ -23,10 +31,36 @@ pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn WholeSto
             options.listen_url = settings.listen_url.clone();
             options.pool_max = settings.pg_pool_max;
             options.notify = settings.notify;
-            let store = PostgresStore::connect(options).await;
-            Arc::new(store.context("cannot open the PostgreSQL store")?)
+            Arc::new(connect(options, settings.store_wait).await?)
         }
     })
+}
+
+/// Connects to PostgreSQL; while it cannot be reached, tries again for a time. Machines that start
+/// together start in any order.
+async fn connect(options: PostgresOptions, wait: Duration) -> anyhow::Result<PostgresStore> {
+    let started = Instant::now();
+    let mut logged = None;
+    for attempt in 0u32.. {
+        let error = match PostgresStore::connect(options.clone()).await {
+            Ok(store) => return Ok(store),
+            Err(error) => error,
+        };
+        let left = wait.saturating_sub(started.elapsed());
+        if !error.is_transient() || wakeline_postgres::is_refused(&error) || left.is_zero() {
+            let waited = if started.elapsed() < wait || wait.is_zero() { "" } else { WAITED };
+            return Err(error).context(format!("cannot open the PostgreSQL store{waited}"));
+        }
+        if logged.is_none_or(|at: Instant| at.elapsed() >= LOG_EVERY) {
+            logged = Some(Instant::now());
+            let causes: Vec<_> = anyhow::Chain::new(&error).map(ToString::to_string).collect();
+            let (error, left_secs) = (causes.join(": "), left.as_secs());
+            tracing::warn!(error, left_secs, "cannot connect to PostgreSQL yet: trying again");
+        }
+        let pause = RETRY_MIN.saturating_mul(1 << attempt.min(4));
+        tokio::time::sleep(pause.min(left)).await;
+    }
+    unreachable!("the loop ends by returning")
 }
 
 /// Refuses a store that does not exist: opening it would make one, and a command that looks into

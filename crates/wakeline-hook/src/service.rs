@@ -111,14 +111,19 @@ impl HookService {
     /// within the grace, and what was not sent is given back. A node without slots or without a
     /// key ring does neither.
     pub async fn run(&self, shutdown: CancellationToken) {
-        if self.inner.dispatch.slots == 0 {
-            return shutdown.cancelled().await;
-        }
-        if !self.inner.vault.has_keys() {
-            tracing::warn!("no key ring: this node leaves sending webhooks to others");
+        if let Some(reason) = self.sends_nothing() {
+            tracing::warn!(reason, "webhooks are off on this node, and left to others");
             return shutdown.cancelled().await;
         }
         Dispatcher::new(Arc::clone(&self.inner)).run(shutdown).await;
+    }
+
+    /// Why this node sends no webhooks, if it does not.
+    pub fn sends_nothing(&self) -> Option<&'static str> {
+        if self.inner.dispatch.slots == 0 {
+            return Some("hook_slots is 0");
+        }
+        (!self.inner.vault.has_keys()).then_some("no encryption key")
     }
 
     /// Takes hints in: for who listens on behalf of several faces.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
@@ -30,6 +30,8 @@ use crate::socket::Socket;
 
 /// Files are looked at no more often than this.
 const LOOK: Duration = Duration::from_secs(1);
+
+const SWAPPED: &str = ", as PEM; are tls_cert_file and tls_key_file swapped?";
 
 /// Where a certificate and its key are, as PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,10 +82,10 @@ impl Certificates {
         match config(&self.inner.files) {
             Ok(config) => {
                 state.config = config;
-                tracing::info!("the certificate was read anew");
+                tracing::info!("the certificate was read again");
             }
             Err(error) => {
-                tracing::error!(%error, "the certificate stays: new files cannot be used");
+                tracing::error!(%error, "kept the old certificate: the new files cannot be used");
             }
         }
     }
@@ -119,8 +121,15 @@ fn config(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
     let chain: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(&files.cert).and_then(Iterator::collect);
     let chain = chain.map_err(|error| wrong(&files.cert, &error))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key);
-    let key = key.map_err(|error| wrong(&files.key, &error))?;
+    if chain.is_empty() {
+        return Err(wrong(&files.cert, &format!("there is no certificate in it{SWAPPED}")));
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| match error {
+        pem::Error::NoItemsFound => {
+            wrong(&files.key, &format!("there is no private key in it{SWAPPED}"))
+        }
+        other => wrong(&files.key, &other),
+    })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

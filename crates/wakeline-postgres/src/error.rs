@@ -155,7 +155,21 @@ fn state_of(source: &BoxError) -> Option<&SqlState> {
     copied.or_else(|| source.downcast_ref::<tokio_postgres::Error>()?.code())
 }
 
-/// An error with all its causes, in one line.
+/// Whether the server was reached and refused the session: the credentials are wrong, or there is
+/// no such database. Unlike a server that is away, waiting does not help.
+pub fn is_refused(error: &StoreError) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(error) = cause.downcast_ref::<tokio_postgres::error::DbError>() {
+            return error.code().code().starts_with("28")
+                || *error.code() == SqlState::INVALID_CATALOG_NAME;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+/// An error with all its causes, in one line. The driver's own text is often just "db error".
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

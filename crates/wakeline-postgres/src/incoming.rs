@@ -297,7 +297,7 @@ impl<'a> IncomingPump<'a> {
         seq: i64,
         reason: &str,
     ) -> Result<(), StoreError> {
-        tracing::error!(seq, reason, "an incoming message was quarantined");
+        tracing::error!(seq, reason, "SQL message quarantined");
         metrics::counter!("wakeline_incoming_refused_total").increment(1);
         transaction.query(&self.refuse, &[&seq, &reason]).await.map(drop)
     }

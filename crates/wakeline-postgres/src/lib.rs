@@ -64,6 +64,7 @@ use wakeline_store::{Sealing, StoreAdmin, StoreError, StoreInfo};
 use crate::connect::{Link, Params, Sql};
 use crate::connector::Connector;
 use crate::migrate::Migrator;
+pub use crate::error::is_refused;
 pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
 use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;

@@ -310,7 +310,7 @@ async fn read(mut wire: Wire, heard: mpsc::UnboundedSender<String>) -> String {
                 let _ = heard.send(notification.payload().to_owned());
             }
             Some(Ok(_)) => {}
-            Some(Err(error)) => return error.to_string(),
+            Some(Err(error)) => return error::chain(&error),
             None => return "the server closed the connection".to_owned(),
         }
     }
@@ -325,11 +325,11 @@ async fn in_time<T>(
     match timeout(patience, step).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) if error::kind(&error) == error::Kind::Transient => {
-            Err(End::Lost(error.to_string()))
+            Err(End::Lost(error::chain(&error)))
         }
         Ok(Err(error)) => {
-            let reason = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
-            Err(End::Impossible(reason))
+            let refused = error.as_db_error().map(ToString::to_string);
+            Err(End::Impossible(refused.unwrap_or_else(|| error::chain(&error))))
         }
         Err(_) => Err(End::Lost("no answer within the deadline".to_owned())),
     }

@@ -17,7 +17,7 @@ pub enum StoreError {
         source: BoxError,
     },
     /// The database cannot be reached or is shutting down. Nothing was written.
-    #[error("{operation} found the database unavailable")]
+    #[error("{operation}: the database cannot be reached")]
     Unavailable {
         /// The operation that failed.
         operation: &'static str,

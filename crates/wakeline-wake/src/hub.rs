@@ -314,10 +314,12 @@ impl<F: Face> Inner<F> {
                     }
                 }
                 Action::Degraded { reason } => {
-                    tracing::warn!(face = self.label, %reason, "polling: hints or claims fail");
+                    tracing::warn!(face = self.label, %reason, "degraded: polling for work");
                 }
                 Action::Recovered { after } => {
-                    tracing::info!(face = self.label, ?after, "polling ends");
+                    // Without the time that it took: lines that are the same can be counted.
+                    tracing::info!(face = self.label, "no longer degraded: polling ended");
+                    tracing::debug!(face = self.label, ?after, "it was degraded for");
                 }
             }
         }

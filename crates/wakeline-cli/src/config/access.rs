@@ -14,26 +14,26 @@ use super::{ConfigMistake, file};
 #[derive(Debug, Clone, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct AccessArgs {
-    /// How tokens may be signed: HS256, RS256, ES256, EdDSA; can be repeated
+    /// Accepted JWT algorithms: HS256, RS256, ES256, EdDSA; can be repeated
     #[arg(long, env = "WAKELINE_JWT_ALGORITHMS", value_name = "ALGORITHM", value_delimiter = ',')]
     jwt_algorithms: Option<Vec<String>>,
     /// The secret of tokens signed with HS256. Not a flag, so that it shows in no list of processes
     #[arg(skip)]
     #[serde(deserialize_with = "file::secret")]
     pub(super) jwt_secret: Option<String>,
-    /// File with the public key of tokens, as PEM
+    /// PEM file with the public key that verifies JWTs
     #[arg(long, env = "WAKELINE_JWT_PUBLIC_KEY_FILE", value_name = "PATH")]
     jwt_public_key_file: Option<PathBuf>,
-    /// Where the key set of tokens is
+    /// URL of the key set (JWKS) that verifies JWTs
     #[arg(long, env = "WAKELINE_JWKS_URL", value_name = "URL")]
     jwks_url: Option<String>,
-    /// File with the key set of tokens
+    /// File with the key set (JWKS) that verifies JWTs
     #[arg(long, env = "WAKELINE_JWKS_FILE", value_name = "PATH")]
     jwks_file: Option<PathBuf>,
-    /// Who must have issued tokens
+    /// Accepted JWT issuer
     #[arg(long, env = "WAKELINE_JWT_ISSUER", value_name = "TEXT")]
     jwt_issuer: Option<String>,
-    /// Whom tokens must be meant for; can be repeated
+    /// Accepted JWT audience; can be repeated
     #[arg(long, env = "WAKELINE_JWT_AUDIENCE", value_name = "TEXT", value_delimiter = ',')]
     jwt_audience: Option<Vec<String>>,
     /// How far the clocks of who signs and of this server may differ [default: 60]
@@ -101,24 +101,33 @@ impl AccessArgs {
         match files {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
-            _ => Err(ConfigMistake("tls_cert_file and tls_key_file need each other".to_owned())),
+            (Some(_), None) => Err(ConfigMistake(
+                "tls_key_file is missing: TLS needs it and tls_cert_file".to_owned(),
+            )),
+            (None, Some(_)) => Err(ConfigMistake(
+                "tls_cert_file is missing: TLS needs it and tls_key_file".to_owned(),
+            )),
         }
     }
 
     fn jwt(&self, under: &Self) -> Result<Option<JwtOptions>, ConfigMistake> {
         let named = pick!(self, under, jwt_algorithms).unwrap_or_default();
-        let Some(keys) = self.jwt_keys(under)? else {
-            return match named.is_empty() {
-                true => Ok(None),
-                false => Err(ConfigMistake("jwt_algorithms: tokens need a key, too".to_owned())),
-            };
-        };
         let known = |name: &String| {
-            let unknown = || format!("jwt_algorithms: {name:?} is none of {ALGORITHMS}");
+            let unknown =
+                || format!("jwt_algorithms: {name:?} is not supported: use one of {ALGORITHMS}");
             JwtAlgorithm::named(name).ok_or_else(|| ConfigMistake(unknown()))
         };
+        let algorithms = named.iter().map(known).collect::<Result<Vec<_>, _>>()?;
+        let Some(keys) = self.jwt_keys(under)? else {
+            let text = "jwt_algorithms is set, but there is no key to verify tokens with: set \
+                        WAKELINE_JWT_SECRET, jwt_public_key_file, jwks_url or jwks_file";
+            return match named.is_empty() {
+                true => Ok(None),
+                false => Err(ConfigMistake(text.to_owned())),
+            };
+        };
         let options = JwtOptions {
-            algorithms: named.iter().map(known).collect::<Result<_, _>>()?,
+            algorithms,
             keys,
             issuer: pick!(self, under, jwt_issuer),
             audience: pick!(self, under, jwt_audience).unwrap_or_default(),
@@ -145,8 +154,8 @@ impl AccessArgs {
                 0 => {}
                 1 => return Ok(found.pop()),
                 _ => {
-                    let text = "jwt: only one of jwt_secret, jwt_public_key_file, jwks_file and \
-                                jwks_url can be";
+                    let text = "jwt: set only one of jwt_secret, jwt_public_key_file, jwks_file \
+                                and jwks_url";
                     return Err(ConfigMistake(text.to_owned()));
                 }
             }
@@ -224,8 +233,12 @@ mod tests {
             (AccessArgs { jwt_secret: Some("short".into()), ..hs.clone() }, "32"),
             (AccessArgs { jwt_algorithms: texts(&["HS256"]), ..set.clone() }, "HS256"),
             (AccessArgs { jwks_url: Some("http://x.example/k".into()), ..set.clone() }, "https"),
-            (AccessArgs { jwt_secret: secret, ..set }, "only one"),
-            (AccessArgs { jwt_secret: None, ..hs }, "key"),
+            (AccessArgs { jwt_secret: secret, ..set }, "only one of"),
+            (AccessArgs { jwt_secret: None, ..hs.clone() }, "WAKELINE_JWT_SECRET"),
+            (
+                AccessArgs { jwt_secret: None, jwt_algorithms: texts(&["HS512"]), ..hs },
+                "\"HS512\" is not supported",
+            ),
         ] {
             let error = settle(args).expect_err(named);
             assert!(error.contains(named), "{error}");

@@ -18,6 +18,7 @@ mod hostile;
 mod idle;
 mod inspection;
 mod listener;
+mod logs;
 mod maintenance;
 mod modes;
 mod nodes;

@@ -61,6 +61,30 @@ async fn all_nodes_obey_at_once_and_wake_at_the_end() {
 }
 
 #[tokio::test]
+async fn health_tells_what_is_suspended_and_off_ends_all_of_it() {
+    for store in Store::both().await {
+        let server = Server::start(&store, &NO_FALLBACK).await;
+        let health = async || {
+            let health = server.client.get("/health").await.json();
+            assert_eq!(health["status"], "healthy");
+            health["maintenance"].clone()
+        };
+        assert_eq!(health().await, json!({"pushes": "open", "popsPaused": false}));
+        maintenance(&store, &["on"]).await;
+        assert_eq!(health().await, json!({"pushes": "hold", "popsPaused": false}));
+        maintenance(&store, &["on", "--refuse"]).await;
+        maintenance(&store, &["on", "--pops"]).await;
+        assert_eq!(health().await, json!({"pushes": "refuse", "popsPaused": true}));
+        maintenance(&store, &["off", "--pops"]).await;
+        assert_eq!(health().await, json!({"pushes": "refuse", "popsPaused": false}));
+        maintenance(&store, &["on", "--pops"]).await;
+        maintenance(&store, &["off"]).await;
+        let open = json!({"pushes": "open", "popsPaused": false});
+        assert_eq!(health().await, open, "{}", store.name());
+    }
+}
+
+#[tokio::test]
 async fn who_waits_is_woken_when_the_command_line_ends_it() {
     for store in Store::both().await {
         let server = Server::start(&store, &NO_FALLBACK).await;

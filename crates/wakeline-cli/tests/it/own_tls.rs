@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::support::{Server, Store, eventually, wakeline};
+use crate::support::{Server, Store, eventually, output_of, wakeline};
 
 fn openssl(folder: &Path, arguments: &str) {
     let mut command = Command::new("openssl");
@@ -122,5 +122,25 @@ async fn files_that_cannot_be_used_are_named_at_the_start() {
         let error = String::from_utf8(output.stderr).expect("UTF-8");
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(named), "{named}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_swapped_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    certify(folder.path(), "a");
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (cert, key) = (file("a.crt"), file("a.key"));
+    for (cert, key, named) in [
+        (&key, &cert, "there is no certificate in it"),
+        (&cert, &cert, "there is no private key in it"),
+    ] {
+        let mut command = wakeline();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store", &Store::sqlite().url()]);
+        command.args(["--tls-cert-file", cert, "--tls-key-file", key]);
+        let output = output_of(command).await;
+        let error = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(named) && error.contains("swapped"), "{error}");
     }
 }

@@ -76,7 +76,9 @@ async fn a_store_that_cannot_be_opened_is_named() {
         ("sqlite:/nonexistent/folder/w.db".to_owned(), "/nonexistent/folder/w.db"),
         ("postgres://nobody@127.0.0.1:1/none".to_owned(), "PostgreSQL"),
     ] {
-        let output = wakeline().args(["serve", "--store", &url]).output().await.expect("runs");
+        let mut command = wakeline();
+        command.args(["serve", "--store", &url, "--store-wait-ms", "0"]);
+        let output = output_of(command).await;
         assert_eq!(output.status.code(), Some(1), "{url}");
         let error = String::from_utf8(output.stderr).expect("UTF-8");
         assert!(error.contains(named), "{error}");

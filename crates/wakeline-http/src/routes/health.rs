@@ -27,6 +27,14 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
         (_, true) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
     };
+    let maintenance = match reachable {
+        true => state.queue().maintenance().await.ok(),
+        false => None,
+    };
+    let webhooks = match state.hook().sends_nothing() {
+        Some(why) => format!("off: {why}"),
+        None => "on".to_owned(),
+    };
     let answer = HealthAnswer {
         status: word,
         database: if reachable { "connected" } else { "unavailable" },
@@ -34,6 +42,8 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
         version: env!("CARGO_PKG_VERSION"),
         store: state.queue().store().info().kind,
         wake: wake_health(&state),
+        maintenance: maintenance.map(Into::into),
+        webhooks,
     };
     (status, Json(answer)).into_response()
 }

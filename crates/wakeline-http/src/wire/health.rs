@@ -2,6 +2,9 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
+use wakeline_store::Maintenance;
+
+use super::maintenance::Mode;
 
 /// How this node is.
 #[derive(Serialize, ToSchema)]
@@ -16,6 +19,27 @@ pub(crate) struct HealthAnswer {
     /// `sqlite` or `postgres`.
     pub(crate) store: &'static str,
     pub(crate) wake: WakeHealth,
+    /// What of queues is suspended, for all nodes; absent if the store does not answer.
+    pub(crate) maintenance: Option<MaintenanceHealth>,
+    /// `on`, or `off` and why, if this node sends no webhooks.
+    pub(crate) webhooks: String,
+}
+
+/// What of queues is suspended.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MaintenanceHealth {
+    /// What becomes of pushes: `open`, `hold` (stored, and delivered after the end) or `refuse`.
+    pub(crate) pushes: &'static str,
+    /// Whether pops get nothing.
+    pub(crate) pops_paused: bool,
+}
+
+impl From<Maintenance> for MaintenanceHealth {
+    fn from(maintenance: Maintenance) -> Self {
+        let pushes = Mode::of(maintenance.pushes).map_or("open", Mode::word);
+        Self { pushes, pops_paused: maintenance.pops_paused }
+    }
 }
 
 /// How waiting consumers learn of work at the moment.

@@ -63,7 +63,7 @@ impl Spoilt {
     }
 
     fn note(&mut self, error: StoreError) {
-        tracing::error!(error = error::chain(&error), "a claim met what it cannot read");
+        tracing::error!(error = error::chain(&error), "skipped a corrupt row");
         self.error.get_or_insert(error);
     }
 }

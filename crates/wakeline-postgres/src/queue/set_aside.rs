@@ -18,7 +18,7 @@ impl Core {
     pub(super) async fn set_aside(&self, spoilt: Vec<Spoilt>) -> Option<StoreError> {
         let (mut partitions, mut groups, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
         for Spoilt { lease, error, .. } in &spoilt {
-            tracing::error!(error = error::chain(error), "a claim met what it cannot read");
+            tracing::error!(error = error::chain(error), "skipped a corrupt row");
             let Some(lease) = lease else { continue };
             partitions.extend(lease.cursors.iter().map(|cursor| cursor.partition.0));
             groups.extend(lease.cursors.iter().map(|cursor| cursor.group.0));

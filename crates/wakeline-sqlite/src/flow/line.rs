@@ -103,7 +103,7 @@ impl<'l> Line<'l> {
                 tracing::error!(
                     error = &fault as &dyn std::error::Error,
                     work = id,
-                    "a claim met what it cannot read"
+                    "skipped a corrupt row"
                 );
                 let sql = include_str!("../../sql/queries/flow_work_set_aside.sql");
                 s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;

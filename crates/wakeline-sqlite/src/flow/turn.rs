@@ -109,7 +109,7 @@ impl Books {
                 tracing::error!(
                     error = &fault as &dyn std::error::Error,
                     lane = id,
-                    "a claim met what it cannot read"
+                    "skipped a corrupt row"
                 );
                 let sql = include_str!("../../sql/queries/flow_lane_set_aside.sql");
                 s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;

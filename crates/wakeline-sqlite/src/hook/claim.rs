@@ -334,10 +334,10 @@ fn set_aside(s: &mut Session<'_>, books: &mut Books, endpoint: i64, fault: Fault
     Ok(())
 }
 
-/// Tells the operator where a claim met what it cannot read.
+/// Tells the operator which corrupt row a claim skipped.
 pub(super) fn tell(fault: &Fault, place: &'static str, no: i64) {
     let error = fault as &dyn std::error::Error;
-    tracing::error!(error, place, no, "a claim met what it cannot read");
+    tracing::error!(error, place, no, "skipped a corrupt row");
 }
 
 /// Adds a delivery, leased to an ask that came along if nothing else waits for its endpoint.

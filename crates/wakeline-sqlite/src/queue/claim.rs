@@ -216,7 +216,7 @@ fn take_fresh(s: &Session<'_>, offer: &mut Offer, room: usize) -> Res<Taken> {
 fn set_aside(s: &Session<'_>, offer: &Offer, fault: &Fault) -> Res<()> {
     let Offer { queue, cursor, .. } = offer;
     tracing::error!(error = fault as &dyn std::error::Error, queue = %queue.name,
-        "a claim met what it cannot read");
+        "skipped a corrupt row");
     let due_at = s.now.0.saturating_add(i64::try_from(SET_ASIDE.as_micros()).unwrap_or(i64::MAX));
     let sql = include_str!("../../sql/queries/cursor_due.sql");
     s.conn.prepare_cached(sql)?.execute((cursor.partition, cursor.group, due_at))?;

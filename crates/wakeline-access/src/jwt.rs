@@ -12,6 +12,7 @@ mod provider;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
 use wakeline_core::{Scope, Scopes, Verb};
@@ -150,19 +151,28 @@ impl Jwt {
 
     /// Who a token is of.
     pub(crate) async fn verify(&self, token: &str) -> Result<Caller, JwtMistake> {
-        let header = decode_header(token).map_err(|_| JwtMistake("not a token"))?;
+        let header = decode_header(token).map_err(|_| JwtMistake("it is not a token"))?;
         if !self.algorithms.contains(&header.alg) {
-            return Err(JwtMistake("a token with an algorithm that is not taken"));
+            return Err(JwtMistake("the token has an algorithm that is not in jwt_algorithms"));
         }
         if header.crit.is_some() {
-            return Err(JwtMistake("a token with critical headers"));
+            return Err(JwtMistake("the token has critical headers"));
         }
         let key = self.keys.find(header.kid.as_deref(), header.alg).await;
-        let key = key.ok_or(JwtMistake("a token of an unknown key"))?;
+        let key = key.ok_or(JwtMistake("the token is signed with an unknown key"))?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let claims = decode::<Claims>(token, &key, &validation).map_err(|error| {
             tracing::debug!(%error, "a token was refused");
-            JwtMistake("a token that is not valid")
+            // The signature is verified first: who hears the rest had the token made.
+            JwtMistake(match error.kind() {
+                ErrorKind::ExpiredSignature => "the token has expired",
+                ErrorKind::ImmatureSignature => "the token is not valid yet",
+                ErrorKind::InvalidIssuer => "the token is of another issuer",
+                ErrorKind::InvalidAudience => "the token is for another audience",
+                ErrorKind::MissingRequiredClaim(_) => "the token lacks a claim (exp, iss or aud)",
+                ErrorKind::InvalidSignature => "the token's signature does not fit",
+                _ => "the token is not valid",
+            })
         })?;
         claims.claims.caller()
     }
@@ -197,7 +207,9 @@ impl Claims {
     fn caller(self) -> Result<Caller, JwtMistake> {
         let fits = |sub: &String| sub.len() <= 255 && !sub.chars().any(char::is_control);
         if !self.sub.as_ref().is_none_or(fits) {
-            return Err(JwtMistake("a token with a subject that is no name"));
+            return Err(JwtMistake(
+                "the token has a subject that is too long or has control characters",
+            ));
         }
         let roles = self.role.iter().chain(&self.roles);
         let mut scopes: Vec<Scope> = roles.flat_map(|role| role_scopes(role)).collect();

@@ -1,6 +1,8 @@
 //! Says who a request is from.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +11,7 @@ use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
-use wakeline_core::{PartitionId, QueueName, Scope, Scopes, Timestamp};
+use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Scope, Scopes, Timestamp};
 use wakeline_store::{AccessStore, ApiKey, NewKey, SecretDigest, StoreError};
 
 use crate::caller::Caller;
@@ -50,7 +52,8 @@ pub enum Denied {
     /// It bears nothing, and this server asks for something.
     #[error("no credentials")]
     Nothing,
-    /// What it bears is not valid. The reason is for the log, not for the caller.
+    /// What it bears is not valid. The reason may be told to the caller: it says nothing of what
+    /// others have.
     #[error("{0}")]
     Invalid(&'static str),
     /// The store could not be asked.
@@ -88,6 +91,7 @@ struct Inner {
     looking: Semaphore,
     noted: Mutex<HashMap<String, Instant>>,
     queues: Mutex<HashMap<PartitionId, QueueName>>,
+    groups: Mutex<HashMap<GroupId, GroupName>>,
     pruned: Mutex<Option<Instant>>,
 }
 
@@ -129,6 +133,7 @@ impl Access {
                 looking: Semaphore::new(1),
                 noted: Mutex::default(),
                 queues: Mutex::default(),
+                groups: Mutex::default(),
                 pruned: Mutex::default(),
             }),
         })
@@ -156,7 +161,8 @@ impl Access {
         {
             return Ok(inner.settings.clone());
         }
-        let bearer = std::str::from_utf8(bearer).map_err(|_| Denied::Invalid("not a text"))?;
+        let bearer =
+            std::str::from_utf8(bearer).map_err(|_| Denied::Invalid("it is not a text"))?;
         if let Some((id, digest)) = key::parse(bearer) {
             return self.by_key(id, &digest).await;
         }
@@ -166,13 +172,13 @@ impl Access {
             }
             // Who is let in without credentials is let in with any.
             _ if open => Ok(inner.anyone.clone()),
-            _ => Err(Denied::Invalid("neither a key nor a token")),
+            _ => Err(Denied::Invalid("it is neither a key of this server nor a token")),
         }
     }
 
     async fn by_key(&self, id: &str, digest: &SecretDigest) -> Result<Caller, Denied> {
         let known = self.known(id).await?;
-        let unknown = Denied::Invalid("no such key");
+        let unknown = Denied::Invalid("the key is unknown or revoked");
         let Some(key) = &known.key else { return Err(unknown) };
         let since = known.read.elapsed();
         let now = bool::from(key.digest.ct_eq(digest));
@@ -183,7 +189,7 @@ impl Access {
             return Err(unknown);
         }
         if key.valid_for.is_some_and(|valid_for| since >= valid_for) {
-            return Err(Denied::Invalid("an expired key"));
+            return Err(Denied::Invalid("the key has expired"));
         }
         // There are keys after all.
         self.inner.open.store(false, Ordering::Relaxed);
@@ -279,24 +285,17 @@ impl Access {
         &self,
         partitions: &[PartitionId],
     ) -> Result<Vec<Option<QueueName>>, StoreError> {
-        let mut wanted: Vec<_> = {
-            let known = self.inner.queues.lock();
-            partitions.iter().filter(|one| !known.contains_key(one)).copied().collect()
-        };
-        wanted.sort_unstable();
-        wanted.dedup();
-        let found = match wanted.is_empty() {
-            true => Vec::new(),
-            false => self.inner.store.queues_of(wanted.clone()).await?,
-        };
-        let mut known = self.inner.queues.lock();
-        if known.len() + found.len() > REMEMBERED_MAX {
-            // What is asked for now must still be there below.
-            known.retain(|partition, _| partitions.contains(partition));
-        }
-        let pairs = wanted.into_iter().zip(found);
-        known.extend(pairs.filter_map(|(partition, queue)| Some((partition, queue?))));
-        Ok(partitions.iter().map(|partition| known.get(partition).cloned()).collect())
+        let read = |wanted| self.inner.store.queues_of(wanted);
+        remembered(&self.inner.queues, partitions, read).await
+    }
+
+    /// The names of groups, in order. A group never changes its name, so what was read once stands.
+    pub async fn groups_of(
+        &self,
+        groups: &[GroupId],
+    ) -> Result<Vec<Option<GroupName>>, StoreError> {
+        let read = |wanted| self.inner.store.groups_of(wanted);
+        remembered(&self.inner.groups, groups, read).await
     }
 
     /// Removes old entries of the audit once in a while. Meant to be called when one was added.
@@ -313,6 +312,37 @@ impl Access {
             while store.prune_audit(retention, PRUNE_LEN).await.is_ok_and(|gone| gone == most) {}
         });
     }
+}
+
+/// What is known of some things, in their order; what is not is read.
+async fn remembered<K, V, F>(
+    known: &Mutex<HashMap<K, V>>,
+    things: &[K],
+    read: impl FnOnce(Vec<K>) -> F,
+) -> Result<Vec<Option<V>>, StoreError>
+where
+    K: Copy + Ord + Hash,
+    V: Clone,
+    F: Future<Output = Result<Vec<Option<V>>, StoreError>>,
+{
+    let mut wanted: Vec<K> = {
+        let known = known.lock();
+        things.iter().filter(|one| !known.contains_key(one)).copied().collect()
+    };
+    wanted.sort_unstable();
+    wanted.dedup();
+    let found = match wanted.is_empty() {
+        true => Vec::new(),
+        false => read(wanted.clone()).await?,
+    };
+    let mut known = known.lock();
+    if known.len() + found.len() > REMEMBERED_MAX {
+        // What is asked for now must still be there below.
+        known.retain(|one, _| things.contains(one));
+    }
+    let pairs = wanted.into_iter().zip(found);
+    known.extend(pairs.filter_map(|(one, name)| Some((one, name?))));
+    Ok(things.iter().map(|one| known.get(one).cloned()).collect())
 }
 
 /// Makes a key in a store. `None` if a live one has its name.

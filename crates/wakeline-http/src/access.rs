@@ -13,13 +13,14 @@
 pub(crate) mod permit;
 pub(crate) mod policy;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::RequestExt as _;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use wakeline_access::Denied;
 use wakeline_store::Deed;
 
@@ -68,7 +69,7 @@ async fn pass(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let found = route.map_or(Found::OtherMethods, |route| policy::find(request.method(), route));
+    let found = route.map_or(Found::NoRoute, |route| policy::find(request.method(), route));
     let public = matches!(found, Found::Policy(Policy { name: Name::Nobody, .. }));
     if state.access().is_open() {
         browser::check(state.settings(), &request, public)?;
@@ -79,9 +80,12 @@ async fn pass(
     let permit = admit(state, request.headers()).await?;
     let policy = match found {
         Found::Policy(policy) => policy,
-        Found::OtherMethods => return Ok(next.run(request).await),
+        Found::NoRoute => return Ok(next.run(request).await),
+        Found::OtherMethods(allowed) => {
+            return Err(ApiError::method_not_allowed(request.method().as_str(), allowed));
+        }
         Found::Nothing if permit.is_everything() => return Ok(next.run(request).await),
-        Found::Nothing => return Err(ApiError::forbidden()),
+        Found::Nothing => return Err(ApiError::forbidden("*:*:*")),
     };
     let params = match needs_params(&policy) {
         true => Some(params(&mut request).await?),
@@ -111,13 +115,26 @@ async fn admit(state: &AppState, headers: &HeaderMap) -> Result<Permit, ApiError
     let bearer = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     match state.access().authenticate(bearer).await {
         Ok(caller) => Ok(Permit::new(caller)),
-        Err(Denied::Nothing) => Err(ApiError::unauthorized()),
+        Err(Denied::Nothing) if given.is_some() => {
+            Err(ApiError::unauthorized("the Authorization header does not begin with `Bearer `"))
+        }
+        Err(Denied::Nothing) => Err(ApiError::unauthorized("the request has none")),
         Err(Denied::Invalid(why)) => {
-            tracing::debug!(why, "credentials were refused");
+            note_refused(why);
             metrics::counter!("wakeline_http_refused_credentials_total").increment(1);
-            Err(ApiError::unauthorized())
+            Err(ApiError::unauthorized(why))
         }
         Err(Denied::Store(error)) => Err(error.into()),
+    }
+}
+
+/// Logs why credentials were refused, once a second: anybody may send any number of wrong ones.
+fn note_refused(why: &'static str) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut last = LAST.lock();
+    if last.is_none_or(|last| last.elapsed() >= Duration::from_secs(1)) {
+        *last = Some(Instant::now());
+        tracing::warn!(why, "credentials were refused");
     }
 }
 
@@ -157,7 +174,7 @@ pub fn policy_of(method: &str, route: &str) -> Option<(String, String)> {
             let verb = found.verb.as_str(Some(found.realm));
             Some((format!("{}:{verb}", found.realm.as_str()), format!("{:?}", found.name)))
         }
-        Found::OtherMethods | Found::Nothing => None,
+        Found::NoRoute | Found::OtherMethods(_) | Found::Nothing => None,
     }
 }
 

@@ -65,14 +65,15 @@ fn operation_details(page: &mut String, (method, path): (&str, &str), operation:
         page,
         "<details><summary><span class=\"m\">{method}</span> <code>{}</code> {}</summary><p>{}</p>",
         escape(path),
-        escape(text(&operation["summary"])),
-        escape(text(&operation["description"])),
+        prose(text(&operation["summary"])),
+        prose(text(&operation["description"])),
     );
     let parameters = operation["parameters"].as_array();
     if let Some(parameters) = parameters.filter(|list| !list.is_empty()) {
         page.push_str("<table><tr><th>Parameter</th><th>In</th><th></th></tr>");
         for parameter in parameters {
-            row(page, [&parameter["name"], &parameter["in"], &parameter["description"]].map(text));
+            let cells = [&parameter["name"], &parameter["in"], &parameter["description"]];
+            row(page, cells.map(|cell| prose(text(cell))));
         }
         page.push_str("</table>");
     }
@@ -86,7 +87,7 @@ fn operation_details(page: &mut String, (method, path): (&str, &str), operation:
         let _ = write!(
             page,
             "<tr><td>{status}</td><td>{}</td><td>{schema}</td></tr>",
-            escape(text(&response["description"])),
+            prose(text(&response["description"])),
         );
     }
     page.push_str("</table></details>");
@@ -97,27 +98,42 @@ fn schemas(page: &mut String, document: &Value) {
     for (name, schema) in document["components"]["schemas"].as_object().into_iter().flatten() {
         let _ = write!(
             page,
-            "<details id=\"{0}\"><summary><code>{0}</code> {1}</summary><table>",
+            "<details id=\"{0}\"><summary><code>{0}</code> {1}</summary>",
             escape(name),
-            escape(text(&schema["description"])),
+            prose(text(&schema["description"])),
         );
-        for (field, property) in schema["properties"].as_object().into_iter().flatten() {
-            let _ = write!(
-                page,
-                "<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
-                escape(field),
-                kind(property),
-                escape(text(&property["description"])),
-            );
+        let fields = fields(document, schema);
+        if fields.is_empty() {
+            let _ = write!(page, "<p>{}</p>", kind(schema));
+        } else {
+            page.push_str("<table>");
+            for (field, property) in fields {
+                let name = format!("<code>{}</code>", escape(field));
+                row(page, [name, kind(property), prose(text(&property["description"]))]);
+            }
+            page.push_str("</table>");
         }
-        page.push_str("</table></details>");
+        page.push_str("</details>");
     }
 }
 
-fn row(page: &mut String, cells: [&str; 3]) {
+/// The fields of a shape: its own, and those of the shapes that it is made of.
+fn fields<'a>(document: &'a Value, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let shape = document.pointer(reference.trim_start_matches('#'));
+        return shape.map(|shape| fields(document, shape)).unwrap_or_default();
+    }
+    let parts = schema["allOf"].as_array().into_iter().flatten();
+    let mut all: Vec<_> = parts.flat_map(|part| fields(document, part)).collect();
+    let own = schema["properties"].as_object().into_iter().flatten();
+    all.extend(own.map(|(name, property)| (name.as_str(), property)));
+    all
+}
+
+fn row(page: &mut String, cells: [String; 3]) {
     page.push_str("<tr>");
     for cell in cells {
-        let _ = write!(page, "<td>{}</td>", escape(cell));
+        let _ = write!(page, "<td>{cell}</td>");
     }
     page.push_str("</tr>");
 }
@@ -135,15 +151,35 @@ fn kind(schema: &Value) -> String {
             return options.join(" or ");
         }
     }
-    match &schema["type"] {
-        Value::String(name) if name == "array" => format!("array of {}", kind(&schema["items"])),
-        Value::String(name) => escape(name),
-        Value::Array(names) => {
-            let names = names.iter().map(text).filter(|name| *name != "null");
-            escape(&names.collect::<Vec<_>>().join(" or "))
-        }
-        _ => String::new(),
+    if let Some(words) = schema["enum"].as_array() {
+        let words = words.iter().map(|word| format!("<code>{}</code>", escape(text(word))));
+        return words.collect::<Vec<_>>().join(" or ");
     }
+    let names: Vec<&str> = match &schema["type"] {
+        Value::String(name) => vec![name],
+        Value::Array(names) => names.iter().map(text).filter(|name| *name != "null").collect(),
+        _ => Vec::new(),
+    };
+    let inner = &schema["additionalProperties"];
+    let names = names.into_iter().map(|name| match name {
+        "array" => format!("array of {}", kind(&schema["items"])),
+        "object" if inner.is_object() => format!("object of {}", kind(inner)),
+        name => escape(name),
+    });
+    match names.collect::<Vec<_>>().join(" or ") {
+        any if any.is_empty() => "any JSON".to_owned(),
+        names => names,
+    }
+}
+
+/// A text in which code stands between backticks.
+fn prose(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let parts = parts.map(|(place, part)| match place % 2 {
+        0 => escape(part),
+        _ => format!("<code>{}</code>", escape(part)),
+    });
+    parts.collect()
 }
 
 fn text(value: &Value) -> &str {
@@ -182,5 +218,12 @@ mod tests {
             assert!(page.contains(&format!("id=\"{target}\"")), "{target} leads nowhere");
         }
         assert!(!page.contains("<script"));
+        assert!(!page.contains('`'), "code is marked");
+        assert!(!page.contains("<table></table>"), "no shape is empty");
+        assert!(page.contains("array of <a href=\"#PushItemBody\">"), "lists say of what");
+        assert!(
+            page.contains("<code>completed</code> or <code>success</code>"),
+            "words are listed"
+        );
     }
 }

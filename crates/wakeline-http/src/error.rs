@@ -32,6 +32,8 @@ pub struct ApiError {
     code: &'static str,
     message: String,
     retry_after_secs: Option<u64>,
+    /// The methods that the route takes.
+    allow: Option<String>,
     /// Where in the request it is; routes in Svix's shape tell.
     place: Vec<String>,
 }
@@ -39,7 +41,7 @@ pub struct ApiError {
 impl ApiError {
     fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         let (message, place) = (message.into(), Vec::new());
-        Self { status, code, message, retry_after_secs: None, place }
+        Self { status, code, message, retry_after_secs: None, allow: None, place }
     }
 
     fn retry_after(mut self, secs: u64) -> Self {
@@ -68,15 +70,16 @@ impl ApiError {
         Self { place: place.map(str::to_owned).collect(), ..Self::invalid(message) }
     }
 
-    pub(crate) fn unauthorized() -> Self {
-        let message = "this server needs a key or a token: send a valid one as \
-                       `Authorization: Bearer KEY`";
+    /// The caller does not say who they are, or not in a way that counts.
+    pub(crate) fn unauthorized(why: &str) -> Self {
+        let message =
+            format!("this server needs a key or a token as `Authorization: Bearer KEY`, and {why}");
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
     /// The caller may do something on this name, but not this.
-    pub(crate) fn forbidden() -> Self {
-        let message = "the key or token does not allow this";
+    pub(crate) fn forbidden(scope: &str) -> Self {
+        let message = format!("the key or token does not allow this: it needs the scope {scope}");
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
@@ -107,9 +110,16 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "foreign_origin", message)
     }
 
-    pub(crate) fn method_not_allowed() -> Self {
-        let message = "this route does not take that method";
-        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    pub(crate) fn method_not_allowed(method: &str, allowed: String) -> Self {
+        let message = format!("this route takes {allowed}, not {method}");
+        let allow = Some(allowed);
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        Self { allow, ..Self::new(status, "method_not_allowed", message) }
+    }
+
+    pub(crate) fn too_deep(limit: usize) -> Self {
+        let message = format!("the JSON nests lists and objects deeper than {limit} levels");
+        Self::invalid(message)
     }
 
     pub(crate) fn stale_lease(message: impl Into<String>) -> Self {
@@ -316,6 +326,9 @@ impl ApiError {
         let headers = response.headers_mut();
         if let Some(secs) = self.retry_after_secs {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
+        }
+        if let Some(allow) = self.allow.as_ref().and_then(|allow| allow.parse().ok()) {
+            headers.insert(header::ALLOW, allow);
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -6,12 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::time::Instant;
 use wakeline_access::Access;
 use wakeline_flow::Client;
 use wakeline_flow::provider::StoreProvider;
 use wakeline_hook::HookService;
 use wakeline_queue::QueueService;
 use wakeline_store::{FanOut, HintSink, PushGate};
+
+use crate::error::ApiError;
+
+/// How long probes go by what the store last said.
+const PING_KEPT: Duration = Duration::from_millis(500);
 
 /// Limits and defaults of the HTTP face.
 #[derive(Debug, Clone)]
@@ -81,6 +87,8 @@ struct Shared {
     settings: HttpSettings,
     metrics: Option<PrometheusHandle>,
     draining: AtomicBool,
+    /// When the store was last asked whether it answers, and what it said.
+    pinged: tokio::sync::Mutex<Option<(Instant, Result<(), ApiError>)>>,
     /// Who else is told of what a transaction of the queue made available.
     others: Arc<dyn HintSink>,
 }
@@ -92,7 +100,9 @@ impl AppState {
         let flow = Client::new(Arc::new(faces.flow.clone()));
         let others: [Arc<dyn HintSink>; 2] = [Arc::new(faces.flow.clone()), faces.hook.sink()];
         let others = Arc::new(FanOut(others.into()));
-        Self { shared: Arc::new(Shared { faces, flow, settings, metrics, draining, others }) }
+        let pinged = tokio::sync::Mutex::default();
+        let shared = Shared { faces, flow, settings, metrics, draining, pinged, others };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Who calls, and what they may do.
@@ -136,6 +146,20 @@ impl AppState {
     /// Whether this node is going away.
     pub fn is_draining(&self) -> bool {
         self.shared.draining.load(Ordering::SeqCst)
+    }
+
+    /// Whether the store answers, as of a moment ago: probes are open to everybody, and must not
+    /// cost a statement each.
+    pub(crate) async fn ping(&self) -> Result<(), ApiError> {
+        let mut last = self.shared.pinged.lock().await;
+        match &*last {
+            Some((at, outcome)) if at.elapsed() < PING_KEPT => outcome.clone(),
+            _ => {
+                let outcome = self.queue().store().ping().await.map_err(ApiError::from);
+                *last = Some((Instant::now(), outcome.clone()));
+                outcome
+            }
+        }
     }
 
     pub(crate) fn render_metrics(&self) -> String {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
-use wakeline_core::{PartitionId, QueueName, Scope};
+use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Scope};
 use wakeline_store::{
     AccessStore, ApiKey, AuditEntry, AuditFilter, BoxError, Deed, NewKey, SecretDigest, StoreError,
 };
@@ -172,6 +172,20 @@ impl AccessStore for PostgresStore {
             let mut columns = Columns::new(OPERATION, row);
             let number: i64 = columns.take()?;
             names.insert(number, columns.name::<QueueName>("queue")?);
+        }
+        Ok(numbers.iter().map(|number| names.get(number).cloned()).collect())
+    }
+
+    async fn groups_of(&self, groups: Vec<GroupId>) -> Result<Vec<Option<GroupName>>, StoreError> {
+        const OPERATION: &str = "names of groups";
+        let core = &self.queue.core;
+        let numbers: Vec<i32> = groups.iter().map(|group| group.0).collect();
+        let rows = core.general(OPERATION, &core.sql.group_names, &[&numbers]).await?;
+        let mut names = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let mut columns = Columns::new(OPERATION, row);
+            let number: i32 = columns.take()?;
+            names.insert(number, columns.name::<GroupName>("group")?);
         }
         Ok(numbers.iter().map(|number| names.get(number).cloned()).collect())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension as _, Row};
-use wakeline_core::{PartitionId, QueueName, Scope, Timestamp};
+use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Scope, Timestamp};
 use wakeline_store::{
     AccessStore, ApiKey, AuditEntry, AuditFilter, Deed, NewKey, SecretDigest, StoreError,
 };
@@ -81,6 +81,13 @@ impl AccessStore for SqliteStore {
             partitions.iter().map(|partition| queue_of(s, *partition)).collect()
         };
         self.read("queues_of", work).await
+    }
+
+    async fn groups_of(&self, groups: Vec<GroupId>) -> Result<Vec<Option<GroupName>>, StoreError> {
+        let work = move |s: &mut Session<'_>| {
+            groups.iter().map(|group| group_name(s, group.0.into())).collect()
+        };
+        self.read("groups_of", work).await
     }
 
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {
@@ -167,6 +174,13 @@ fn queue_of(s: &Session<'_>, partition: PartitionId) -> Res<Option<QueueName>> {
     let mut statement = s.conn.prepare_cached(sql!("partition_queue"))?;
     let name: Option<String> = statement.query_row([partition.0], |row| row.get(0)).optional()?;
     name.map(|name| QueueName::new(name).map_err(corrupt("partition", partition.0))).transpose()
+}
+
+/// The name of a group; `None` if there is no such group.
+pub(crate) fn group_name(s: &Session<'_>, group: i64) -> Res<Option<GroupName>> {
+    let mut statement = s.conn.prepare_cached(sql!("group_name"))?;
+    let name: Option<String> = statement.query_row([group], |row| row.get(0)).optional()?;
+    name.map(|name| GroupName::new(name).map_err(corrupt("group", group))).transpose()
 }
 
 fn audit(s: &mut Session<'_>, filter: &AuditFilter) -> Res<Vec<AuditEntry>> {

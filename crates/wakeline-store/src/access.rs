@@ -14,7 +14,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{PartitionId, QueueName, Scope, Timestamp};
+use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Scope, Timestamp};
 
 use crate::admin::QueueDetail;
 use crate::dead::RedriveJob;
@@ -280,6 +280,9 @@ pub trait AccessStore: Send + Sync {
         &self,
         partitions: Vec<PartitionId>,
     ) -> Result<Vec<Option<QueueName>>, StoreError>;
+
+    /// The names of groups, in order; `None` where there is no such group.
+    async fn groups_of(&self, groups: Vec<GroupId>) -> Result<Vec<Option<GroupName>>, StoreError>;
 
     /// Audit entries, newest first.
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditEntry>, StoreError>;

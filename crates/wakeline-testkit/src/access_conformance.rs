@@ -102,6 +102,7 @@ macro_rules! access_suite {
             a_revoked_key_is_not_rotated,
             use_is_noted_once_a_minute,
             partitions_tell_their_queues,
+            groups_tell_their_names,
             acts_on_keys_are_recorded,
             acts_on_queues_are_recorded,
             acts_on_orchestrations_are_recorded,

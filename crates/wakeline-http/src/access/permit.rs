@@ -69,12 +69,17 @@ pub(crate) struct Permit {
     everything: bool,
 }
 
+/// The caller lacks a scope.
+fn lacking(realm: Realm, verb: Verb, name: &str) -> ApiError {
+    ApiError::forbidden(&format!("{}:{}:{name}", realm.as_str(), verb.as_str(Some(realm))))
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Permit {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         // The guard puts it there for every route that is not open.
-        parts.extensions.get::<Self>().cloned().ok_or_else(ApiError::forbidden)
+        parts.extensions.get::<Self>().cloned().ok_or_else(|| ApiError::forbidden("*:*:*"))
     }
 }
 
@@ -113,14 +118,14 @@ impl Permit {
     pub(crate) fn need(&self, realm: Realm, verb: Verb, name: &str) -> Result<(), ApiError> {
         match self.may(realm, verb, name) {
             true => Ok(()),
-            false if self.caller.scopes().see(realm, name) => Err(ApiError::forbidden()),
+            false if self.caller.scopes().see(realm, name) => Err(lacking(realm, verb, name)),
             false => Err(ApiError::foreign()),
         }
     }
 
     /// Fails unless a verb is allowed on all names.
     pub(crate) fn need_all(&self, realm: Realm, verb: Verb) -> Result<(), ApiError> {
-        if self.may_all(realm, verb) { Ok(()) } else { Err(ApiError::forbidden()) }
+        if self.may_all(realm, verb) { Ok(()) } else { Err(lacking(realm, verb, "*")) }
     }
 
     /// Fails unless a verb is allowed on each of some queues.
@@ -165,7 +170,16 @@ impl Permit {
         self.need_partitions(state, Verb::Pop, &partitions).await
     }
 
-    /// Fails unless everything in a transaction is allowed.
+    /// Fails unless events may be emitted to an application.
+    pub(crate) async fn need_emit(
+        &self,
+        state: &AppState,
+        application: &ApplicationRef,
+    ) -> Result<(), ApiError> {
+        self.check_application(state, Verb::Push, &application.to_string()).await
+    }
+
+    /// Fails unless everything in a transaction is allowed; emits are checked by themselves.
     pub(crate) async fn need_transaction(
         &self,
         state: &AppState,
@@ -177,9 +191,6 @@ impl Permit {
         self.need_queues(Verb::Push, pushes.chain(schedules).chain(cancels))?;
         for envelope in &command.envelopes {
             self.need(Realm::Flow, Verb::Push, envelope.instance.as_str())?;
-        }
-        for emit in &command.emits {
-            self.check_application(state, Verb::Push, &emit.application.to_string()).await?;
         }
         self.need_settle(state, &command.settles).await
     }
@@ -240,7 +251,10 @@ impl Permit {
                     && [Realm::Flow, Realm::Hook]
                         .iter()
                         .any(|other| scopes.allow_some(*other, verb));
-                if some || settles || other { Ok(()) } else { Err(ApiError::forbidden()) }
+                match some || settles || other {
+                    true => Ok(()),
+                    false => Err(lacking(realm, verb, "NAME")),
+                }
             }
             Name::Partition(wanted) => {
                 let partition: PartitionId =
@@ -281,7 +295,7 @@ impl Permit {
         let id = found.id.to_string();
         let names = found.uid.iter().map(|uid| uid.as_str()).chain([id.as_str()]);
         match names.into_iter().any(|name| self.caller.scopes().see(Realm::Hook, name)) {
-            true => Err(ApiError::forbidden()),
+            true => Err(lacking(Realm::Hook, verb, named)),
             false => Err(ApiError::foreign()),
         }
     }

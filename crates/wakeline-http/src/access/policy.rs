@@ -65,6 +65,7 @@ const SERVER: &[Line] = &[
     (M::GET, "/healthz", Server, Read, Nobody, ""),
     (M::GET, "/readyz", Server, Read, Nobody, ""),
     (M::GET, "/docs", Server, Read, Nobody, ""),
+    (M::GET, "/docs/", Server, Read, Nobody, ""),
     (M::GET, "/openapi.json", Server, Read, Nobody, ""),
     (M::GET, "/api/v1/health", Server, Read, Nobody, ""),
     (M::GET, "/metrics", Server, Read, All, ""),
@@ -367,9 +368,11 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
 pub(crate) enum Found {
     /// Its policy.
     Policy(Policy),
-    /// The route is known, for other methods.
-    OtherMethods,
-    /// Nothing.
+    /// The route is known, for these other methods.
+    OtherMethods(String),
+    /// No route fits.
+    NoRoute,
+    /// Nothing, though there is a route.
     Nothing,
 }
 
@@ -381,10 +384,22 @@ pub(crate) fn find(method: &Method, route: &str) -> Found {
         false => TABLE.get(route),
     };
     let Some(methods) = found else { return Found::Nothing };
-    // A router answers HEAD as GET.
-    let method = if *method == M::HEAD { &M::GET } else { method };
-    match methods.iter().find(|(own, _)| own == method) {
-        Some((_, policy)) => Found::Policy(*policy),
-        None => Found::OtherMethods,
+    // A router answers HEAD as GET, without the body: what takes messages would lose them.
+    let takes = |policy: &Policy| policy.verb == Pop;
+    let head = *method == M::HEAD;
+    let wanted = if head { &M::GET } else { method };
+    match methods.iter().find(|(own, _)| own == wanted) {
+        Some((_, policy)) if !(head && takes(policy)) => Found::Policy(*policy),
+        _ => Found::OtherMethods(allowed(methods)),
     }
+}
+
+/// The methods of a route, as a header has them.
+fn allowed(methods: &[(Method, Policy)]) -> String {
+    let mut names: Vec<&str> = methods.iter().map(|(method, _)| method.as_str()).collect();
+    if methods.iter().any(|(method, policy)| *method == M::GET && policy.verb != Pop) {
+        names.push("HEAD");
+    }
+    names.sort_unstable();
+    names.join(", ")
 }

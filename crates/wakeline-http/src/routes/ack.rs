@@ -83,14 +83,15 @@ pub(crate) async fn ack_batch(
 async fn settle(
     state: &AppState,
     permit: &Permit,
-    settlements: Vec<Settlement>,
+    mut settlements: Vec<Settlement>,
 ) -> Result<Vec<SettleOutcome>, ApiError> {
+    Settlement::name_groups(state, &mut settlements).await?;
     let mut items = Vec::with_capacity(settlements.len());
     let mut known = Vec::with_capacity(settlements.len());
     for settlement in settlements {
         known.push(match settlement {
             Settlement::Known(outcome) => Some(outcome),
-            Settlement::Ask(item) => {
+            Settlement::Ask(item, _) => {
                 items.push(item);
                 None
             }

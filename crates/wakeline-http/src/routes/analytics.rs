@@ -279,6 +279,6 @@ pub(crate) async fn shared_state(State(state): State<AppState>) -> Json<SharedSt
         node: state.queue().node().to_string(),
         store: state.queue().store().info().kind,
         draining: state.is_draining(),
-        wake: super::health::wake_health(&state),
+        wake: super::health::wake_health(&state, super::health::Detail::Full),
     })
 }

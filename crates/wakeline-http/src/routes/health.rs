@@ -21,7 +21,7 @@ use crate::wire::health::{HealthAnswer, WakeHealth};
     )
 )]
 pub(crate) async fn health(State(state): State<AppState>) -> Response {
-    let reachable = state.queue().store().ping().await.is_ok();
+    let reachable = state.ping().await.is_ok();
     let (status, word) = match (reachable, state.is_draining()) {
         (true, false) => (StatusCode::OK, "healthy"),
         (_, true) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
@@ -41,21 +41,30 @@ pub(crate) async fn health(State(state): State<AppState>) -> Response {
         server: "wakeline",
         version: env!("CARGO_PKG_VERSION"),
         store: state.queue().store().info().kind,
-        wake: wake_health(&state),
+        wake: wake_health(&state, Detail::Public),
         maintenance: maintenance.map(Into::into),
         webhooks,
     };
     (status, Json(answer)).into_response()
 }
 
+/// For whom something is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Everybody: without the words of the database.
+    Public,
+    /// Those who may read metrics.
+    Full,
+}
+
 /// How waiting consumers of this node learn of work.
-pub(super) fn wake_health(state: &AppState) -> WakeHealth {
+pub(super) fn wake_health(state: &AppState, detail: Detail) -> WakeHealth {
     let wake = state.queue().wake_snapshot();
     WakeHealth {
         mode: wake.mode.to_string(),
         waiters: wake.waiters,
         lines: wake.lines,
-        link: link_word(&wake.link),
+        link: link_word(&wake.link, detail),
         degraded: wake.degraded.map(|degraded| degraded.reason.to_string()),
     }
 }
@@ -81,7 +90,7 @@ pub(crate) async fn readyz(State(state): State<AppState>) -> Result<&'static str
     if state.is_draining() {
         return Err(ApiError::draining());
     }
-    state.queue().store().ping().await?;
+    state.ping().await?;
     Ok("ready\n")
 }
 
@@ -123,10 +132,14 @@ pub(crate) async fn root() -> Redirect {
     Redirect::to("/docs")
 }
 
-fn link_word(link: &Link) -> String {
-    match link {
-        Link::Up => "up".to_owned(),
-        Link::Down { reason } => format!("down: {reason}"),
-        Link::Off { reason } => format!("off: {reason}"),
+fn link_word(link: &Link, detail: Detail) -> String {
+    let (word, reason) = match link {
+        Link::Up => return "up".to_owned(),
+        Link::Down { reason } => ("down", reason),
+        Link::Off { reason } => ("off", reason),
+    };
+    match detail {
+        Detail::Public => word.to_owned(),
+        Detail::Full => format!("{word}: {reason}"),
     }
 }

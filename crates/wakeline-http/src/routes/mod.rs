@@ -32,6 +32,7 @@ pub(crate) use hook::plain::DEFAULT_UID as DEFAULT_APPLICATION;
 
 use axum::Router;
 use axum::middleware;
+use axum::routing::get;
 
 #[cfg(test)]
 use self::document::{Routes, routes};
@@ -45,8 +46,8 @@ use crate::state::AppState;
 /// The whole HTTP face over a state. Works without a socket.
 pub fn app(state: AppState) -> Router {
     let router = Router::from(routes())
+        .route("/docs/", get(health::root))
         .fallback(|| async { ApiError::not_found("there is no such route; see /docs") })
-        .method_not_allowed_fallback(|| async { ApiError::method_not_allowed() })
         .layer(middleware::from_fn_with_state(state.clone(), guard));
     let router = match state.settings().cors_origins.is_empty() {
         true => router,

@@ -1,5 +1,7 @@
 //! `POST /api/v1/transaction`
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -45,11 +47,10 @@ pub(crate) async fn transaction(
     permit: Permit,
     body: Body,
 ) -> Result<(StatusCode, Json<TransactionAnswer>), ApiError> {
-    let mut plan = Plan::check(&state, &body).await?;
-    permit.need_transaction(&state, &plan.command).await?;
+    let mut plan = Plan::check(&state, &body)?;
+    plan.permit(&state, &permit).await?;
     stamp(&mut plan.command, &permit);
-    if let Some((ack, outcome)) = &plan.refused {
-        let refusal = Refusal::Settle { index: *ack, outcome: outcome.clone() };
+    if let Some(refusal) = plan.complete(&state).await? {
         return Ok(plan.echo.refused(&refusal));
     }
     let Plan { command, echo, .. } = plan;
@@ -59,13 +60,18 @@ pub(crate) async fn transaction(
     })
 }
 
-/// A validated transaction.
+/// Most instances that one transaction may signal and that have to be looked up.
+const SIGNALS_MAX: usize = 100;
+
+/// A transaction on its way: what it names is checked first, and looked up only then.
 #[derive(Default)]
 struct Plan {
     command: TransactCommand,
     echo: Echo,
-    /// The first acknowledgment that cannot succeed, known without the store.
-    refused: Option<(usize, SettleOutcome)>,
+    settlements: Vec<Settlement>,
+    /// Instances that must exist, with the operation that says so.
+    signalled: BTreeMap<String, usize>,
+    emits: Vec<Emit>,
 }
 
 /// What an answer repeats of a transaction, by operation index.
@@ -87,7 +93,7 @@ struct Echo {
 }
 
 impl Plan {
-    async fn check(state: &AppState, body: &Body) -> Result<Self, ApiError> {
+    fn check(state: &AppState, body: &Body) -> Result<Self, ApiError> {
         let parsed: TransactionBody<'_> = body.parse()?;
         if parsed.kv.is_some_and(|kv| !kv.is_empty()) {
             let message = "kv is not supported: this server keeps no key-value state of queues";
@@ -100,6 +106,11 @@ impl Plan {
         if operations.is_empty() && timers.is_empty() {
             return Err(ApiError::invalid("operations array cannot be empty"));
         }
+        let (len, most) = (operations.len(), state.settings().batch_len_max as usize);
+        if len > most {
+            let message = format!("operations has {len}, at most {most} fit");
+            return Err(ApiError::invalid_field("operations", message));
+        }
         let required = parsed.required_leases.unwrap_or_default();
         let required: Vec<LeaseId> = required.iter().filter_map(|id| id.parse().ok()).collect();
         let mut plan = Self::default();
@@ -110,13 +121,56 @@ impl Plan {
                 OperationKind::Push => plan.push(index, operation, (state, body)),
                 OperationKind::Ack => plan.ack(index, &operation, &required),
                 OperationKind::Start => plan.start(index, operation),
-                OperationKind::Signal => plan.signal(index, operation, state).await,
-                OperationKind::Emit => plan.emit(index, operation, (state, body)).await,
+                OperationKind::Signal => plan.signal(index, operation),
+                OperationKind::Emit => plan.emit(index, operation, body),
                 OperationKind::Schedule | OperationKind::Cancel => Ok(()),
             };
             added.map_err(|error| error.at(&format!("operations[{index}]")))?;
         }
+        if plan.signalled.len() > SIGNALS_MAX {
+            let message = format!(
+                "operations signal {} instances, at most {SIGNALS_MAX} fit: use several \
+                 transactions, or `early` for instances that may not exist yet",
+                plan.signalled.len()
+            );
+            return Err(ApiError::invalid_field("operations", message));
+        }
         Ok(plan)
+    }
+
+    /// Fails unless everything in it is allowed.
+    async fn permit(&self, state: &AppState, permit: &Permit) -> Result<(), ApiError> {
+        permit.need_transaction(state, &self.command).await?;
+        for emit in &self.emits {
+            permit.need_emit(state, &emit.application).await?;
+        }
+        let items = self.settlements.iter().filter_map(|one| match one {
+            Settlement::Ask(item, _) => Some(item),
+            Settlement::Known(_) => None,
+        });
+        permit.need_settle(state, items).await
+    }
+
+    /// Looks up what the store must say beforehand. Returns why it cannot succeed, if that is
+    /// known by then.
+    async fn complete(&mut self, state: &AppState) -> Result<Option<Refusal>, ApiError> {
+        let at = |index: usize| format!("operations[{index}]");
+        for (instance, index) in &self.signalled {
+            exists(state.flow(), instance).await.map_err(|error| error.at(&at(*index)))?;
+        }
+        for (emit, index) in self.emits.drain(..).zip(&self.echo.emits) {
+            let prepared = state.hook().prepare(emit).await;
+            let prepared = prepared.map_err(|error| ApiError::from(error).at(&at(*index)))?;
+            self.command.emits.push(prepared);
+        }
+        Settlement::name_groups(state, &mut self.settlements).await?;
+        for (index, settlement) in self.settlements.drain(..).enumerate() {
+            match settlement {
+                Settlement::Ask(item, _) => self.command.settles.push(item),
+                Settlement::Known(outcome) => return Ok(Some(Refusal::Settle { index, outcome })),
+            }
+        }
+        Ok(None)
     }
 
     /// Takes out the operations on timers, so that they are before the messages for later.
@@ -166,12 +220,7 @@ impl Plan {
         required: &[LeaseId],
     ) -> Result<(), ApiError> {
         let ack = operation.ack();
-        match ack.check(None, required)? {
-            Settlement::Ask(item) => self.command.settles.push(item),
-            Settlement::Known(outcome) => {
-                self.refused.get_or_insert((self.echo.acks.len(), outcome));
-            }
-        }
+        self.settlements.push(ack.check(None, required)?);
         self.echo.acks.push((index, ack.transaction_id.unwrap_or_default()));
         Ok(())
     }
@@ -186,17 +235,12 @@ impl Plan {
         Ok(())
     }
 
-    async fn signal(
-        &mut self,
-        index: usize,
-        operation: Operation<'_>,
-        state: &AppState,
-    ) -> Result<(), ApiError> {
+    fn signal(&mut self, index: usize, operation: Operation<'_>) -> Result<(), ApiError> {
         let instance = required(operation.instance, "instance")?;
         let event = required(operation.event, "event")?;
         let begun = self.echo.instances.iter().any(|(_, _, known)| *known == instance);
         if !operation.early && !begun {
-            exists(state.flow(), &instance).await?;
+            self.signalled.entry(instance.clone()).or_insert(index);
         }
         let raised = Client::event_envelope(&instance, &event, json(operation.data)?)?;
         self.command.envelopes.push(raised);
@@ -204,11 +248,11 @@ impl Plan {
         Ok(())
     }
 
-    async fn emit(
+    fn emit(
         &mut self,
         index: usize,
         operation: Operation<'_>,
-        (state, body): (&AppState, &Body),
+        body: &Body,
     ) -> Result<(), ApiError> {
         let application = required(operation.application, "application")?;
         let application = ApplicationRef::parse(&application)
@@ -227,7 +271,7 @@ impl Plan {
                 object(payload, &body.0)?,
             )
         };
-        self.command.emits.push(state.hook().prepare(emit).await?);
+        self.emits.push(emit);
         self.echo.emits.push(index);
         Ok(())
     }
@@ -261,37 +305,52 @@ impl Echo {
         let mut results: Vec<_> =
             pushed.chain(acked).chain(told).chain(emitted).chain(set).collect();
         results.sort_by_key(|result| result.index);
-        TransactionAnswer { transaction_id: id(), success: true, error: None, results, timers }
+        TransactionAnswer {
+            transaction_id: id(),
+            success: true,
+            error: None,
+            code: None,
+            results,
+            timers,
+        }
     }
 
     fn refused(&self, why: &Refusal) -> (StatusCode, Json<TransactionAnswer>) {
-        let (error, result) = match why {
+        let (error, code, result) = match why {
             Refusal::Settle { index, outcome } => {
                 let (index, transaction_id) = &self.acks[*index];
                 let result = OperationResult::ack(*index, transaction_id, outcome);
                 let why = refusal(outcome).unwrap_or_default();
-                (format!("ACK operation failed: {why}"), result)
+                let code = match outcome {
+                    SettleOutcome::NotFound => "not_found",
+                    _ => "stale_lease",
+                };
+                (format!("ACK operation failed: {why}"), code, result)
             }
             Refusal::Envelope { index } => {
                 let (index, kind, instance) = &self.instances[*index];
                 let why = "The instance has ended";
                 let result = OperationResult::refused((*index, kind), why);
-                (format!("{} operation failed: {why}: {instance}", kind.to_uppercase()), result)
+                let error = format!("{} operation failed: {why}: {instance}", kind.to_uppercase());
+                (error, "orchestration_ended", result)
             }
             Refusal::Emit { index, outcome } => {
-                let why = match outcome {
-                    EmitOutcome::NoApplication => "There is no such application",
-                    EmitOutcome::Refused(_) => "The payload does not fit its event type",
-                    _ => "The idempotency key was used for another message",
+                let (why, code) = match outcome {
+                    EmitOutcome::NoApplication => ("There is no such application", "not_found"),
+                    EmitOutcome::Refused(_) => {
+                        ("The payload does not fit its event type", "invalid_request")
+                    }
+                    _ => ("The idempotency key was used for another message", "conflict"),
                 };
                 let result = OperationResult::refused((self.emits[*index], "emit"), why);
-                (format!("EMIT operation failed: {why}"), result)
+                (format!("EMIT operation failed: {why}"), code, result)
             }
         };
         let answer = TransactionAnswer {
             transaction_id: id(),
             success: false,
             error: Some(error),
+            code: Some(code),
             results: vec![result],
             timers: Vec::new(),
         };

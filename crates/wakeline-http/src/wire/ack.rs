@@ -2,13 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use wakeline_core::{
-    GroupName, LeaseId, LeaseToken, PartitionId, Timestamp, TransactionId, Verdict,
-};
+use wakeline_core::{GroupId, GroupName, LeaseId, PartitionId, Timestamp, TransactionId, Verdict};
 use wakeline_store::{Extension, SettleItem, SettleOutcome};
 
 use crate::error::ApiError;
 use crate::render;
+use crate::state::AppState;
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
@@ -50,7 +49,7 @@ pub(crate) struct AckBody {
     pub(crate) status: Option<AckStatus>,
     /// Why, for failed messages.
     pub(crate) error: Option<String>,
-    /// On whose behalf it was popped.
+    /// On whose behalf it was popped; that of the lease if omitted.
     pub(crate) consumer_group: Option<String>,
     /// The lease it was popped under.
     pub(crate) lease_id: Option<String>,
@@ -62,14 +61,39 @@ pub(crate) struct AckBody {
 pub(crate) struct AckBatchBody {
     /// The messages, in any order.
     pub(crate) acknowledgments: Option<Vec<AckBody>>,
-    /// On whose behalf they were popped.
+    /// On whose behalf they were popped; those of their leases if omitted.
     pub(crate) consumer_group: Option<String>,
 }
 
 /// A validated settlement: a command, or an outcome that needs no store to be known.
 pub(crate) enum Settlement {
-    Ask(SettleItem),
+    /// The group is that of the lease, if the request names none.
+    Ask(SettleItem, Option<GroupId>),
     Known(SettleOutcome),
+}
+
+impl Settlement {
+    /// Names the groups that are known by their leases alone.
+    pub(crate) async fn name_groups(state: &AppState, all: &mut [Self]) -> Result<(), ApiError> {
+        let unnamed = all.iter().filter_map(|one| match one {
+            Self::Ask(_, group) => *group,
+            Self::Known(_) => None,
+        });
+        let unnamed: Vec<GroupId> = unnamed.collect();
+        if unnamed.is_empty() {
+            return Ok(());
+        }
+        let mut names = state.access().groups_of(&unnamed).await?.into_iter();
+        for settlement in all {
+            let Self::Ask(item, Some(_)) = settlement else { continue };
+            match names.next().flatten() {
+                Some(name) => item.group = name,
+                // Leases go with their group.
+                None => *settlement = Self::Known(SettleOutcome::StaleLease),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl AckBody {
@@ -89,28 +113,37 @@ impl AckBody {
         let Ok(partition) = partition.parse::<PartitionId>() else {
             return Ok(Settlement::Known(SettleOutcome::NotFound));
         };
-        let token = match self.lease_id.as_deref() {
+        let own;
+        let lease = match self.lease_id.as_deref() {
             None | Some("") => covering(required, partition),
             Some(text) => match text.parse::<LeaseId>() {
-                Ok(lease) => Some(lease.token),
+                Ok(lease) => {
+                    own = lease;
+                    Some(&own)
+                }
                 Err(_) => return Ok(Settlement::Known(SettleOutcome::StaleLease)),
             },
         };
-        Ok(Settlement::Ask(SettleItem {
+        let group = self.consumer_group.as_deref().or(group);
+        let cursor =
+            lease.and_then(|lease| lease.cursors.iter().find(|c| c.partition == partition));
+        let leased = cursor.map(|cursor| cursor.group).filter(|_| group.is_none());
+        let item = SettleItem {
             partition,
-            group: group_name(self.consumer_group.as_deref().or(group))?,
-            token,
+            group: group_name(group)?,
+            token: lease.map(|lease| lease.token),
             transaction_id: TransactionId::new(transaction_id)?,
             verdict: self.status.unwrap_or_default().into(),
             error: self.error.clone(),
-        }))
+        };
+        Ok(Settlement::Ask(item, leased))
     }
 }
 
 /// The lease among those that a transaction requires which covers a partition.
-fn covering(required: &[LeaseId], partition: PartitionId) -> Option<LeaseToken> {
+fn covering(required: &[LeaseId], partition: PartitionId) -> Option<&LeaseId> {
     let covers = |lease: &&LeaseId| lease.cursors.iter().any(|c| c.partition == partition);
-    required.iter().find(covers).map(|lease| lease.token)
+    required.iter().find(covers)
 }
 
 /// A consumer group, or the one of consumers that name none.

@@ -14,6 +14,7 @@ use wakeline_store::{
 
 use super::push::due;
 use crate::error::ApiError;
+use crate::input::check_depth;
 use crate::render::time;
 
 /// Timers to set and to take back.
@@ -123,6 +124,7 @@ impl TimerBody<'_> {
             (Some(text), None) => {
                 let bytes = STANDARD.decode(text);
                 let bytes = bytes.map_err(|error| wrong(format!("payload: {error}")))?;
+                check_depth(&bytes)?;
                 match serde_json::from_slice::<&RawValue>(&bytes) {
                     Ok(_) => Ok(Bytes::from(bytes)),
                     Err(error) => Err(wrong(format!("payload must be JSON: {error}"))),

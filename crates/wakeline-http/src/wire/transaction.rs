@@ -155,6 +155,9 @@ pub(crate) struct TransactionAnswer {
     pub(crate) success: bool,
     /// Why it did not.
     pub(crate) error: Option<String>,
+    /// A stable code of why not; see the reference of errors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) code: Option<&'static str>,
     /// One per pushed message and other operation; of a refused transaction, the one to blame.
     pub(crate) results: Vec<OperationResult>,
     /// One per timer.

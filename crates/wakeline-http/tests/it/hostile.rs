@@ -77,7 +77,7 @@ async fn bodies_that_are_not_what_they_should_be() {
         (r#"{"items":[{"queue":"q","queue":"r"}]}"#, "items[0].queue is given twice"),
         (r#"{"items":[{"queue":"\ud800"}]}"#, "items[0].queue"),
         (r#"{"items":[{"queue":"q","payload":1e}]}"#, "line 1 column"),
-        (deep.as_str(), "items"),
+        (deep.as_str(), "deeper than 128 levels"),
     ] {
         let answer = node.post("/api/v1/push", body).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{named}");
@@ -115,9 +115,17 @@ async fn wrong_types_and_sizes_have_their_own_statuses() {
         (lost.status, lost.json()["code"].as_str()),
         (StatusCode::NOT_FOUND, Some("not_found"))
     );
-    let method = node.call("PATCH", "/api/v1/push", "").await;
-    assert_eq!(method.status, StatusCode::METHOD_NOT_ALLOWED);
-    assert_eq!(method.json()["code"], "method_not_allowed");
+    for (method, path, allow) in [
+        ("PATCH", "/api/v1/push", "POST"),
+        ("POST", "/api/v1/pop/queue/q", "GET"),
+        ("PUT", "/api/v1/resources/queues", "GET, HEAD"),
+    ] {
+        let refused = node.call(method, path, "").await;
+        assert_eq!(refused.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(refused.json()["code"], "method_not_allowed");
+        assert_eq!(refused.headers["allow"], allow);
+        assert!(refused.error().contains(allow), "{}", refused.error());
+    }
 }
 
 #[tokio::test]
@@ -129,4 +137,34 @@ async fn too_many_messages_in_one_request_are_refused() {
     let answer = node.post("/api/v1/push", body).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     assert!(answer.error().contains("at most 2"));
+}
+
+#[tokio::test]
+async fn what_nests_too_deeply_is_refused_and_never_stored() {
+    let node = Node::start().await;
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    let push =
+        |depth: usize| format!(r#"{{"items":[{{"queue":"q","payload":{}}}]}}"#, nested(depth));
+    assert_eq!(node.post("/api/v1/push", push(125)).await.status, StatusCode::CREATED);
+    assert_eq!(node.post("/api/v1/push", push(126)).await.status, StatusCode::BAD_REQUEST);
+    let text =
+        r#"{"items":[{"queue":"q","payload":"[[[[\"[[[["}]}"#.replace("[[[[", &"[".repeat(200));
+    assert_eq!(node.post("/api/v1/push", text).await.status, StatusCode::CREATED, "in a text");
+    let hidden = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, nested(200));
+    let timer = serde_json::json!({"operations": [{"op": "schedule", "queue": "q",
+        "timerKey": "k", "payload": hidden, "delayMs": 60_000}]});
+    let refused = node.post("/api/v1/timers", timer.to_string()).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_takes_no_message() {
+    let node = Node::start().await;
+    node.push("q", &["only"]).await;
+    for path in ["/api/v1/pop/queue/q?autoAck=true", "/api/v1/pop?autoAck=true"] {
+        let answer = node.call("HEAD", path, "").await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
+    }
+    assert_eq!(node.call("HEAD", "/api/v1/resources/queues", "").await.status, StatusCode::OK);
+    assert_eq!(node.get("/api/v1/pop/queue/q").await.status, StatusCode::OK);
 }

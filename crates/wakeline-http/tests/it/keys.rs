@@ -136,3 +136,31 @@ async fn administrative_acts_are_in_the_audit_and_others_are_not() {
     let entry = node.root("GET", path, Value::Null).await["entries"][0].clone();
     assert_eq!(entry["detail"], "force=true");
 }
+
+#[tokio::test]
+async fn refusals_say_what_is_missing() {
+    let node = Node::keyed(ROOT).await;
+    let key = node.key(&["queue:push:orders", "queue:read:orders"]).await;
+    for (method, path, scope) in [
+        ("GET", "/api/v1/pop/queue/orders", "queue:pop:orders"),
+        ("DELETE", "/api/v1/resources/queues/orders", "queue:admin:orders"),
+        ("GET", "/api/v1/pop", "queue:pop:*"),
+        ("GET", "/metrics", "server:read:*"),
+        ("POST", "/api/v1/orchestrations", "flow:start:NAME"),
+    ] {
+        let refused = node.with_key(&key, method, path, Value::Null).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{path}");
+        assert!(refused.error().contains(scope), "{path}: {}", refused.error());
+    }
+    let path = "/api/v1/resources/queues";
+    assert!(node.get(path).await.error().contains("the request has none"));
+    let refused = node.with_key("wk_x", "GET", path, Value::Null).await;
+    assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
+    assert!(refused.error().contains("neither a key"), "{}", refused.error());
+    let other = node.named_key("gone", &["queue:read:*"]).await;
+    let revoke = format!("/api/v1/keys/{}", other["id"].as_str().expect("an id"));
+    node.root("DELETE", &revoke, Value::Null).await;
+    let gone = other["key"].as_str().expect("a key");
+    let refused = node.with_key(gone, "GET", path, Value::Null).await;
+    assert!(refused.error().contains("unknown or revoked"), "{}", refused.error());
+}

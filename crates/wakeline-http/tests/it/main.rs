@@ -11,6 +11,7 @@ mod hook;
 mod hostile;
 mod inspect;
 mod keys;
+mod lease;
 mod maintenance;
 mod messages;
 mod names;

@@ -49,6 +49,7 @@ async fn the_documentation_is_where_newcomers_look() {
     let node = Node::start().await;
     let root = node.get("/").await;
     assert_eq!(root.headers["location"], "/docs");
+    assert_eq!(node.get("/docs/").await.headers["location"], "/docs");
     let page = node.get("/docs").await;
     assert!(String::from_utf8(page.body).expect("UTF-8").contains("/api/v1/push"));
     assert_eq!(node.get("/openapi.json").await.json()["info"]["title"], "Wakeline");

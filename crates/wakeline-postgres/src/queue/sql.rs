@@ -43,6 +43,7 @@ statements![
     group_delete,
     group_lagging,
     group_list,
+    group_names,
     group_partitions,
     group_seek,
     keys_needed,

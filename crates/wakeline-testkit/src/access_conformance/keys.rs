@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use wakeline_core::{MessageId, PartitionId, PartitionName, QueueName, TransactionId};
+use wakeline_core::{
+    GroupId, GroupName, MessageId, PartitionId, PartitionName, QueueName, TransactionId,
+};
 use wakeline_store::{ApiKey, NewKey, PushItem, PushOutcome};
 
 use super::AccessBench;
+use crate::conformance::Ask;
 
 async fn made(bench: &AccessBench, key: NewKey) -> ApiKey {
     let id = key.id.clone();
@@ -139,4 +142,31 @@ pub async fn partitions_tell_their_queues(bench: &AccessBench) {
     let queues = bench.store.queues_of(partitions).await.expect("queues are told");
     let queues: Vec<_> = queues.iter().map(|q| q.as_ref().map(QueueName::as_str)).collect();
     assert_eq!(queues, [Some("one"), Some("two"), Some("one"), None, Some("one")]);
+}
+
+/// A lease knows its group by a number, of which the store tells the name.
+pub async fn groups_tell_their_names(bench: &AccessBench) {
+    let queue = QueueName::new("q").expect("a name");
+    let item = PushItem {
+        queue: queue.clone(),
+        partition: PartitionName::default_partition(),
+        id: MessageId::generate(),
+        transaction_id: TransactionId::generate(),
+        trace_id: None,
+        payload: Bytes::from_static(b"1"),
+        producer: None,
+    };
+    bench.store.push(vec![item]).await.expect("pushed");
+    let mut groups = vec![GroupId(i32::MAX)];
+    for group in ["one", "two"] {
+        let group = GroupName::new(group).expect("a name");
+        let claim = Ask::queue(&queue).group(&group).line_claim(1);
+        let claimed = bench.store.claim(vec![claim]).await.expect("claimed");
+        let grant = claimed[0].grants[0].clone().expect("a grant");
+        groups.push(grant.lease.expect("a lease").cursors[0].group);
+    }
+    groups.push(groups[1]);
+    let names = bench.store.groups_of(groups).await.expect("names are told");
+    let names: Vec<_> = names.iter().map(|name| name.as_ref().map(GroupName::as_str)).collect();
+    assert_eq!(names, [None, Some("one"), Some("two"), Some("one")]);
 }

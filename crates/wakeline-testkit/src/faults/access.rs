@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{PartitionId, QueueName};
+use wakeline_core::{GroupId, GroupName, PartitionId, QueueName};
 use wakeline_store::{
     AccessStore, ApiKey, AuditEntry, AuditFilter, NewKey, SecretDigest, StoreError, WholeStore,
 };
@@ -18,6 +18,7 @@ passes! { AccessStore:
     fn rotate_key(id: &str, digest: SecretDigest, overlap: Duration) -> bool;
     fn touch_keys(ids: Vec<String>) -> ();
     fn queues_of(partitions: Vec<PartitionId>) -> Vec<Option<QueueName>>;
+    fn groups_of(groups: Vec<GroupId>) -> Vec<Option<GroupName>>;
     fn audit(filter: AuditFilter) -> Vec<AuditEntry>;
     fn prune_audit(older_than: Duration, limit: u32) -> u64;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{PartitionId, QueueName, Timestamp};
+use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Timestamp};
 use wakeline_store::{
     AccessStore, ApiKey, AuditEntry, AuditFilter, Consequence, Deed, NewKey, SecretDigest,
     StoreError,
@@ -163,6 +163,15 @@ impl AccessStore for MemoryStore {
             found.map(|(name, _)| name.clone())
         };
         Ok(partitions.iter().map(queue_of).collect())
+    }
+
+    async fn groups_of(&self, groups: Vec<GroupId>) -> Result<Vec<Option<GroupName>>, StoreError> {
+        let state = self.state.lock();
+        let name_of = |id: &GroupId| {
+            let mut all = state.queues.values().flat_map(|queue| &queue.groups);
+            all.find(|(_, group)| group.id == *id).map(|(name, _)| name.clone())
+        };
+        Ok(groups.iter().map(name_of).collect())
     }
 
     async fn audit(&self, filter: AuditFilter) -> Result<Vec<AuditEntry>, StoreError> {

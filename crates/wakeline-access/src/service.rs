@@ -23,11 +23,16 @@ pub const REMEMBERED: Duration = Duration::from_secs(5);
 const REMEMBERED_WITHOUT_STORE: Duration = Duration::from_secs(60);
 /// A key's use is noted once in so long.
 const NOTED: Duration = Duration::from_secs(60);
-/// Most keys, and most partitions, that are remembered; beyond it all are forgotten.
+/// Most keys, and most partitions, that are remembered; beyond it all are forgotten. What is not
+/// a key is remembered apart: who makes keys up has no real one forgotten.
 const REMEMBERED_MAX: usize = 10_000;
-/// Longest wait for a look at the store: unknown keys are looked up one after another, so that
-/// who makes them up cannot keep the store busy.
+/// Longest wait for a look at the store.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Most looks at once for what may be made up: it cannot keep the store busy.
+const UNKNOWN_LOOKS_MAX: usize = 4;
+/// Most looks at once for keys that were valid when they were last read. They never wait for the
+/// others.
+const KNOWN_LOOKS_MAX: usize = 4;
 /// The audit is looked through for old entries once in so long, when something is added to it.
 const PRUNED: Duration = Duration::from_secs(3600);
 /// So many old entries go at a time.
@@ -84,11 +89,42 @@ struct Inner {
     open: AtomicBool,
     anyone: Caller,
     settings: Caller,
-    known: Mutex<HashMap<String, Known>>,
-    looking: Semaphore,
+    known: Mutex<Remembered>,
+    known_looks: Semaphore,
+    unknown_looks: Semaphore,
+    /// One look at a time for each key, whoever waits for it.
+    looking: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     noted: Mutex<HashMap<String, Instant>>,
     queues: Mutex<HashMap<PartitionId, QueueName>>,
     pruned: Mutex<Option<Instant>>,
+}
+
+/// What was read of keys.
+#[derive(Default)]
+struct Remembered {
+    keys: HashMap<String, Known>,
+    /// Of those that do not exist, or no more.
+    absent: HashMap<String, Known>,
+}
+
+impl Remembered {
+    fn get(&self, id: &str) -> Option<&Known> {
+        self.keys.get(id).or_else(|| self.absent.get(id))
+    }
+
+    fn insert(&mut self, id: &str, known: Known) {
+        self.forget(id);
+        let all = if known.key.is_some() { &mut self.keys } else { &mut self.absent };
+        if all.len() >= REMEMBERED_MAX {
+            all.clear();
+        }
+        all.insert(id.to_owned(), known);
+    }
+
+    fn forget(&mut self, id: &str) {
+        self.keys.remove(id);
+        self.absent.remove(id);
+    }
 }
 
 /// What was read of a key; nothing, if there is none.
@@ -126,7 +162,9 @@ impl Access {
                 anyone: Caller::anyone(),
                 settings: Caller::of_settings(),
                 known: Mutex::default(),
-                looking: Semaphore::new(1),
+                known_looks: Semaphore::new(KNOWN_LOOKS_MAX),
+                unknown_looks: Semaphore::new(UNKNOWN_LOOKS_MAX),
+                looking: Mutex::default(),
                 noted: Mutex::default(),
                 queues: Mutex::default(),
                 pruned: Mutex::default(),
@@ -197,13 +235,18 @@ impl Access {
         if let Some(known) = remembered().filter(fresh) {
             return Ok(known);
         }
+        let inner = &*self.inner;
+        let existed = remembered().is_some_and(|known| known.key.is_some());
+        let looks = if existed { &inner.known_looks } else { &inner.unknown_looks };
         let read = async {
-            let _turn = self.inner.looking.acquire().await.expect("never closed");
+            let look = Look::begin(inner, id);
+            let _alone = look.turn.lock().await;
             // Whoever went before may have read it.
-            match remembered().filter(fresh) {
-                Some(known) => Ok(known),
-                None => self.look(id).await,
+            if let Some(known) = remembered().filter(fresh) {
+                return Ok(known);
             }
+            let _look = looks.acquire().await.expect("never closed");
+            self.look(id).await
         };
         let busy = || StoreError::Unavailable { operation: "key", source: "too many asked".into() };
         let read = timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(busy()));
@@ -218,11 +261,7 @@ impl Access {
         let key = self.inner.store.key(id).await?;
         let key = key.filter(|key| key.revoked_at.is_none()).map(|key| Arc::new(known(key)));
         let known = Known { key, read };
-        let mut all = self.inner.known.lock();
-        if all.len() >= REMEMBERED_MAX {
-            all.clear();
-        }
-        all.insert(id.to_owned(), known.clone());
+        self.inner.known.lock().insert(id, known.clone());
         Ok(known)
     }
 
@@ -258,7 +297,7 @@ impl Access {
     pub async fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
         let revoked = self.inner.store.revoke_key(id).await;
         // Also after an error: it may have happened.
-        self.inner.known.lock().remove(id);
+        self.inner.known.lock().forget(id);
         revoked
     }
 
@@ -269,7 +308,7 @@ impl Access {
         overlap: Duration,
     ) -> Result<Option<MintedKey>, StoreError> {
         let minted = rotate_key(self.inner.store.as_ref(), id, overlap).await;
-        self.inner.known.lock().remove(id);
+        self.inner.known.lock().forget(id);
         minted
     }
 
@@ -312,6 +351,30 @@ impl Access {
             let most = u64::from(PRUNE_LEN);
             while store.prune_audit(retention, PRUNE_LEN).await.is_ok_and(|gone| gone == most) {}
         });
+    }
+}
+
+/// A look at one key, or the wait for another's.
+struct Look<'a> {
+    inner: &'a Inner,
+    id: &'a str,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl<'a> Look<'a> {
+    fn begin(inner: &'a Inner, id: &'a str) -> Self {
+        let turn = Arc::clone(inner.looking.lock().entry(id.to_owned()).or_default());
+        Self { inner, id, turn }
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let mut looking = self.inner.looking.lock();
+        // The map's and this one: nobody else waits.
+        if Arc::strong_count(&self.turn) <= 2 {
+            looking.remove(self.id);
+        }
     }
 }
 

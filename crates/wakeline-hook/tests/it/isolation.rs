@@ -128,3 +128,43 @@ async fn a_freed_slot_for_retries_is_used_at_once() {
         bench.stop().await;
     }
 }
+
+#[tokio::test]
+async fn an_application_whose_endpoints_all_hang_leaves_slots_to_a_quiet_one() {
+    let dispatch = DispatchOptions { slots: 16, fresh_slots: 4, ..DispatchOptions::default() };
+    let mut bench = Bench::with(HookServiceOptions { dispatch, ..options() }).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let mut hanging = Receiver::start(move |_| Answer::Gate(Arc::clone(&held))).await;
+    for _ in 0..40 {
+        bench.endpoint(&hanging.url(), EndpointOptions::default()).await;
+    }
+    bench.emit("{}").await;
+    // All that its share allows are under way, and the others wait for nothing but for them.
+    for _ in 0..14 {
+        hanging.next().await;
+    }
+    let quiet = other_application(&bench).await;
+    let abusive = std::mem::replace(&mut bench.application, quiet);
+    let mut quick = Receiver::always(Answer::Status(200)).await;
+    bench.endpoint(&quick.url(), EndpointOptions::default()).await;
+    for _ in 0..20 {
+        let message = bench.emit("{}").await;
+        assert_eq!(quick.next().await.header("webhook-id"), message.to_string());
+    }
+    assert_eq!(hanging.left(), 0, "none of the others was begun meanwhile");
+    bench.application = abusive;
+    assert!(bench.attempts().await.is_empty(), "and nothing of the abuser is done yet");
+    gate.add_permits(100);
+    let attempts = bench.attempted(40).await;
+    assert_eq!(attempts.len(), 40, "waiting for a slot is no attempt");
+    bench.stop().await;
+}
+
+async fn other_application(bench: &Bench) -> wakeline_core::ApplicationId {
+    let application =
+        wakeline_hook::ApplicationIn { name: "quiet".to_owned(), ..Default::default() };
+    let made = bench.service.create_application(application, None).await.expect("stored");
+    let wakeline_store::hook::Created::New(application) = made else { panic!("{made:?}") };
+    application.id
+}

@@ -1,5 +1,7 @@
 //! Says who a request is from.
 
+mod lookups;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +17,7 @@ use wakeline_store::{AccessStore, ApiKey, NewKey, SecretDigest, StoreError};
 use crate::caller::Caller;
 use crate::jwt::{Jwt, JwtMistake, JwtOptions};
 use crate::key::{self, MintedKey};
+use lookups::{Look, Remembered};
 
 /// How long a node goes by what it read of a key.
 pub const REMEMBERED: Duration = Duration::from_secs(5);
@@ -97,34 +100,6 @@ struct Inner {
     noted: Mutex<HashMap<String, Instant>>,
     queues: Mutex<HashMap<PartitionId, QueueName>>,
     pruned: Mutex<Option<Instant>>,
-}
-
-/// What was read of keys.
-#[derive(Default)]
-struct Remembered {
-    keys: HashMap<String, Known>,
-    /// Of those that do not exist, or no more.
-    absent: HashMap<String, Known>,
-}
-
-impl Remembered {
-    fn get(&self, id: &str) -> Option<&Known> {
-        self.keys.get(id).or_else(|| self.absent.get(id))
-    }
-
-    fn insert(&mut self, id: &str, known: Known) {
-        self.forget(id);
-        let all = if known.key.is_some() { &mut self.keys } else { &mut self.absent };
-        if all.len() >= REMEMBERED_MAX {
-            all.clear();
-        }
-        all.insert(id.to_owned(), known);
-    }
-
-    fn forget(&mut self, id: &str) {
-        self.keys.remove(id);
-        self.absent.remove(id);
-    }
 }
 
 /// What was read of a key; nothing, if there is none.
@@ -351,30 +326,6 @@ impl Access {
             let most = u64::from(PRUNE_LEN);
             while store.prune_audit(retention, PRUNE_LEN).await.is_ok_and(|gone| gone == most) {}
         });
-    }
-}
-
-/// A look at one key, or the wait for another's.
-struct Look<'a> {
-    inner: &'a Inner,
-    id: &'a str,
-    turn: Arc<tokio::sync::Mutex<()>>,
-}
-
-impl<'a> Look<'a> {
-    fn begin(inner: &'a Inner, id: &'a str) -> Self {
-        let turn = Arc::clone(inner.looking.lock().entry(id.to_owned()).or_default());
-        Self { inner, id, turn }
-    }
-}
-
-impl Drop for Look<'_> {
-    fn drop(&mut self) {
-        let mut looking = self.inner.looking.lock();
-        // The map's and this one: nobody else waits.
-        if Arc::strong_count(&self.turn) <= 2 {
-            looking.remove(self.id);
-        }
     }
 }
 

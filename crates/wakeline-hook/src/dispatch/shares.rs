@@ -4,8 +4,8 @@
 //! * An application may have so many calls under way as are a multiple of the slots that are free
 //!   then. One alone gets nearly all of them, several get equal parts, and whoever has few calls
 //!   always finds a slot: nobody's endpoints that hang can hold them all.
-//! * What is over an application's share holds no slot. It waits for the application's own calls, for
-//!   a moment, and is then given back uncounted: it goes behind what waited meanwhile.
+//! * What is over an application's share holds no slot. It waits for the application's own calls,
+//!   for a moment, and is then given back uncounted: it goes behind what waited meanwhile.
 //! * Only so many wait like that, so that they do not take the store's backlog into memory.
 
 use std::collections::HashMap;

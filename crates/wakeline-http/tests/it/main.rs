@@ -12,6 +12,7 @@ mod inspect;
 mod keys;
 mod maintenance;
 mod messages;
+mod neighbours;
 mod policy;
 mod queue;
 mod schedule;

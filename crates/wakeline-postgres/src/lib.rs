@@ -78,9 +78,6 @@ pub(crate) struct Links {
     pub(crate) settle: Vec<Link>,
     /// For everything else.
     pub(crate) general: Pool,
-    /// For saying who calls, and for probes of health; on top of the limit. What anybody may ask
-    /// for, such as long lists, never keeps them waiting.
-    pub(crate) reserved: Link,
     /// For taking over incoming rows; on top of the limit.
     /// It is held while their push runs, which may need any of the others.
     pub(crate) incoming: Link,
@@ -150,7 +147,6 @@ impl Links {
             claim: links(),
             settle: links(),
             general: Pool::new(connector, general),
-            reserved: Link::new(connector.clone()),
             incoming: Link::new(connector.clone()),
             flow: FlowLinks::new(connector),
             hook: HookLinks { emit: links(), claim: Link::new(connector.clone()), settle: links() },
@@ -179,7 +175,6 @@ impl Links {
             link.close().await;
         }
         self.general.close().await;
-        self.reserved.close().await;
         self.incoming.close().await;
     }
 }
@@ -330,7 +325,7 @@ impl StoreAdmin for PostgresStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.shared.links.reserved.query("ping", &self.shared.ping, &[]).await.map(|_| ())
+        self.shared.links.general.query("ping", &self.shared.ping, &[]).await.map(|_| ())
     }
 
     async fn close(&self) {

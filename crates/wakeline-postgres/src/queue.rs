@@ -93,16 +93,6 @@ impl Core {
         }
     }
 
-    /// Runs one statement on the connection of authentication; repeats it if it was rolled back.
-    pub(crate) async fn reserved(
-        &self,
-        operation: &'static str,
-        sql: &Sql,
-        params: Params<'_>,
-    ) -> Result<Vec<Row>, StoreError> {
-        self.on_link(&self.shared.links.reserved, operation, (sql, params)).await
-    }
-
     /// Runs one statement on a link; repeats it if it was rolled back.
     pub(crate) async fn on_link(
         &self,

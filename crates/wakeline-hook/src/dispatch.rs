@@ -8,12 +8,10 @@
 //! * A loop holds the slots that it asks deliveries for: what it is granted can begin at once.
 //! * Some slots are kept for first attempts, so that retries never fill the node. A loop that holds
 //!   none but these waits in a line of its own, and no longer than until another slot is free.
-//! * No loop waits for a call's end, and no call waits for another, except for the share of its
-//!   application ([`shares`]).
+//! * No loop waits for a call's end, and no call waits for another.
 
 mod chores;
 mod deliver;
-mod shares;
 mod slots;
 mod unopened;
 
@@ -31,7 +29,6 @@ use wakeline_wake::{HintSource, Patience, TakeError, Taken, WakeMode};
 use crate::face::{Ask, Grant};
 use crate::service::Inner;
 use deliver::Job;
-use shares::Shares;
 use slots::{Held, Slots};
 pub(crate) use unopened::Unopened;
 
@@ -91,7 +88,6 @@ impl DispatchOptions {
 pub(crate) struct Dispatcher {
     inner: Arc<Inner>,
     slots: Arc<Slots>,
-    shares: Arc<Shares>,
     calls: TaskTracker,
 }
 
@@ -99,8 +95,7 @@ impl Dispatcher {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
         let options = &inner.dispatch;
         let slots = Arc::new(Slots::new(options.slots, options.fresh_slots));
-        let shares = Arc::new(Shares::new(options.slots));
-        Self { inner, slots, shares, calls: TaskTracker::new() }
+        Self { inner, slots, calls: TaskTracker::new() }
     }
 
     /// Runs until `shutdown`, then waits for calls under way, within the grace.
@@ -134,7 +129,7 @@ impl Dispatcher {
         loop {
             let held = tokio::select! {
                 () = shutdown.cancelled() => return,
-                held = self.free_slots(most) => held,
+                held = Slots::take(&self.slots, most) => held,
             };
             let began = Instant::now();
             let taken = tokio::select! {
@@ -171,12 +166,6 @@ impl Dispatcher {
         }
     }
 
-    /// Slots for what is fetched next, as soon as there are some, and few wait for their share.
-    async fn free_slots(&self, most: u32) -> Held {
-        self.shares.settled().await;
-        Slots::take(&self.slots, most).await
-    }
-
     /// Waits for deliveries for which these slots are good.
     async fn take(&self, held: &Held, patience: Duration) -> Result<Taken<Grant>, HubError> {
         let line = if held.is_fresh_only() { HookLine::PushFresh } else { HookLine::Push };
@@ -188,8 +177,7 @@ impl Dispatcher {
     fn begin(&self, groups: Vec<DeliveryGroup>, mut held: Held) {
         let granted = Instant::now();
         for group in groups {
-            let (inner, slots) = (Arc::clone(&self.inner), Arc::clone(&self.slots));
-            let job = Job { inner, slots, shares: Arc::clone(&self.shares), group, granted };
+            let job = Job { inner: Arc::clone(&self.inner), group, granted };
             self.calls.spawn(job.run(held.one()));
         }
     }

@@ -16,8 +16,7 @@ use wakeline_store::hook::{
     Target,
 };
 
-use super::shares::{Share, Shares};
-use super::slots::{Held, Slots};
+use super::slots::Held;
 use super::unopened;
 use crate::announce;
 use crate::error::HookError;
@@ -33,51 +32,20 @@ const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 /// The longest such pause.
 const SETTLE_AGAIN_MAX: Duration = Duration::from_secs(5);
 
-/// How long a delivery waits for the share of its application; well within its lease.
-const SHARE_PATIENCE: Duration = Duration::from_secs(1);
-
 /// Most bytes of payloads in one request, unless a message alone has more.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Deliveries that go out in one request.
 pub(super) struct Job {
     pub(super) inner: Arc<Inner>,
-    pub(super) slots: Arc<Slots>,
-    pub(super) shares: Arc<Shares>,
     pub(super) group: DeliveryGroup,
     /// When they were granted: their database time is that of the grant.
     pub(super) granted: Instant,
 }
 
 impl Job {
-    /// Makes the attempt, and writes how it ended; unless its application has too many under way.
-    pub(super) async fn run(self, slot: Held) {
-        let application = self.group.target.application;
-        let begun = match Shares::begin(&self.shares, application) {
-            Some(share) => Some((share, slot)),
-            None => {
-                drop(slot);
-                self.await_share().await
-            }
-        };
-        match begun {
-            Some((share, slot)) => self.begin(slot, share).await,
-            None => self.give_back(&self.group.items).await,
-        }
-    }
-
-    /// Waits, without a slot, until the application's share allows one more; not for long, so that
-    /// others get their turn.
-    async fn await_share(&self) -> Option<(Share, Held)> {
-        let _waiting = Shares::wait(&self.shares);
-        let begun = async {
-            let share = Shares::begun(&self.shares, self.group.target.application).await;
-            (share, Slots::take(&self.slots, 1).await)
-        };
-        tokio::time::timeout(SHARE_PATIENCE, begun).await.ok()
-    }
-
-    async fn begin(mut self, slot: Held, share: Share) {
+    /// Makes the attempt, and writes how it ended.
+    pub(super) async fn run(mut self, slot: Held) {
         let items = std::mem::take(&mut self.group.items);
         let (items, expired): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|item| item.payload.is_some());
@@ -95,7 +63,7 @@ impl Job {
         }
         let settled = self.settle(&mut ends).await;
         // Free before anybody hears of what may go now: who looks for it can use the slot.
-        drop((share, slot));
+        drop(slot);
         self.settled(&ends, settled);
         if let Some((tokens, error)) = shut {
             drop(items);
@@ -108,17 +76,12 @@ impl Job {
     async fn put_off_rest(&self, mut items: Vec<DeliveryItem>) -> Vec<DeliveryItem> {
         let rest = items.split_off(fitting(&items));
         if !rest.is_empty() {
-            self.give_back(&rest).await;
+            match self.inner.store.release_deliveries(tokens(&rest)).await {
+                Ok(changes) => self.inner.hint(&changes),
+                Err(error) => tracing::warn!(%error, "could not give back unsent deliveries"),
+            }
         }
         items
-    }
-
-    /// Gives deliveries back unsent: no attempt is used up.
-    async fn give_back(&self, items: &[DeliveryItem]) {
-        match self.inner.store.release_deliveries(tokens(items)).await {
-            Ok(changes) => self.inner.hint(&changes),
-            Err(error) => tracing::warn!(%error, "could not give back unsent deliveries"),
-        }
     }
 
     /// Makes the attempt; returns its end for each of its messages.

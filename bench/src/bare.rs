@@ -162,6 +162,7 @@ async fn pop(store: Arc<dyn Store>, queue: QueueName, batch: u32) -> Result<(u16
     let request = ClaimRequest {
         token: LeaseToken::generate(),
         batch_len_max: batch,
+        bytes_max: u64::MAX,
         partitions_len_max: 1,
         auto_ack: false,
         worker: None,

@@ -1,5 +1,7 @@
 //! Says who a request is from.
 
+mod lookups;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::hash::Hash;
@@ -17,6 +19,7 @@ use wakeline_store::{AccessStore, ApiKey, NewKey, SecretDigest, StoreError};
 use crate::caller::Caller;
 use crate::jwt::{Jwt, JwtMistake, JwtOptions};
 use crate::key::{self, MintedKey};
+use lookups::{Look, Remembered};
 
 /// How long a node goes by what it read of a key.
 pub const REMEMBERED: Duration = Duration::from_secs(5);
@@ -25,11 +28,16 @@ pub const REMEMBERED: Duration = Duration::from_secs(5);
 const REMEMBERED_WITHOUT_STORE: Duration = Duration::from_secs(60);
 /// A key's use is noted once in so long.
 const NOTED: Duration = Duration::from_secs(60);
-/// Most keys, and most partitions, that are remembered; beyond it all are forgotten.
+/// Most keys, and most partitions, that are remembered; beyond it all are forgotten. What is not
+/// a key is remembered apart: who makes keys up has no real one forgotten.
 const REMEMBERED_MAX: usize = 10_000;
-/// Longest wait for a look at the store: unknown keys are looked up one after another, so that
-/// who makes them up cannot keep the store busy.
+/// Longest wait for a look at the store.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Most looks at once for what may be made up: it cannot keep the store busy.
+const UNKNOWN_LOOKS_MAX: usize = 4;
+/// Most looks at once for keys that were valid when they were last read. They never wait for the
+/// others.
+const KNOWN_LOOKS_MAX: usize = 4;
 /// The audit is looked through for old entries once in so long, when something is added to it.
 const PRUNED: Duration = Duration::from_secs(3600);
 /// So many old entries go at a time.
@@ -87,8 +95,11 @@ struct Inner {
     open: AtomicBool,
     anyone: Caller,
     settings: Caller,
-    known: Mutex<HashMap<String, Known>>,
-    looking: Semaphore,
+    known: Mutex<Remembered>,
+    known_looks: Semaphore,
+    unknown_looks: Semaphore,
+    /// One look at a time for each key, whoever waits for it.
+    looking: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
     noted: Mutex<HashMap<String, Instant>>,
     queues: Mutex<HashMap<PartitionId, QueueName>>,
     groups: Mutex<HashMap<GroupId, GroupName>>,
@@ -130,7 +141,9 @@ impl Access {
                 anyone: Caller::anyone(),
                 settings: Caller::of_settings(),
                 known: Mutex::default(),
-                looking: Semaphore::new(1),
+                known_looks: Semaphore::new(KNOWN_LOOKS_MAX),
+                unknown_looks: Semaphore::new(UNKNOWN_LOOKS_MAX),
+                looking: Mutex::default(),
                 noted: Mutex::default(),
                 queues: Mutex::default(),
                 groups: Mutex::default(),
@@ -203,13 +216,18 @@ impl Access {
         if let Some(known) = remembered().filter(fresh) {
             return Ok(known);
         }
+        let inner = &*self.inner;
+        let existed = remembered().is_some_and(|known| known.key.is_some());
+        let looks = if existed { &inner.known_looks } else { &inner.unknown_looks };
         let read = async {
-            let _turn = self.inner.looking.acquire().await.expect("never closed");
+            let look = Look::begin(inner, id);
+            let _alone = look.turn.lock().await;
             // Whoever went before may have read it.
-            match remembered().filter(fresh) {
-                Some(known) => Ok(known),
-                None => self.look(id).await,
+            if let Some(known) = remembered().filter(fresh) {
+                return Ok(known);
             }
+            let _look = looks.acquire().await.expect("never closed");
+            self.look(id).await
         };
         let busy = || StoreError::Unavailable { operation: "key", source: "too many asked".into() };
         let read = timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(busy()));
@@ -224,11 +242,7 @@ impl Access {
         let key = self.inner.store.key(id).await?;
         let key = key.filter(|key| key.revoked_at.is_none()).map(|key| Arc::new(known(key)));
         let known = Known { key, read };
-        let mut all = self.inner.known.lock();
-        if all.len() >= REMEMBERED_MAX {
-            all.clear();
-        }
-        all.insert(id.to_owned(), known.clone());
+        self.inner.known.lock().insert(id, known.clone());
         Ok(known)
     }
 
@@ -264,7 +278,7 @@ impl Access {
     pub async fn revoke_key(&self, id: &str) -> Result<bool, StoreError> {
         let revoked = self.inner.store.revoke_key(id).await;
         // Also after an error: it may have happened.
-        self.inner.known.lock().remove(id);
+        self.inner.known.lock().forget(id);
         revoked
     }
 
@@ -275,7 +289,7 @@ impl Access {
         overlap: Duration,
     ) -> Result<Option<MintedKey>, StoreError> {
         let minted = rotate_key(self.inner.store.as_ref(), id, overlap).await;
-        self.inner.known.lock().remove(id);
+        self.inner.known.lock().forget(id);
         minted
     }
 

@@ -171,6 +171,10 @@ struct QueueArgs {
     /// Most messages in one request [default: 10000]
     #[arg(long, env = "WAKELINE_BATCH_LEN_MAX", value_name = "COUNT")]
     batch_len_max: Option<u32>,
+    /// Bytes of payload after which a pop takes no more messages; it gets one at least
+    /// [default: 33554432]
+    #[arg(long, env = "WAKELINE_POP_BYTES_MAX", value_name = "BYTES")]
+    pop_bytes_max: Option<u64>,
     /// Least time between two looks through a queue for messages past their time [default: 60000]
     #[arg(long, env = "WAKELINE_HOUSEKEEPING_INTERVAL_MS", value_name = "MS")]
     housekeeping_interval_ms: Option<u64>,
@@ -338,6 +342,7 @@ fn http_settings(over: &ServeArgs, under: &ServeArgs, mode: WakeMode) -> HttpSet
         default_batch_len: pick!(over, under, queue.default_batch_size).unwrap_or(unsaid),
         wait_max: millis(pick!(over, under, queue.wait_ms_max), preset.wait_max),
         batch_len_max,
+        pop_bytes_max: pick!(over, under, queue.pop_bytes_max).unwrap_or(preset.pop_bytes_max),
         body_bytes_max: pick!(over, under, body_bytes_max).unwrap_or(preset.body_bytes_max),
         maintenance_pushes: match pick!(over, under, queue.maintenance_pushes) {
             Some(MaintenancePushes::Refuse) => PushGate::Refuse,

@@ -18,6 +18,9 @@ use crate::meters::Meters;
 /// When to look for chores again after that failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// What a claim found for one line.
+type Found = Claimed<Grant, Arc<StoreError>>;
+
 /// What one waiter can take.
 #[derive(Debug, Clone)]
 pub(crate) enum Ask {
@@ -50,7 +53,7 @@ impl HookFace {
     async fn claim_deliveries(
         &self,
         claims: Vec<DeliveryClaim>,
-    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+    ) -> Result<Vec<Found>, Arc<StoreError>> {
         if claims.is_empty() {
             return Ok(Vec::new());
         }
@@ -59,19 +62,18 @@ impl HookFace {
         self.meters.claimed(groups.map(|group| group.items.len()).sum());
         let grant =
             |groups: Vec<DeliveryGroup>| (!groups.is_empty()).then_some(Grant::Deliveries(groups));
-        let each = claimed.into_iter().map(|line| Claimed {
-            grants: line.groups.into_iter().map(grant).collect(),
-            next_due: line.next_due,
-        });
+        let each = claimed
+            .into_iter()
+            .map(|line| Claimed::new(line.groups.into_iter().map(grant).collect(), line.next_due));
         Ok(each.collect())
     }
 
     /// Looks whether there are chores. The first waiter hears of them; the others go on waiting.
-    async fn look_for_chores(&self, waiters: usize) -> Claimed<Grant> {
+    async fn look_for_chores(&self, waiters: usize) -> Found {
         let mut grants: Vec<Option<Grant>> = Vec::new();
         grants.resize_with(waiters, || None);
         if waiters == 0 {
-            return Claimed { grants, next_due: None };
+            return Claimed::new(grants, None);
         }
         let due = match self.store.sweep_hook(vec![HookLine::Chores]).await {
             Ok(due) => due.into_iter().next().flatten(),
@@ -83,7 +85,7 @@ impl HookFace {
         if due == Some(Duration::ZERO) {
             grants[0] = Some(Grant::Chores);
         }
-        Claimed { grants, next_due: due }
+        Claimed::new(grants, due)
     }
 }
 
@@ -129,7 +131,7 @@ impl Face for HookFace {
     async fn claim(
         &self,
         claims: Vec<Claim<HookLine, Ask>>,
-    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+    ) -> Result<Vec<Found>, Arc<StoreError>> {
         let mut deliveries = Vec::new();
         let mut waiters = 0;
         let mut is_chores = Vec::with_capacity(claims.len());
@@ -150,7 +152,7 @@ impl Face for HookFace {
         let (found, done) =
             tokio::join!(self.claim_deliveries(deliveries), self.look_for_chores(waiters));
         let (mut found, mut done) = (found?.into_iter(), Some(done));
-        let nothing = || Claimed { grants: Vec::new(), next_due: None };
+        let nothing = || Claimed::new(Vec::new(), None);
         let each = is_chores
             .into_iter()
             .map(|chores| if chores { done.take() } else { found.next() }.unwrap_or_else(nothing));

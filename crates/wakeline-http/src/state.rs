@@ -30,6 +30,8 @@ pub struct HttpSettings {
     pub wait_max: Duration,
     /// Most messages that a pop may ask for, and that a push or ack may carry.
     pub batch_len_max: u32,
+    /// Once a pop has so many bytes of payload it takes no more messages.
+    pub pop_bytes_max: u64,
     /// Longest request body.
     pub body_bytes_max: usize,
     /// Time in which a request body must have arrived.
@@ -52,6 +54,7 @@ impl Default for HttpSettings {
             default_batch_len: 1,
             wait_max: Duration::from_secs(300),
             batch_len_max: 10_000,
+            pop_bytes_max: 32 * 1024 * 1024,
             body_bytes_max: 16 * 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             cors_origins: Vec::new(),

@@ -184,6 +184,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "lease_set_aside",
     "log_cut",
     "log_due",
+    "log_fit",
     "maintenance_set",
     "message_browse",
     "message_bury",

@@ -38,7 +38,8 @@ pub(crate) fn kind_of_state(state: &SqlState) -> Kind {
         _ => match &code[..2] {
             // Connection, rollback (serialization, deadlock), resources, operator, system.
             "08" | "40" | "53" | "57" | "58" => Kind::Transient,
-            "22" | "23" | "P0" => Kind::Data,
+            // Data, constraints, limits of the program (an index row, a value's depth), raised.
+            "22" | "23" | "54" | "P0" => Kind::Data,
             _ => Kind::Fatal,
         },
     }
@@ -87,7 +88,7 @@ pub(crate) fn timed_out(operation: &'static str) -> StoreError {
 /// Whether a failed statement blames its values, so that a fused call is repeated one command at
 /// a time to find the one at fault (trap 70).
 pub(crate) fn blames_values(error: &StoreError) -> bool {
-    if matches!(error, StoreError::NoKeys { .. }) {
+    if matches!(error, StoreError::NoKeys { .. } | StoreError::Invalid { .. }) {
         return true;
     }
     let StoreError::Fatal { source, .. } = error else { return false };
@@ -219,6 +220,8 @@ mod tests {
             ("22021", Kind::Data),
             ("22P05", Kind::Data),
             ("23505", Kind::Data),
+            ("54000", Kind::Data),
+            ("54001", Kind::Data),
             ("P0001", Kind::Data),
             ("42601", Kind::Fatal),
             ("42883", Kind::Fatal),

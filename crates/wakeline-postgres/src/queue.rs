@@ -20,6 +20,7 @@ mod exchange;
 mod floors;
 mod grants;
 mod lease;
+mod moments;
 mod push;
 mod push_answer;
 mod push_plan;
@@ -216,13 +217,19 @@ impl QueueStore for PostgresStore {
     }
 
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError> {
-        let Some(first) = lines.first() else { return Ok(Vec::new()) };
         let core = &self.queue.core;
-        core.refuse_future(&lines).await?;
-        let key = first.line.clone();
-        let bytes = lines.iter().map(|line| 200 + 40 * line.requests.len()).sum();
-        let results = self.queue.claim.submit(key, lines, bytes).await?;
-        core.finish_claim(results).await
+        let (lines, refused) = core.refuse_future(lines).await?;
+        let mut outcomes = Vec::new();
+        if let Some(first) = lines.first() {
+            let key = first.line.clone();
+            let bytes = lines.iter().map(|line| 200 + 40 * line.requests.len()).sum();
+            let results = self.queue.claim.submit(key, lines, bytes).await?;
+            outcomes = core.finish_claim(results).await?;
+        }
+        for (index, outcome) in refused {
+            outcomes.insert(index, outcome);
+        }
+        Ok(outcomes)
     }
 
     async fn settle(&self, items: Vec<SettleItem>) -> Result<SettleReply, StoreError> {

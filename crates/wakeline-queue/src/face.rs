@@ -10,10 +10,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeline_core::{Change, LeaseToken, QueueLine, Selector, Subscription, Topic};
-use wakeline_store::{ClaimRequest, Grant, LineClaim, Store, StoreError};
+use wakeline_store::{ClaimRequest, Grant, LineClaim, LineOutcome, Store, StoreError};
 use wakeline_wake::{Claim, Claimed, Face};
 
 use crate::drops::Drops;
+
+/// What a claim found for one line.
+type Found = Claimed<Grant, Arc<StoreError>>;
 
 /// What one waiting pop can take.
 #[derive(Debug, Clone)]
@@ -30,6 +33,7 @@ impl Ask {
         let request = ClaimRequest {
             token: LeaseToken::generate(),
             batch_len_max: 1,
+            bytes_max: 0,
             partitions_len_max: 1,
             auto_ack: false,
             worker: None,
@@ -57,10 +61,10 @@ impl QueueFace {
 
     /// Looks whether there is background work. The first waiter hears of it; the others go on
     /// waiting.
-    async fn look_for_chores(&self, waiters: usize) -> Claimed<Grant> {
+    async fn look_for_chores(&self, waiters: usize) -> Found {
         let mut grants: Vec<Option<Grant>> = vec![None; waiters];
         if waiters == 0 {
-            return Claimed { grants, next_due: None };
+            return Claimed::new(grants, None);
         }
         let due = match self.store.sweep(vec![QueueLine::chores()]).await {
             Ok(due) => due.into_iter().next().flatten(),
@@ -73,7 +77,7 @@ impl QueueFace {
             let (lease_for, partitions) = (Duration::ZERO, Vec::new());
             grants[0] = Some(Grant { lease: None, lease_for, partitions });
         }
-        Claimed { grants, next_due: due }
+        Claimed::new(grants, due)
     }
 
     fn note_pause(&self, paused: bool) {
@@ -84,19 +88,23 @@ impl QueueFace {
 
     async fn claim_messages(
         &self,
-        lines: Vec<LineClaim>,
-    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
-        if lines.is_empty() {
+        claims: Vec<Claim<QueueLine, Ask>>,
+    ) -> Result<Vec<Found>, Arc<StoreError>> {
+        if claims.is_empty() {
             return Ok(Vec::new());
         }
-        let outcomes = self.store.claim(lines).await?;
+        let (lens, lines): (Vec<_>, Vec<_>) = claims
+            .into_iter()
+            .map(|claim| {
+                let lines = line_claims(claim);
+                (lines.len(), lines)
+            })
+            .unzip();
+        let outcomes = self.store.claim(lines.into_iter().flatten().collect()).await?;
         outcomes.iter().for_each(|outcome| self.drops.expired(&outcome.dropped));
         self.note_pause(outcomes.iter().any(|outcome| outcome.paused));
-        let claimed = |outcome: wakeline_store::LineOutcome| Claimed {
-            grants: outcome.grants,
-            next_due: outcome.next_due,
-        };
-        Ok(outcomes.into_iter().map(claimed).collect())
+        let mut outcomes = outcomes.into_iter();
+        Ok(lens.into_iter().map(|len| joined(outcomes.by_ref().take(len))).collect())
     }
 }
 
@@ -139,6 +147,11 @@ impl Face for QueueFace {
         ask.request.batch_len_max as usize
     }
 
+    /// Only the database's clock says whether a moment has come.
+    fn needs_check(ask: &Ask) -> bool {
+        matches!(ask.subscription, Subscription::From(_))
+    }
+
     fn items(grant: &Grant) -> usize {
         grant.partitions.iter().map(|partition| partition.messages.len()).sum()
     }
@@ -157,19 +170,18 @@ impl Face for QueueFace {
     async fn claim(
         &self,
         claims: Vec<Claim<QueueLine, Ask>>,
-    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+    ) -> Result<Vec<Found>, Arc<StoreError>> {
         let is_chores: Vec<bool> = claims.iter().map(|claim| claim.line.is_chores()).collect();
         if !is_chores.contains(&true) {
-            return self.claim_messages(claims.into_iter().map(line_claim).collect()).await;
+            return self.claim_messages(claims).await;
         }
         let (chores, messages): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|claim| claim.line.is_chores());
         let waiters = chores.iter().map(|claim| claim.asks.len()).sum();
-        let messages = messages.into_iter().map(line_claim).collect();
         let (found, done) =
             tokio::join!(self.claim_messages(messages), self.look_for_chores(waiters));
         let (mut found, mut done) = (found?.into_iter(), Some(done));
-        let nothing = || Claimed { grants: Vec::new(), next_due: None };
+        let nothing = || Claimed::new(Vec::new(), None);
         let each = is_chores
             .into_iter()
             .map(|chores| if chores { done.take() } else { found.next() }.unwrap_or_else(nothing));
@@ -192,11 +204,33 @@ impl Face for QueueFace {
     }
 }
 
-/// All waiters of a line ride in one claim; the earliest of them says where a new group begins.
-fn line_claim(claim: Claim<QueueLine, Ask>) -> LineClaim {
-    LineClaim {
-        line: claim.line,
-        subscription: claim.asks.first().map(|ask| ask.subscription).unwrap_or_default(),
-        requests: claim.asks.into_iter().map(|ask| ask.request).collect(),
+/// The waiters of a line in order of arrival, split where they say differently where a new group
+/// begins: one that says it wrongly is refused alone.
+fn line_claims(claim: Claim<QueueLine, Ask>) -> Vec<LineClaim> {
+    let mut lines: Vec<LineClaim> = Vec::with_capacity(1);
+    for Ask { request, subscription } in claim.asks {
+        match lines.last_mut() {
+            Some(last) if last.subscription == subscription => last.requests.push(request),
+            _ => {
+                let (line, requests) = (claim.line.clone(), vec![request]);
+                lines.push(LineClaim { line, subscription, requests });
+            }
+        }
     }
+    lines
+}
+
+/// What the claims of one line found together.
+fn joined(outcomes: impl Iterator<Item = LineOutcome>) -> Found {
+    let mut found = Claimed::new(Vec::new(), None);
+    for LineOutcome { grants, next_due, refused, .. } in outcomes {
+        if let Some(refusal) = refused {
+            let error = Arc::new(refusal.into_error());
+            let asks = found.grants.len()..found.grants.len() + grants.len();
+            found.refused.extend(asks.map(|index| (index, Arc::clone(&error))));
+        }
+        found.grants.extend(grants);
+        found.next_due = [found.next_due, next_due].into_iter().flatten().min();
+    }
+    found
 }

@@ -56,6 +56,8 @@ pub struct Pop {
     pub subscription: Subscription,
     /// Most messages.
     pub batch_len_max: u32,
+    /// Once it has so many bytes of payload it takes no more.
+    pub bytes_max: u64,
     /// Most partitions.
     pub partitions_len_max: u32,
     /// Settle at once instead of leasing.
@@ -201,6 +203,7 @@ impl QueueService {
             request: ClaimRequest {
                 token: LeaseToken::generate(),
                 batch_len_max: pop.batch_len_max,
+                bytes_max: pop.bytes_max,
                 partitions_len_max: pop.partitions_len_max,
                 auto_ack: pop.auto_ack,
                 worker: pop.worker,

@@ -73,6 +73,28 @@ pub enum StoreError {
     },
 }
 
+/// What is wrong with one command of a call that others share: an error for whoever sent it, and
+/// nothing to the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidField {
+    /// The field at fault, in the words of the wire.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl InvalidField {
+    /// A moment that must not lie in the future does.
+    pub fn future(field: &'static str) -> Self {
+        Self { field, reason: "must not lie in the future".to_owned() }
+    }
+
+    /// As the error of a call that nobody shares.
+    pub fn into_error(self) -> StoreError {
+        StoreError::Invalid { field: self.field, reason: self.reason }
+    }
+}
+
 impl StoreError {
     /// Whether trying again later may help.
     pub fn is_transient(&self) -> bool {

@@ -47,7 +47,7 @@ pub use dead::{
     DeadLetter, DeadLetterFilter, DeadLetters, Page, QueueChores, QueueDeadLetters, Redrive,
     RedriveJob, RedriveState,
 };
-pub use error::{BoxError, StoreError};
+pub use error::{BoxError, InvalidField, StoreError};
 pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups, Seek, SeekTo};
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
 pub use keep::{Housekeeping, HousekeepingReport, Losses, QueueKeeper};

@@ -10,7 +10,7 @@ use wakeline_core::{
     QueueName, Subscription, Timestamp, TransactionId, Verdict,
 };
 
-use crate::error::StoreError;
+use crate::error::{InvalidField, StoreError};
 use crate::transact::{TransactCommand, TransactReply};
 
 /// One message to store.
@@ -93,6 +93,9 @@ pub struct ClaimRequest {
     pub token: LeaseToken,
     /// Most messages, over all partitions.
     pub batch_len_max: u32,
+    /// Once its messages have so many bytes of payload it gets no more. The first is delivered
+    /// whatever its size.
+    pub bytes_max: u64,
     /// Most partitions, 1 to [`LeaseId::CURSORS_MAX`].
     pub partitions_len_max: u32,
     /// Settle at once instead of leasing: at most once.
@@ -170,6 +173,16 @@ pub struct LineOutcome {
     pub dropped: Vec<Dropped>,
     /// Whether claims get nothing for the time of a maintenance. The end of that is told to all.
     pub paused: bool,
+    /// Why nothing was done for this line: what it says is wrong. The other lines of the call are
+    /// not concerned.
+    pub refused: Option<InvalidField>,
+}
+
+impl LineOutcome {
+    /// Of a line that is refused.
+    pub fn refused(requests: usize, invalid: InvalidField) -> Self {
+        Self { grants: vec![None; requests], refused: Some(invalid), ..Self::default() }
+    }
 }
 
 /// A message that used up its tries in a queue that keeps no dead letters.
@@ -257,7 +270,8 @@ pub trait QueueStore: Send + Sync {
 
     /// Leases messages for the waiters of some lines: one call, one commit. One outcome per line,
     /// in order. A group that is not known yet is made, if its queue exists; a subscription other
-    /// than [`Subscription::All`] is recorded even if it does not.
+    /// than [`Subscription::All`] is recorded even if it does not. A line that is wrong in itself,
+    /// such as one that subscribes from a future moment, is refused in its own outcome.
     async fn claim(&self, lines: Vec<LineClaim>) -> Result<Vec<LineOutcome>, StoreError>;
 
     /// Settles messages, in any order. Items that name the same message count once, the first.

@@ -51,6 +51,13 @@ pub trait Face: Send + Sync + 'static {
     /// Most items that one grant for this ask can hold.
     fn capacity(ask: &Self::Ask) -> usize;
 
+    /// Whether the store may have to refuse this ask: then it claims before it parks, however
+    /// empty its line is known to be, so that a wrong one is answered at once.
+    fn needs_check(ask: &Self::Ask) -> bool {
+        let _ = ask;
+        false
+    }
+
     /// How many items a grant holds.
     fn items(grant: &Self::Grant) -> usize;
 
@@ -61,11 +68,13 @@ pub trait Face: Send + Sync + 'static {
         None
     }
 
-    /// Claims for the waiters of some lines: one store call, one outcome per claim, in order.
+    /// Claims for the waiters of some lines: one store call, one outcome per claim, in order. An
+    /// error is trouble of the store, and concerns all of them; what one waiter did wrong is among
+    /// the refused of its line instead.
     async fn claim(
         &self,
         claims: Vec<Claim<Self::Line, Self::Ask>>,
-    ) -> Result<Vec<Claimed<Self::Grant>>, Self::Error>;
+    ) -> Result<Vec<Claimed<Self::Grant, Self::Error>>, Self::Error>;
 
     /// Reads, without claiming, how long until each line has something: zero if it has now.
     /// The hub asks for at most 1,000 lines at a time.
@@ -87,10 +96,20 @@ pub struct Claim<L, A> {
 
 /// What a store call found in one line.
 #[derive(Debug, Clone)]
-pub struct Claimed<G> {
+pub struct Claimed<G, E> {
     /// One per ask, in order; `None` where there was nothing left.
     pub grants: Vec<Option<G>>,
     /// If an ask went without: how long until the next item of the line becomes available,
     /// possibly early, never late; `None` if nothing is in sight.
     pub next_due: Option<Duration>,
+    /// Asks that are wrong in themselves, by index, each with what is wrong with it. Their waiters
+    /// are answered with that; nobody else is concerned.
+    pub refused: Vec<(usize, E)>,
+}
+
+impl<G, E> Claimed<G, E> {
+    /// What was found, with nothing refused.
+    pub fn new(grants: Vec<Option<G>>, next_due: Option<Duration>) -> Self {
+        Self { grants, next_due, refused: Vec::new() }
+    }
 }

@@ -15,7 +15,7 @@ use crate::snapshot::Counters;
 const LABELS_MAX: usize = 100;
 const OTHER: &str = "other";
 
-const COUNTERS_LEN: usize = 17;
+const COUNTERS_LEN: usize = 18;
 
 pub(crate) struct Meters {
     face: &'static str,
@@ -109,6 +109,7 @@ fn counters(face: &'static str) -> [Counter; COUNTERS_LEN] {
         wake("shutdown"),
         claim("found"),
         claim("empty"),
+        claim("refused"),
         claim("error"),
         counter!("wakeline_wake_sweeps_total", "face" => face),
         counter!("wakeline_wake_missed_hints_total", "face" => face),
@@ -133,6 +134,7 @@ fn flat(all: &Counters) -> [u64; COUNTERS_LEN] {
         wakes.shutdown,
         claims.found,
         claims.empty,
+        claims.refused,
         claims.error,
         *sweeps,
         *missed_hints,

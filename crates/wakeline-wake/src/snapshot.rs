@@ -99,6 +99,8 @@ pub struct ClaimCounters {
     pub found: u64,
     /// Nobody did.
     pub empty: u64,
+    /// Every request in it was wrong in itself.
+    pub refused: u64,
     /// The store call failed.
     pub error: u64,
 }
@@ -106,6 +108,6 @@ pub struct ClaimCounters {
 impl ClaimCounters {
     /// All of them.
     pub fn total(&self) -> u64 {
-        self.found + self.empty + self.error
+        self.found + self.empty + self.refused + self.error
     }
 }

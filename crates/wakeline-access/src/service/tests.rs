@@ -138,3 +138,48 @@ async fn a_server_is_open_until_there_is_a_key() {
     let later = start(&store).await.expect("started");
     assert!(!open(&later).await, "a store that has had keys is never open again");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_unknown_keys_neither_delays_a_known_one_nor_prolongs_its_life() {
+    let store = Arc::new(FaultingStore::new(Arc::new(MemoryStore::with_tokio_clock())));
+    let (access, elsewhere) = (start(store.clone()).await, start(store.clone()).await);
+    let valid = access.create_key(request("valid")).await.expect("asked").expect("made");
+    let revoked = access.create_key(request("revoked")).await.expect("asked").expect("made");
+    assert!(who(&access, &valid.text).await.is_some());
+    assert!(who(&access, &revoked.text).await.is_some());
+    elsewhere.revoke_key(&revoked.id).await.expect("revoked");
+    tokio::time::advance(REMEMBERED).await;
+    // Every look for a made-up key hangs: they take all the room that there is for them.
+    for n in 1..=UNKNOWN_LOOKS_MAX {
+        store.fail_operation("key", n as u64, Fault::HangBefore);
+    }
+    let flood: Vec<_> = (0..100)
+        .map(|_| {
+            let (access, made_up) = (access.clone(), MintedKey::new());
+            tokio::spawn(async move { who(&access, &made_up.text).await })
+        })
+        .collect();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    let began = Instant::now();
+    assert!(who(&access, &valid.text).await.is_some());
+    assert_eq!(who(&access, &revoked.text).await, None, "its time is over, flood or not");
+    assert_eq!(began.elapsed(), Duration::ZERO, "they wait for nobody");
+    for one in flood {
+        assert_eq!(one.await.expect("no panic"), None);
+    }
+    assert!(access.inner.looking.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn made_up_keys_do_not_have_real_ones_forgotten() {
+    let access = start(Arc::new(MemoryStore::with_tokio_clock())).await;
+    let valid = access.create_key(request("valid")).await.expect("asked").expect("made");
+    assert!(who(&access, &valid.text).await.is_some());
+    for _ in 0..REMEMBERED_MAX + 10 {
+        assert_eq!(who(&access, &MintedKey::new().text).await, None);
+    }
+    let remembered = access.inner.known.lock();
+    assert!(remembered.keys.contains_key(&valid.id) && remembered.absent.len() < 100);
+}

@@ -20,6 +20,9 @@ use wakeline_wake::{Claim, Claimed, Face};
 use super::admin::Seen;
 use super::trace::Trace;
 
+/// What a claim found for one line.
+type Found = Claimed<Grant, Arc<StoreError>>;
+
 /// What a dispatcher or a client waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Line {
@@ -81,15 +84,15 @@ impl FlowFace {
     async fn claim_turns(
         &self,
         (lines, traces): Traced<TurnClaim>,
-    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+    ) -> Result<Vec<Found>, Arc<StoreError>> {
         if lines.is_empty() {
             return Ok(Vec::new());
         }
         let claimed = self.store.claim_turns(lines).await?.into_iter().zip(traces);
         let granted = |(turn, trace)| Some(Grant::Turn(Box::new(turn?), trace));
-        let claimed = claimed.map(|(line, traces)| Claimed {
-            grants: line.turns.into_iter().zip(traces).map(granted).collect(),
-            next_due: line.next_due,
+        let claimed = claimed.map(|(line, traces)| {
+            let grants = line.turns.into_iter().zip(traces).map(granted).collect();
+            Claimed::new(grants, line.next_due)
         });
         Ok(claimed.collect())
     }
@@ -97,15 +100,15 @@ impl FlowFace {
     async fn claim_work(
         &self,
         (lines, traces): Traced<WorkClaim>,
-    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+    ) -> Result<Vec<Found>, Arc<StoreError>> {
         if lines.is_empty() {
             return Ok(Vec::new());
         }
         let claimed = self.store.claim_work(lines).await?.into_iter().zip(traces);
         let granted = |(work, trace)| Some(Grant::Work(Box::new(work?), trace));
-        let claimed = claimed.map(|(line, traces)| Claimed {
-            grants: line.work.into_iter().zip(traces).map(granted).collect(),
-            next_due: line.next_due,
+        let claimed = claimed.map(|(line, traces)| {
+            let grants = line.work.into_iter().zip(traces).map(granted).collect();
+            Claimed::new(grants, line.next_due)
         });
         Ok(claimed.collect())
     }
@@ -113,7 +116,7 @@ impl FlowFace {
     async fn look(
         &self,
         lines: Vec<(InstanceId, Seen, usize)>,
-    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+    ) -> Result<Vec<Found>, Arc<StoreError>> {
         if lines.is_empty() {
             return Ok(Vec::new());
         }
@@ -121,7 +124,7 @@ impl FlowFace {
         let watched = self.store.watch(instances).await?;
         let claimed = watched.into_iter().zip(lines).map(|(watched, (_, seen, asks))| {
             let grant = is_news(&watched, seen).then_some(Grant::Outcome(watched));
-            Claimed { grants: vec![grant; asks], next_due: None }
+            Claimed::new(vec![grant; asks], None)
         });
         Ok(claimed.collect())
     }
@@ -213,10 +216,7 @@ impl Face for FlowFace {
         Some(label.to_owned())
     }
 
-    async fn claim(
-        &self,
-        claims: Vec<Claim<Line, Ask>>,
-    ) -> Result<Vec<Claimed<Grant>>, Arc<StoreError>> {
+    async fn claim(&self, claims: Vec<Claim<Line, Ask>>) -> Result<Vec<Found>, Arc<StoreError>> {
         let sorted = Sorted::of(claims);
         let (turns, work, looks) = tokio::join!(
             self.claim_turns(sorted.turns),
@@ -352,12 +352,7 @@ impl Ask {
 }
 
 /// Puts the outcomes back into the order of the claims.
-fn merge(
-    kinds: &[Kind],
-    turns: Vec<Claimed<Grant>>,
-    work: Vec<Claimed<Grant>>,
-    looks: Vec<Claimed<Grant>>,
-) -> Vec<Claimed<Grant>> {
+fn merge(kinds: &[Kind], turns: Vec<Found>, work: Vec<Found>, looks: Vec<Found>) -> Vec<Found> {
     let (mut turns, mut work, mut looks) = (turns.into_iter(), work.into_iter(), looks.into_iter());
     let next = |kind: &Kind| {
         let outcome = match kind {
@@ -365,7 +360,7 @@ fn merge(
             Kind::Work => work.next(),
             Kind::Outcome => looks.next(),
         };
-        outcome.unwrap_or(Claimed { grants: Vec::new(), next_due: None })
+        outcome.unwrap_or(Claimed::new(Vec::new(), None))
     };
     kinds.iter().map(next).collect()
 }

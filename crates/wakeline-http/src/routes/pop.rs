@@ -1,6 +1,6 @@
 //! `GET /api/v1/pop…`: by queue, by queue and partition, by namespace and task.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::extract::State;
@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use utoipa::IntoParams;
 use wakeline_core::{
     LeaseId, Namespace, PartitionName, QueueLine, QueueName, Selector, Subscription, TaskName,
+    Timestamp,
 };
 use wakeline_queue::{Pop, Popped};
 
@@ -19,12 +20,16 @@ use crate::state::AppState;
 use crate::wire::ack::group_name;
 use crate::wire::pop::{PausedAnswer, PopAnswer};
 
+/// More than the clocks of this node and of the database differ.
+const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// What all pops may ask for; [`check`] reads these by name.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the parameters for the OpenAPI document")]
 pub(crate) struct PopQuery {
-    /// Most messages (1).
+    /// Most messages (1). A pop may get fewer: it takes no more once it has `pop_bytes_max` bytes
+    /// of payload, a setting of the server.
     batch: Option<u32>,
     /// Wait until there is something (false).
     wait: Option<bool>,
@@ -177,6 +182,7 @@ fn check(state: &AppState, selector: Selector, params: &Params) -> Result<Pop, A
         line: QueueLine { selector, group },
         subscription: subscription(params)?,
         batch_len_max: u32::try_from(batch).unwrap_or(u32::MAX),
+        bytes_max: settings.pop_bytes_max,
         partitions_len_max: if one_partition { 1 } else { partitions as u32 },
         auto_ack: params.flag("autoAck")?,
         worker: None,
@@ -184,11 +190,24 @@ fn check(state: &AppState, selector: Selector, params: &Params) -> Result<Pop, A
     })
 }
 
+/// Whether a moment lies in the future, however much the clocks of this node and of the database
+/// differ. What is closer than that is for the database to judge.
+fn is_far_ahead(moment: Timestamp) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    moment > Timestamp(0).plus(now + CLOCK_DIFFERENCE_MAX)
+}
+
 fn subscription(params: &Params) -> Result<Subscription, ApiError> {
     match params.text("subscriptionFrom") {
         None | Some("") => {}
         Some("now") => return Ok(Subscription::New),
-        Some(text) => return Ok(Subscription::From(input::timestamp("subscriptionFrom", text)?)),
+        Some(text) => {
+            let from = input::timestamp("subscriptionFrom", text)?;
+            if is_far_ahead(from) {
+                return Err(ApiError::invalid("subscriptionFrom must not lie in the future"));
+            }
+            return Ok(Subscription::From(from));
+        }
     }
     match params.text("subscriptionMode") {
         None | Some("" | "all" | "from_beginning") => Ok(Subscription::All),

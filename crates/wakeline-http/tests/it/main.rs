@@ -15,6 +15,7 @@ mod lease;
 mod maintenance;
 mod messages;
 mod names;
+mod neighbours;
 mod policy;
 mod queue;
 mod schedule;

@@ -11,6 +11,7 @@
 -- hint: index entries below it are passed over, because an old snapshot of somebody else's may keep
 -- any number of dead ones there. What may be alive below is looked at before a request goes without.
 -- p_workers: who asks, by request; for the ledger.
+-- p_bytes: by request; it gets nothing more once it has so many bytes. NULL: no limit.
 -- p_prompt: do not look whether scheduled messages are due, they were just moved.
 -- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due,
 -- 3 scheduled messages are due, and nothing was done before they are moved (scheduled_move),
@@ -28,7 +29,7 @@ CREATE OR REPLACE FUNCTION @schema@.claim(
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_patient boolean, p_floor_groups integer[] DEFAULT NULL,
     p_floors timestamptz[] DEFAULT NULL, p_prompt boolean DEFAULT false,
-    p_workers text[] DEFAULT NULL)
+    p_workers text[] DEFAULT NULL, p_bytes bigint[] DEFAULT NULL)
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
@@ -96,11 +97,16 @@ BEGIN
         RETURN QUERY
         SELECT * FROM @schema@.claim_lines(p_kinds, p_queues, p_partitions, p_namespaces, p_tasks,
             p_groups, p_modes, p_firsts, p_counts, p_tokens, p_batches, p_partition_maxes,
-            p_auto_acks, p_agains, p_patient, p_floor_groups, p_floors, p_prompt, p_workers);
+            p_auto_acks, p_agains, p_patient, p_floor_groups, p_floors, p_prompt, p_workers,
+            p_bytes);
         RETURN;
     END IF;
     IF cardinality(c_partition) = 1 THEN
         v_until := least(c_end[1], c_start[1] + p_batches[1]);
+        IF v_until - c_start[1] > 1 AND p_bytes IS NOT NULL THEN
+            SELECT f.o_end INTO v_until FROM @schema@.log_fit(
+                c_partition[1], c_start[1], v_until, p_bytes[1]) f;
+        END IF;
         RETURN QUERY
         WITH leased AS (
             UPDATE @schema@.cursors k SET lease_token = p_tokens[1],
@@ -136,7 +142,11 @@ BEGIN
         RETURN QUERY
         WITH h AS MATERIALIZED (
             SELECT x.ord, x.tid, x.partition_id, x.name, x.start,
-                least(x.log_end, x.start + x.batch) AS until, x.token
+                CASE WHEN p_bytes IS NULL OR least(x.log_end, x.start + x.batch) - x.start < 2
+                    THEN least(x.log_end, x.start + x.batch)
+                    ELSE (SELECT f.o_end FROM @schema@.log_fit(x.partition_id, x.start,
+                        least(x.log_end, x.start + x.batch), p_bytes[x.ord]) f) END AS until,
+                x.token
             FROM unnest(c_tid, c_partition, c_name, c_start, c_end,
                 p_batches[:cardinality(c_partition)], p_tokens[:cardinality(c_partition)])
                 WITH ORDINALITY AS x (tid, partition_id, name, start, log_end, batch, token, ord)

@@ -8,6 +8,7 @@
 -- by their due time, as ever.
 -- p_passed: partitions that this call has served. p_patient: wait for the first due cursor.
 -- p_floor: where live due times begin, as in claim; o_floor: where they do by what was seen.
+-- p_bytes: by request; it gets nothing more once it has so many bytes. NULL: no limit.
 -- o_state: 0 done, 2 only rivals' cursors are due.
 -- Called by: claim. Lock order: cursors, only tried, except the first one if p_patient; then tries
 -- queues and partitions.
@@ -16,7 +17,8 @@ CREATE OR REPLACE FUNCTION @schema@.claim_line(
     p_partition bigint, p_groups integer[], p_queues integer[], p_priorities integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_windowed boolean, p_ranked boolean, p_passed bigint[], p_patient boolean,
-    p_floor timestamptz, p_workers text[], OUT o_state smallint, OUT o_next_due_us bigint, OUT o_requests integer[],
+    p_floor timestamptz, p_workers text[], p_bytes bigint[], OUT o_state smallint,
+    OUT o_next_due_us bigint, OUT o_requests integer[],
     OUT o_partitions bigint[], OUT o_groups integer[], OUT o_sets int8multirange[],
     OUT o_lease_us bigint[], OUT o_retry_grants integer[], OUT o_retry_offsets bigint[],
     OUT o_retry_failures integer[], OUT o_floor timestamptz, OUT o_dropped_partitions bigint[],
@@ -33,6 +35,8 @@ DECLARE
     v_request integer := 0;
     v_room integer := 0;
     v_left integer := 0;
+    v_bytes bigint;
+    t_bytes bigint;
     v_without boolean := false;
     v_done boolean := false;
     v_kept bigint[] := '{}';
@@ -161,6 +165,7 @@ BEGIN
                 v_request := v_request + 1;
                 v_room := p_batches[v_request];
                 v_left := p_partition_maxes[v_request];
+                v_bytes := coalesce(p_bytes[v_request], 9223372036854775807);
                 v_without := v_room > 0;
             END LOOP;
             EXIT WHEN v_done;
@@ -212,14 +217,22 @@ BEGIN
                 AND v_queue.window_secs = 0
             THEN
                 t_next := greatest(c.next_offset, least(c.log_end, c.next_offset + v_room));
+                t_bytes := 0;
+                IF p_bytes IS NOT NULL AND t_next > c.next_offset
+                    AND (t_next - c.next_offset > 1 OR p_partition_maxes[v_request] > 1)
+                THEN
+                    SELECT f.o_end, f.o_bytes INTO t_next, t_bytes FROM @schema@.log_fit(
+                        c.partition_id, c.next_offset, t_next, v_bytes) f;
+                END IF;
                 t_set := int8multirange(int8range(c.next_offset, t_next));
                 t_offsets := '{}';
             ELSE
                 v_cursor.partition_id := c.partition_id; v_cursor.group_id := c.group_id;
                 v_cursor.next_offset := c.next_offset; v_cursor.parked := c.parked;
                 v_cursor.gaps := c.gaps;
-                SELECT x.* INTO t_set, t_next, t_offsets, t_failures FROM @schema@.cursor_take(
-                    v_cursor, c.log_end, c.last_push_at, v_room, v_queue, v_now) x;
+                SELECT x.* INTO t_set, t_next, t_offsets, t_failures, t_bytes
+                FROM @schema@.cursor_take(
+                    v_cursor, c.log_end, c.last_push_at, v_room, v_queue, v_now, v_bytes) x;
             END IF;
             IF t_set = '{}' THEN
                 IF c.log_end <= c.next_offset AND NOT (c.parked > 0 AND v_queue.strict_order) THEN
@@ -254,6 +267,10 @@ BEGIN
             v_room := v_room - (t_next - c.next_offset)::integer - cardinality(t_offsets)
                 + CASE WHEN c.gaps IS NULL THEN 0
                     ELSE @schema@.gap_len(c.gaps, c.next_offset, t_next)::integer END;
+            v_bytes := v_bytes - t_bytes;
+            IF v_bytes <= 0 THEN
+                v_room := 0;
+            END IF;
             IF t_offsets <> '{}' THEN
                 o_retry_grants := o_retry_grants || array_fill(
                     cardinality(o_requests), ARRAY[cardinality(t_offsets)]);

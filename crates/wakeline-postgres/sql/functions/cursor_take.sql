@@ -1,13 +1,13 @@
 -- What can be taken now of a cursor that has no lease: the offsets, where the log goes on, and the
 -- failures of those that were parked. Rules 3 to 5 of docs/reference/queue.md. Gaps in the log
--- are passed over, and take no room.
+-- are passed over, and take no room. p_bytes: nothing more is taken once there are so many bytes.
 -- Called by: claim_line, under the cursor's lock. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.cursor_take(
     p_cursor @schema@.cursors, p_log_end bigint, p_last_push timestamptz, p_room integer,
-    p_queue @schema@.queues, p_now timestamptz,
+    p_queue @schema@.queues, p_now timestamptz, p_bytes bigint,
     OUT o_set int8multirange, OUT o_next bigint, OUT o_retry_offsets bigint[],
-    OUT o_retry_failures integer[])
+    OUT o_retry_failures integer[], OUT o_bytes bigint)
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     r record;
@@ -19,15 +19,18 @@ DECLARE
     v_window interval := make_interval(secs => p_queue.window_secs);
 BEGIN
     o_set := '{}'; o_next := p_cursor.next_offset;
-    o_retry_offsets := '{}'; o_retry_failures := '{}';
+    o_retry_offsets := '{}'; o_retry_failures := '{}'; o_bytes := 0;
     IF p_cursor.parked > 0 AND p_queue.strict_order THEN
         FOR r IN SELECT t.message_offset, t.due_at, t.solo, t.failures FROM @schema@.retries t
             WHERE t.partition_id = p_cursor.partition_id AND t.group_id = p_cursor.group_id
             ORDER BY t.message_offset LIMIT p_room
         LOOP
-            EXIT WHEN r.due_at > p_now OR (r.solo AND o_retry_offsets <> '{}');
+            EXIT WHEN r.due_at > p_now OR (r.solo AND o_retry_offsets <> '{}')
+                OR o_bytes >= p_bytes;
             o_retry_offsets := o_retry_offsets || r.message_offset;
             o_retry_failures := o_retry_failures || r.failures;
+            o_bytes := o_bytes + (SELECT f.o_bytes FROM @schema@.log_fit(
+                p_cursor.partition_id, r.message_offset, r.message_offset + 1, p_bytes) f);
             v_log := NOT r.solo;
             EXIT WHEN r.solo;
         END LOOP;
@@ -39,9 +42,11 @@ BEGIN
             ORDER BY t.due_at, t.message_offset LIMIT p_room
         LOOP
             v_log := NOT r.solo;
-            EXIT WHEN r.solo AND o_retry_offsets <> '{}';
+            EXIT WHEN (r.solo AND o_retry_offsets <> '{}') OR o_bytes >= p_bytes;
             o_retry_offsets := o_retry_offsets || r.message_offset;
             o_retry_failures := o_retry_failures || r.failures;
+            o_bytes := o_bytes + (SELECT f.o_bytes FROM @schema@.log_fit(
+                p_cursor.partition_id, r.message_offset, r.message_offset + 1, p_bytes) f);
             EXIT WHEN r.solo;
         END LOOP;
     END IF;
@@ -53,7 +58,7 @@ BEGIN
         ELSE @schema@.gap_reach(
             p_cursor.gaps, o_next, p_room - cardinality(o_retry_offsets)) END);
     v_end := v_reach;
-    IF NOT v_log OR v_end <= o_next THEN
+    IF NOT v_log OR v_end <= o_next OR o_bytes >= p_bytes THEN
         RETURN;
     END IF;
     IF p_queue.delay_secs > 0 OR p_queue.window_secs > 0 THEN
@@ -72,6 +77,9 @@ BEGIN
         ORDER BY s.first_offset LIMIT 1;
         v_end := coalesce(v_end, v_reach);
     END IF;
+    SELECT f.fit_end, o_bytes + f.fit_bytes INTO v_end, o_bytes
+    FROM @schema@.log_fit(p_cursor.partition_id, o_next, v_end, p_bytes - o_bytes)
+        AS f (fit_end, fit_bytes);
     IF p_cursor.gaps IS NULL THEN
         o_set := o_set + int8multirange(int8range(o_next, v_end));
         o_next := v_end;

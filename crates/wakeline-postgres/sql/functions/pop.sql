@@ -8,6 +8,8 @@
 -- wait for them. Keep it short all the same. The first pop of a group also holds the queue's row.
 -- Where scheduled messages are due it moves them first, and holds their partitions as well: pushes to
 -- these do wait for its end. Messages of encrypted queues cannot be read here: that is an error.
+-- It takes nothing more once it has 32 MiB of payloads, so that p_batch may be any number of large
+-- messages.
 -- p_notify: the commit tells nodes when the lease ends, for consumers that wait there.
 -- Runs with the rights of its owner: GRANT EXECUTE to whom it may concern.
 -- Called by: users. Lock order: as claim.
@@ -60,7 +62,7 @@ BEGIN
         FOR c IN SELECT x.* FROM @schema@.claim(ARRAY[v_kind], ARRAY[p_queue], ARRAY[p_partition],
             ARRAY[NULL::text], ARRAY[NULL::text], ARRAY[p_group], ARRAY[0::smallint], ARRAY[1],
             ARRAY[1], ARRAY[v_token], ARRAY[p_batch], ARRAY[p_partitions], ARRAY[false],
-            ARRAY[false], false, p_prompt => v_prompt) x
+            ARRAY[false], false, p_prompt => v_prompt, p_bytes => ARRAY[33554432::bigint]) x
             ORDER BY x.hand_over NULLS FIRST, x.first_offset
         LOOP
             CONTINUE WHEN c.request < 0;

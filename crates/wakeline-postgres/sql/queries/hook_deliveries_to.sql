@@ -2,13 +2,16 @@
 -- HookReader::deliveries_to.
 SELECT x.ord, d.message_id, d.endpoint_id,
     @schema@.hook_delivery_state(d.state, d.attempts, d.due_at,
-        s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL,
-        @schema@.hook_gate(s.throttled_until, s.open_until, e.breaker_probes, e.rate, s.rate_at),
-        c.now) AS state,
-    d.attempts, CASE d.state WHEN 0 THEN d.due_at END AS next_attempt_at, d.created_at,
-    d.updated_at
+        s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL, g.gate, c.now) AS state,
+    d.attempts,
+    CASE WHEN d.state = 0 AND s.disabled IS NULL AND e.deleted_at IS NULL
+        THEN greatest(d.due_at, CASE WHEN g.gate > c.now THEN g.gate END) END AS next_attempt_at,
+    d.created_at, d.updated_at
 FROM (SELECT @schema@.clock() AS now) c, @schema@.hook_endpoints e
 JOIN @schema@.hook_states s ON s.endpoint_id = e.endpoint_id
+CROSS JOIN LATERAL (
+    SELECT @schema@.hook_gate(
+        s.throttled_until, s.open_until, e.breaker_probes, e.rate, s.rate_at) AS gate) g
 CROSS JOIN unnest($2::uuid[]) WITH ORDINALITY AS x (id, ord)
 JOIN @schema@.hook_deliveries d ON d.endpoint_id = e.endpoint_id AND d.message_id = x.id
 WHERE e.endpoint_id = $1

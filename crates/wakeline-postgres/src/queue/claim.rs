@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use tokio_postgres::Row;
-use wakeline_core::{Change, Subscription, Timestamp};
+use wakeline_core::{Change, Subscription};
 use wakeline_store::{Dropped, LineClaim, LineOutcome, StoreError};
 
 use super::claim_form::{How, to_index};
@@ -74,43 +74,6 @@ pub(crate) struct LineResult {
 }
 
 impl Core {
-    /// Refuses subscriptions from a moment that lies in the future.
-    pub(super) async fn refuse_future(&self, lines: &[LineClaim]) -> Result<(), StoreError> {
-        let from = |line: &LineClaim| match line.subscription {
-            Subscription::From(from) => Some(from),
-            Subscription::All | Subscription::New => None,
-        };
-        match lines.iter().filter_map(from).max() {
-            Some(latest) => self.not_in_the_future("subscriptionFrom", latest).await,
-            None => Ok(()),
-        }
-    }
-
-    /// The time by the database's clock.
-    pub(crate) async fn clock(&self, operation: &'static str) -> Result<Timestamp, StoreError> {
-        let rows = self.general(operation, &self.sql.clock, &[]).await?;
-        let now = rows.first().map(|row| Columns::new(operation, row).moment()).transpose()?;
-        Ok(now.unwrap_or(Timestamp(0)))
-    }
-
-    /// Refuses a moment that lies in the future by the database's clock.
-    pub(crate) async fn not_in_the_future(
-        &self,
-        field: &'static str,
-        moment: Timestamp,
-    ) -> Result<(), StoreError> {
-        if moment.0 <= self.clock_seen.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let now = self.clock(OPERATION).await?;
-        self.clock_seen.fetch_max(now.0, Ordering::Relaxed);
-        if moment > now {
-            let reason = "must not lie in the future".to_owned();
-            return Err(StoreError::Invalid { field, reason });
-        }
-        Ok(())
-    }
-
     /// Makes one call for many claims.
     pub(super) async fn flush_claim(
         &self,
@@ -298,6 +261,7 @@ impl Core {
             &floor_times,
             &how.prompt,
             &requests.workers,
+            &requests.bytes,
         ];
         let sql = match self.shared.notifier.peers() {
             Some(_) => &self.sql.claim,

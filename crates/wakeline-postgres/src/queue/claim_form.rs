@@ -45,6 +45,7 @@ impl Core {
                 columns.partition_maxes.push(partitions_max(request));
                 columns.auto_acks.push(request.auto_ack);
                 columns.workers.push(request.worker.clone());
+                columns.bytes.push(i64::try_from(request.bytes_max).unwrap_or(i64::MAX));
                 columns.agains.push(again || self.tokens.contains(request.token));
             }
         }
@@ -64,6 +65,7 @@ pub(super) struct RequestColumns {
     pub(super) auto_acks: Vec<bool>,
     pub(super) agains: Vec<bool>,
     pub(super) workers: Vec<Option<String>>,
+    pub(super) bytes: Vec<i64>,
 }
 
 fn partitions_max(request: &ClaimRequest) -> i32 {

@@ -135,6 +135,7 @@ async fn rows_for_a_full_queue_wait_in_order_and_hold_up_no_other() {
     let request = ClaimRequest {
         token: LeaseToken::generate(),
         batch_len_max: 2,
+        bytes_max: u64::MAX,
         partitions_len_max: 1,
         auto_ack: true,
         worker: None,

@@ -58,6 +58,7 @@ async fn claim(node: &Node) -> LineOutcome {
     let request = ClaimRequest {
         token: LeaseToken::generate(),
         batch_len_max: 10,
+        bytes_max: u64::MAX,
         partitions_len_max: 1,
         auto_ack: false,
         worker: None,

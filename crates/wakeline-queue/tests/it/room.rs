@@ -48,6 +48,7 @@ impl Node {
         let mut sum = 0;
         let asked = wakeline_queue::Pop {
             batch_len_max: 100,
+            bytes_max: u64::MAX,
             partitions_len_max: 100,
             auto_ack: true,
             ..pop(Selector::Queue(queue()), None)

@@ -46,6 +46,7 @@ pub(crate) fn pop(selector: Selector, wait: Option<Duration>) -> Pop {
         line: QueueLine { selector, group: GroupName::queue_mode() },
         subscription: Subscription::All,
         batch_len_max: 1,
+        bytes_max: u64::MAX,
         partitions_len_max: 1,
         auto_ack: false,
         worker: None,

@@ -80,7 +80,7 @@ impl Lane {
     }
 
     /// The time from which rate, throttle and breaker let an attempt through; it may have passed.
-    fn gate(&self, config: &Config) -> i64 {
+    pub(super) fn gate(&self, config: &Config) -> i64 {
         let open = config.options().breaker.and(self.open_until).unwrap_or(0);
         let rate = match config.options().rate_per_second {
             // With one more attempt it may be a second ahead.

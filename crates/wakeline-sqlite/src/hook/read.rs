@@ -85,16 +85,25 @@ fn is_throttled(s: &mut Session<'_>, delivery: &Delivery) -> Res<bool> {
     Ok(!config.is_on() || Lane::read(s, delivery.endpoint)?.is_held_back(&config, s.now))
 }
 
+/// When a waiting delivery is tried next: not before rate, throttle and breaker let it, and at no
+/// known time while its endpoint is off.
+fn next_attempt(s: &mut Session<'_>, delivery: &Delivery) -> Res<Option<Timestamp>> {
+    let Some(due) = delivery.due_at.filter(|_| delivery.state == State::Waiting) else {
+        return Ok(None);
+    };
+    let config = known::endpoint(s, delivery.endpoint)?;
+    let gate = Lane::read(s, delivery.endpoint)?.gate(&config);
+    let held = if gate > s.now.0 { gate } else { due };
+    Ok(config.is_on().then_some(Timestamp(due.max(held))))
+}
+
 fn shown(s: &mut Session<'_>, delivery: &Delivery, message: HookMessageId) -> Res<Shown> {
     Ok(Shown {
         message,
         endpoint: known::endpoint(s, delivery.endpoint)?.id(),
         state: state(s, delivery)?,
         attempts: delivery.attempts,
-        next_attempt_at: delivery
-            .due_at
-            .filter(|_| delivery.state == State::Waiting)
-            .map(Timestamp),
+        next_attempt_at: next_attempt(s, delivery)?,
         created_at: delivery.created_at,
         updated_at: delivery.updated_at,
     })

@@ -13,7 +13,8 @@ use wakeline_core::{
     Timestamp,
 };
 use wakeline_store::{
-    ClaimRequest, Dropped, Grant, GrantedPartition, LineClaim, LineOutcome, StoreError,
+    ClaimRequest, Dropped, Grant, GrantedPartition, InvalidField, LineClaim, LineOutcome,
+    StoreError,
 };
 
 use super::cursor::{Cursor, Lease};
@@ -25,7 +26,7 @@ use super::offsets::Offsets;
 use super::pass::pass_over;
 use super::schedule;
 use super::sweep;
-use super::take::{Taken, end_expired_lease, take};
+use super::take::{Room, Taken, end_expired_lease, take};
 use crate::error::{Fault, Res};
 use crate::session::{Queue, Session};
 
@@ -65,10 +66,13 @@ type Groups = Vec<(Arc<Queue>, i64)>;
 
 /// Leases messages for the requests of some lines.
 pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
-    check(s, lines)?;
     let mut books = Books::default();
     let mut outcomes = Vec::with_capacity(lines.len());
     for LineClaim { line, subscription, requests } in lines {
+        if let Some(refusal) = refusal(s, *subscription) {
+            outcomes.push(LineOutcome::refused(requests.len(), refusal));
+            continue;
+        }
         schedule::move_due_of(s, &line.selector)?;
         let groups = group::begin(s, line, *subscription)?;
         let paused = s.maintenance()?.pops_paused;
@@ -88,16 +92,19 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
             false => None,
         };
         let dropped = std::mem::take(&mut books.dropped);
-        outcomes.push(LineOutcome { grants, next_due, dropped, paused });
+        outcomes.push(LineOutcome { grants, next_due, dropped, paused, refused: None });
     }
     Ok(Claimed { outcomes, spoilt: books.spoilt })
 }
 
 /// Answers a claim from a snapshot, if there is nothing in it to write.
 pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claimed>> {
-    check(s, lines)?;
     let mut outcomes = Vec::with_capacity(lines.len());
     for LineClaim { line, subscription, requests } in lines {
+        if let Some(refusal) = refusal(s, *subscription) {
+            outcomes.push(LineOutcome::refused(requests.len(), refusal));
+            continue;
+        }
         let queues = s.matching(&line.selector)?;
         if group::outlasts(line, *subscription, !queues.is_empty()) && !group::knows(s, line)? {
             return Ok(None);
@@ -134,23 +141,17 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
             next_due: next_due
                 .map(|due| s.now.until(Timestamp(due)))
                 .filter(|_| !requests.is_empty()),
-            dropped: Vec::new(),
             paused,
+            ..LineOutcome::default()
         });
     }
     Ok(Some(Claimed { outcomes, spoilt: None }))
 }
 
-fn check(s: &Session<'_>, lines: &[LineClaim]) -> Res<()> {
-    let future =
-        |line: &LineClaim| matches!(line.subscription, Subscription::From(at) if at > s.now);
-    match lines.iter().any(future) {
-        true => Err(Fault::Invalid {
-            field: "subscriptionFrom",
-            reason: "must not lie in the future".to_owned(),
-        }),
-        false => Ok(()),
-    }
+/// What is wrong with a line, if so.
+fn refusal(s: &Session<'_>, subscription: Subscription) -> Option<InvalidField> {
+    let future = matches!(subscription, Subscription::From(at) if at > s.now);
+    future.then(|| InvalidField::future("subscriptionFrom"))
 }
 
 /// Gives one request what it may take.
@@ -161,8 +162,9 @@ fn serve(
     books: &mut Books,
 ) -> Res<Option<Grant>> {
     let mut gathered = Gathered::default();
-    let mut room = request.batch_len_max as usize;
-    while room > 0 && gathered.partitions.len() < request.partitions_len_max as usize {
+    let mut room =
+        Room { messages: request.batch_len_max as usize, bytes: request.bytes_max.max(1) };
+    while room.is_left(0, 0) && gathered.partitions.len() < request.partitions_len_max as usize {
         let Some(mut offer) = offered.next(s)? else { break };
         let key = (offer.cursor.partition, offer.cursor.group);
         let due = offer.cursor.due_at.is_some_and(|due_at| due_at <= s.now.0);
@@ -182,7 +184,7 @@ fn serve(
             partition: offer.cursor.partition_name.clone(),
             offset,
         }));
-        room -= taken.messages.len();
+        room.use_up(&taken);
         hold(s, &mut offer, request, &taken)?;
         if !taken.messages.is_empty() {
             books.served.insert(key);
@@ -195,7 +197,7 @@ fn serve(
 
 /// Ends a lease that ran out, passes over what is past its time, and takes what can be taken.
 /// Where that fails, nothing was written.
-fn take_fresh(s: &Session<'_>, offer: &mut Offer, room: usize) -> Res<Taken> {
+fn take_fresh(s: &Session<'_>, offer: &mut Offer, room: Room) -> Res<Taken> {
     let Offer { queue, cursor, .. } = offer;
     if cursor.lease.is_none() && !queue.passes_over() {
         return take(s, cursor, queue, room);
@@ -287,7 +289,7 @@ fn held(
             messages.push(message::read(s, partition, offset, failures)?);
         }
         let next = cursor.next;
-        gathered.add(queue, &cursor, Taken { messages, next });
+        gathered.add(queue, &cursor, Taken { messages, next, bytes: 0 });
     }
     Ok(gathered.grant(Some(token), s.now))
 }

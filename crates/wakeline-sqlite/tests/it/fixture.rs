@@ -101,6 +101,7 @@ pub(crate) fn claim(name: &str, batch_len_max: u32) -> Vec<LineClaim> {
     let request = ClaimRequest {
         token: LeaseToken::generate(),
         batch_len_max,
+        bytes_max: u64::MAX,
         partitions_len_max: 1,
         auto_ack: false,
         worker: None,

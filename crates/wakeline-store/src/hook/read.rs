@@ -53,7 +53,8 @@ pub struct Delivery {
     pub state: DeliveryState,
     /// Attempts that have ended.
     pub attempts: u32,
-    /// When the next attempt is due, if one is.
+    /// When the next attempt is made, if one is: not before rate, throttle and breaker let it, and
+    /// at no known time while the endpoint is off.
     pub next_attempt_at: Option<Timestamp>,
     /// When it was made.
     pub created_at: Timestamp,

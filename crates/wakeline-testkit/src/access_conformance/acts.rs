@@ -63,6 +63,7 @@ pub async fn acts_on_queues_are_recorded(bench: &AccessBench) {
     let request = ClaimRequest {
         token: LeaseToken::generate(),
         batch_len_max: 1,
+        bytes_max: u64::MAX,
         partitions_len_max: 1,
         auto_ack: false,
         worker: Some("a worker".to_owned()),

@@ -23,6 +23,7 @@ pub struct Ask {
     pub line: QueueLine,
     subscription: Subscription,
     batch: u32,
+    bytes: u64,
     partitions: u32,
     auto_ack: bool,
     token: Option<LeaseToken>,
@@ -35,6 +36,7 @@ impl Ask {
             line: QueueLine { selector, group: GroupName::queue_mode() },
             subscription: Subscription::All,
             batch: 1,
+            bytes: u64::MAX,
             partitions: 1,
             auto_ack: false,
             token: None,
@@ -75,6 +77,12 @@ impl Ask {
         self
     }
 
+    /// No more once there are so many bytes.
+    pub fn bytes(mut self, bytes: u64) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
     /// Of at most so many partitions.
     pub fn partitions(mut self, partitions: u32) -> Self {
         self.partitions = partitions;
@@ -104,6 +112,7 @@ impl Ask {
         let request = || ClaimRequest {
             token: self.token.unwrap_or_else(LeaseToken::generate),
             batch_len_max: self.batch,
+            bytes_max: self.bytes,
             partitions_len_max: self.partitions,
             auto_ack: self.auto_ack,
             worker: self.worker.clone(),

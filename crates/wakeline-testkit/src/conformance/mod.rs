@@ -25,6 +25,7 @@ pub mod ledger;
 pub mod limits;
 pub mod maintenance;
 pub mod messages;
+pub mod neighbours;
 pub mod order;
 pub mod payload;
 pub mod pop;
@@ -105,7 +106,9 @@ macro_rules! conformance_suite {
             without_namespace_and_task_all_queues_are_read,
             an_unknown_queue_gives_nothing,
             a_batch_is_as_large_as_asked_for_and_available,
-            a_batch_spans_pushes,
+            a_batch_spans_pushes, a_pop_stops_once_it_has_enough_bytes,
+            the_first_message_comes_whatever_its_size,
+            bytes_count_over_all_partitions_of_a_request, bytes_of_parked_messages_count,
             a_batch_is_of_one_partition_by_default,
             several_partitions_come_under_one_lease,
             the_batch_caps_all_partitions_together,
@@ -377,6 +380,10 @@ macro_rules! conformance_suite {
             racing_settlements_count_once,
             a_group_that_begins_during_pushes_misses_no_partition,
         );
+        $crate::conformance_module!([$($fixture)*]; neighbours;
+            a_wrong_line_is_refused_alone, a_wrong_claim_leaves_its_neighbours_untouched,
+            a_wrong_push_leaves_its_neighbours_untouched,
+            a_wrong_settlement_leaves_its_neighbours_untouched,);
         $crate::conformance_module!([$($fixture)*]; payload;
             payloads_come_back_identical, large_payloads_come_back_identical,
             odd_names_are_kept_apart, odd_queue_names_are_kept_apart,);

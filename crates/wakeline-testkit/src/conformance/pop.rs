@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use wakeline_core::QueueOptions;
+use bytes::Bytes;
+use wakeline_core::{QueueName, QueueOptions};
+use wakeline_store::{Grant, PushItem};
 
-use super::{Ask, Bench};
+use super::{Ask, Bench, item};
 
 /// Any partition of the queue, and of no other.
 pub async fn a_queue_is_read_with_all_its_partitions_and_no_other(bench: &Bench) {
@@ -164,4 +166,60 @@ pub async fn a_lease_lasts_as_long_as_its_queue_says(bench: &Bench) {
     assert_eq!(lease(Ask::queue(&long).group(&g("1"))).await, Duration::from_secs(70));
     let both = Ask::filter(Some(bench.namespace("n")), None).batch(2).partitions(2);
     assert_eq!(lease(both.group(&g("2"))).await, Duration::from_secs(20));
+}
+
+/// A message with so many bytes of payload.
+fn sized(queue: &QueueName, partition: &str, id: &str) -> PushItem {
+    let payload = Bytes::from(format!("\"{}\"", "x".repeat(98)));
+    PushItem { payload, ..item(queue, partition, id) }
+}
+
+/// Who asks for many messages gets no more once it has enough bytes; the rest stays, in order.
+pub async fn a_pop_stops_once_it_has_enough_bytes(bench: &Bench) {
+    let queue = bench.queue("q");
+    let ids = ["a", "b", "c", "d", "e", "f", "g"];
+    // In one push and in several: as one segment, and as some.
+    bench.push_items(ids[..4].iter().map(|id| sized(&queue, "p", id)).collect()).await;
+    for id in &ids[4..] {
+        bench.push_items(vec![sized(&queue, "p", id)]).await;
+    }
+    let ask = Ask::queue(&queue).batch(100).bytes(250);
+    let taken = bench.take(&ask).await;
+    assert_eq!(taken.ids(), ["a", "b", "c"], "300 bytes are enough, 200 are not");
+    bench.complete(&taken).await;
+    assert_eq!(bench.drain(&ask).await, ["d", "e", "f", "g"]);
+}
+
+/// The first message comes whatever its size.
+pub async fn the_first_message_comes_whatever_its_size(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.push_items(vec![sized(&queue, "p", "a"), sized(&queue, "p", "b")]).await;
+    assert_eq!(bench.take(&Ask::queue(&queue).batch(100).bytes(1)).await.ids(), ["a"]);
+}
+
+/// The bytes of all partitions count; each request has its own.
+pub async fn bytes_count_over_all_partitions_of_a_request(bench: &Bench) {
+    let queue = bench.queue("q");
+    for n in 0..6 {
+        bench.push_items(vec![sized(&queue, &format!("p{n}"), "a")]).await;
+    }
+    let claim = Ask::queue(&queue).batch(100).partitions(10).bytes(150).line_claim(4);
+    let outcome = bench.claim(vec![claim]).await.remove(0);
+    let partitions = |grant: &Option<Grant>| grant.as_ref().map_or(0, |one| one.partitions.len());
+    assert_eq!(outcome.grants.iter().map(partitions).collect::<Vec<_>>(), [2, 2, 2, 0]);
+}
+
+/// So do those of messages that are delivered again.
+pub async fn bytes_of_parked_messages_count(bench: &Bench) {
+    let queue = bench.queue("q");
+    let ids = ["a", "b", "c", "d"];
+    bench.push_items(ids.iter().map(|id| sized(&queue, "p", id)).collect()).await;
+    let ask = Ask::queue(&queue).batch(3);
+    let taken = bench.take(&ask).await;
+    bench.store.release(vec![taken.lease()]).await.expect("released");
+    let few = ask.clone().batch(100).bytes(150);
+    let taken = bench.take(&few).await;
+    assert_eq!(taken.ids(), ["a", "b"]);
+    bench.complete(&taken).await;
+    assert_eq!(bench.take(&few).await.ids(), ["c", "d"], "one of them from the log");
 }

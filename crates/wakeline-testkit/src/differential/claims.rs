@@ -190,6 +190,7 @@ fn request(portion: Portion, partitions: u32) -> ClaimRequest {
     ClaimRequest {
         token: LeaseToken::generate(),
         batch_len_max: portion.batch,
+        bytes_max: u64::MAX,
         partitions_len_max: partitions,
         auto_ack: portion.auto_ack,
         worker: Some(format!("worker {}", portion.group)),

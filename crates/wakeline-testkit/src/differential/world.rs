@@ -70,6 +70,7 @@ impl<'a> World<'a> {
         let request = ClaimRequest {
             token: wakeline_core::LeaseToken::generate(),
             batch_len_max: 1,
+            bytes_max: u64::MAX,
             partitions_len_max: 1,
             auto_ack: true,
             worker: Some("a worker".to_owned()),

@@ -22,6 +22,7 @@ pub mod lanes;
 pub mod lease;
 pub mod list;
 pub mod messages;
+pub mod neighbours;
 pub mod prune;
 pub mod read;
 pub mod sessions;

@@ -298,6 +298,12 @@ macro_rules! flow_conformance_suite {
             pruning_keeps_the_values,
             many_instances_are_pruned_at_once,
         );
+        $crate::flow_conformance_module!([$($fixture)*]; neighbours;
+            a_wrong_message_leaves_its_neighbours_untouched,
+            a_wrong_commit_leaves_its_neighbours_untouched,
+            a_wrong_completion_leaves_its_neighbours_untouched,
+            a_wrong_renewal_leaves_its_neighbours_untouched,
+        );
         $crate::flow_conformance_module!([$($fixture)*]; concurrent;
             racing_claims_share_the_turns,
             a_lane_has_one_holder_in_a_race,

@@ -223,7 +223,7 @@ pub async fn an_endpoint_without_a_breaker_is_never_paused(bench: &HookBench) {
     bench.one().await;
 }
 
-/// Rule 4: waiting counts no attempt and changes no time.
+/// Rule 4: waiting counts no attempt. The next one is announced for the end of the pause.
 pub async fn an_open_breaker_counts_no_attempt(bench: &HookBench) {
     let id = bench.with(breaking(1, 1)).await;
     let message = bench.emit().await;
@@ -232,7 +232,7 @@ pub async fn an_open_breaker_counts_no_attempt(bench: &HookBench) {
     bench.none().await;
     let delivery = bench.delivery(message, id).await;
     assert_eq!((delivery.state, delivery.attempts), (DeliveryState::Throttled, 1));
-    assert_eq!(delivery.next_attempt_at, Some(now));
+    assert_eq!(delivery.next_attempt_at, Some(now.plus(secs(60))));
     bench.advance(60).await;
     assert_eq!(bench.one().await.attempt_no, 2);
 }

@@ -28,6 +28,7 @@ pub mod keys;
 pub mod lease;
 pub mod manual;
 pub mod messages;
+pub mod neighbours;
 pub mod rate;
 pub mod read;
 pub mod secrets;

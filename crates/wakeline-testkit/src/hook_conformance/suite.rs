@@ -364,6 +364,10 @@ macro_rules! hook_conformance_suite {
             deleting_an_application_tells,
             what_is_held_back_is_told_for_its_end,
         );
+        $crate::hook_conformance_module!([$($fixture)*]; neighbours;
+            a_wrong_message_leaves_its_neighbours_untouched,
+            a_wrong_end_leaves_its_neighbours_untouched,
+        );
         $crate::hook_conformance_module!([$($fixture)*]; concurrent;
             racing_claims_share_the_deliveries,
             a_message_that_races_with_a_claim_is_not_lost,

@@ -8,12 +8,12 @@ use wakeline_core::{
     Subscription, Timestamp,
 };
 use wakeline_store::{
-    ClaimRequest, Delivered, DeliveryOutcome, Dropped, Grant, GrantedPartition, LineClaim,
-    LineOutcome, PushGate,
+    ClaimRequest, Delivered, DeliveryOutcome, Dropped, Grant, GrantedPartition, InvalidField,
+    LineClaim, LineOutcome, PushGate,
 };
 
 use super::state::{Cursor, Held, Lease, Partition, Remembered, State};
-use super::take::Reading;
+use super::take::{Reading, Room};
 
 /// Names a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,11 @@ impl State {
         let mut served = BTreeSet::new();
         let mut outcomes = Vec::new();
         for LineClaim { line, subscription, requests } in lines {
+            if matches!(subscription, Subscription::From(from) if from > now) {
+                let refusal = InvalidField::future("subscriptionFrom");
+                outcomes.push(LineOutcome::refused(requests.len(), refusal));
+                continue;
+            }
             self.move_due(&line.selector, now);
             self.begin(&line, subscription, now);
             let paused = self.maintenance.pops_paused;
@@ -37,7 +42,7 @@ impl State {
             let went_without = grants.iter().any(Option::is_none);
             let next_due = if went_without && !paused { self.next_due(&line, now) } else { None };
             let dropped = std::mem::take(&mut self.dropped);
-            outcomes.push(LineOutcome { grants, next_due, dropped, paused });
+            outcomes.push(LineOutcome { grants, next_due, dropped, paused, refused: None });
         }
         outcomes
     }
@@ -137,9 +142,12 @@ impl State {
             return repeated;
         }
         let mut gathered = Gathered::default();
-        let mut room = request.batch_len_max as usize;
+        let (messages, bytes) = (request.batch_len_max as usize, request.bytes_max.max(1));
+        let mut room = Room { messages, bytes };
         for (key, _) in offered {
-            if room == 0 || gathered.partitions.len() == request.partitions_len_max as usize {
+            if !room.is_left(0, 0)
+                || gathered.partitions.len() == request.partitions_len_max as usize
+            {
                 break;
             }
             if served.contains(&key) {
@@ -149,15 +157,21 @@ impl State {
             if taken.is_empty() {
                 continue;
             }
-            room -= taken.len();
             gathered.add(self, &key, &taken);
+            room.messages -= taken.len();
+            let last = gathered.partitions.last().expect("it was just added");
+            let bytes: usize = last.messages.iter().map(|message| message.payload.len()).sum();
+            room.bytes = room.bytes.saturating_sub(bytes as u64);
+            if room.bytes == 0 {
+                room.messages = 0;
+            }
             self.hold(&key, request, taken, now);
             served.insert(key);
         }
         gathered.grant(self, (!request.auto_ack).then_some(request.token), now)
     }
 
-    fn take(&mut self, key: &CursorKey, room: usize, now: Timestamp) -> BTreeMap<i64, Held> {
+    fn take(&mut self, key: &CursorKey, room: Room, now: Timestamp) -> BTreeMap<i64, Held> {
         let queue = self.queues.get_mut(&key.queue).expect("it was offered");
         let group = queue.groups.get_mut(&key.group).expect("it was offered");
         let cursor = group.cursors.get_mut(&key.partition).expect("it was offered");

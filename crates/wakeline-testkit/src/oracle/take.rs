@@ -17,6 +17,22 @@ pub(super) struct Doomed {
     pub(super) held: Held,
 }
 
+/// How much a request still takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    pub(super) messages: usize,
+    pub(super) bytes: u64,
+}
+
+impl Room {
+    const ONE: Self = Self { messages: 1, bytes: 1 };
+
+    /// Whether it takes one more, after so much.
+    pub(super) fn is_left(self, messages: usize, bytes: u64) -> bool {
+        messages < self.messages && (bytes < self.bytes || messages == 0)
+    }
+}
+
 /// All that decides what can be taken of a partition on behalf of a group.
 pub(super) struct Reading<'a> {
     pub(super) options: &'a QueueOptions,
@@ -45,15 +61,20 @@ impl Reading<'_> {
         buried
     }
 
-    /// Rules 1 and 3 to 5: what can be taken now, at most `room` messages.
-    pub(super) fn take(&self, cursor: &mut Cursor, room: usize) -> BTreeMap<i64, Held> {
+    /// The bytes of what was taken.
+    fn bytes(&self, taken: &BTreeMap<i64, Held>) -> u64 {
+        taken.keys().map(|offset| self.partition.message(*offset).payload.len() as u64).sum()
+    }
+
+    /// Rules 1 and 3 to 5: what can be taken now.
+    pub(super) fn take(&self, cursor: &mut Cursor, room: Room) -> BTreeMap<i64, Held> {
         let mut taken = BTreeMap::new();
         if cursor.lease.is_some() {
             return taken;
         }
         let goes_on = self.take_parked(cursor, room, &mut taken);
         if goes_on && self.window_end(cursor).is_some_and(|end| end <= self.now) {
-            while taken.len() < room
+            while room.is_left(taken.len(), self.bytes(&taken))
                 && self.readable_at(cursor.next).is_some_and(|at| at <= self.now)
             {
                 let held = Held { failures: 0, error: None, alone: false, from_log: true };
@@ -68,11 +89,12 @@ impl Reading<'_> {
     fn take_parked(
         &self,
         cursor: &mut Cursor,
-        room: usize,
+        room: Room,
         taken: &mut BTreeMap<i64, Held>,
     ) -> bool {
         for (offset, due_at, alone) in self.parked_in_order(cursor) {
-            if taken.len() == room || due_at > self.now || (alone && !taken.is_empty()) {
+            let full = !room.is_left(taken.len(), self.bytes(taken));
+            if full || due_at > self.now || (alone && !taken.is_empty()) {
                 return false;
             }
             let Parked { failures, error, alone, .. } =
@@ -154,7 +176,7 @@ impl Reading<'_> {
             let mut cursor = cursor.clone();
             let then = Reading { now: at, ..*self };
             then.pass_over(&mut cursor);
-            if !then.take(&mut cursor, 1).is_empty() {
+            if !then.take(&mut cursor, Room::ONE).is_empty() {
                 return Some(if at == self.now { due_at.min(at) } else { at });
             }
         }

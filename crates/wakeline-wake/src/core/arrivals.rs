@@ -82,7 +82,8 @@ impl<F: Face> Core<F> {
 
     /// Gives an arrival its place: in the queue of claims, or among the parked.
     fn seat(&mut self, id: IntentionId, line_id: LineId, now_or_never: bool) {
-        let trusted = !now_or_never && self.is_known_empty(line_id);
+        let checked = self.intentions.get(&id).is_none_or(|one| !F::needs_check(&one.ask));
+        let trusted = !now_or_never && checked && self.is_known_empty(line_id);
         let fused = matches!(self.mode, WakeMode::Fused);
         let Some(line) = self.lines.get_mut(line_id) else { return };
         line.idle.insert(id);
@@ -94,7 +95,7 @@ impl<F: Face> Core<F> {
         }
         if !fused {
             self.queue_waiter(id);
-        } else if now_or_never || line.calls.is_empty() {
+        } else if now_or_never || !checked || line.calls.is_empty() {
             // A waiting one that arrives during a claim is judged by that claim's outcome: what
             // is committed after its start is hinted, and makes the line claim again.
             self.mark_dirty(line_id, None);

@@ -1,5 +1,6 @@
 //! What a claim's outcome means for its waiters and its lines.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::face::{Claimed, Face};
@@ -28,23 +29,29 @@ pub(super) struct CallLine {
 
 impl<F: Face> Core<F> {
     /// A claim came back: one outcome per line of the call, in order.
-    pub(crate) fn claimed(&mut self, call_id: CallId, outcomes: Vec<Claimed<F::Grant>>) {
+    pub(crate) fn claimed(&mut self, call_id: CallId, outcomes: Vec<Claimed<F::Grant, F::Error>>) {
         let Some(call) = self.calls.remove(&call_id) else { return };
         debug_assert_eq!(call.lines.len(), outcomes.len(), "one outcome per claim");
         let served = outcomes.iter().flat_map(|o| &o.grants).filter(|g| g.is_some()).count();
+        let refused: usize = outcomes.iter().map(|outcome| outcome.refused.len()).sum();
+        let asks: usize = call.lines.iter().map(|seats| seats.waiters.len()).sum();
         if served > 0 {
             self.counters.claims.found += 1;
             self.actions.push(Action::Observe(Sample::Served(served)));
+        } else if refused == asks {
+            self.counters.claims.refused += 1;
         } else {
             self.counters.claims.empty += 1;
         }
         let mut outcomes = outcomes.into_iter();
         for seats in call.lines {
-            let nothing = Claimed { grants: Vec::new(), next_due: None };
-            let outcome = outcomes.next().unwrap_or(nothing);
+            let outcome = outcomes.next().unwrap_or_else(|| Claimed::new(Vec::new(), None));
             self.line_claimed((call_id, call.started), seats, outcome);
         }
-        self.claim_succeeded(served > 0);
+        // A call that only refused says nothing of the store.
+        if refused < asks {
+            self.claim_succeeded(served > 0);
+        }
         self.dispatch();
     }
 
@@ -52,7 +59,7 @@ impl<F: Face> Core<F> {
         &mut self,
         (call, started): (CallId, Moment),
         seats: CallLine,
-        outcome: Claimed<F::Grant>,
+        outcome: Claimed<F::Grant, F::Error>,
     ) {
         let Some((fresh, hinted)) = self.line_answered(call, &seats) else {
             let grants = outcome.grants.into_iter().flatten();
@@ -61,16 +68,19 @@ impl<F: Face> Core<F> {
             return;
         };
         let mut grants = outcome.grants.into_iter();
+        let mut refused: HashMap<usize, F::Error> = outcome.refused.into_iter().collect();
+        let any_refused = !refused.is_empty();
         let mut found = false;
         let mut full = false;
         let mut left = Vec::new();
-        for id in seats.waiters {
-            match grants.next().flatten() {
-                Some(grant) => {
+        for (index, id) in seats.waiters.into_iter().enumerate() {
+            match (grants.next().flatten(), refused.remove(&index)) {
+                (Some(grant), _) => {
                     found = true;
                     full |= self.grant(id, seats.line, grant, hinted);
                 }
-                None => left.push(id),
+                (None, Some(error)) => drop(self.finish(id, End::Failed(error))),
+                (None, None) => left.push(id),
             }
         }
         if !left.is_empty() {
@@ -87,7 +97,8 @@ impl<F: Face> Core<F> {
         let left: Vec<_> = left.into_iter().filter(|id| self.back_to_line(*id)).collect();
         match self.mode {
             WakeMode::Fused => self.claim_on_if_unknown(seats.line),
-            WakeMode::Compete => self.compete_on(seats.line, found),
+            // A wake that was spent on a wrong request goes to the next waiter.
+            WakeMode::Compete => self.compete_on(seats.line, found || any_refused),
             WakeMode::Broadcast if !fresh => left.iter().for_each(|id| self.queue_waiter(*id)),
             WakeMode::Broadcast => {}
             WakeMode::Poll(_) => self.pace_on(seats.line, &left, found.then_some(full)),

@@ -120,7 +120,7 @@ impl Face for Store {
     async fn claim(
         &self,
         claims: Vec<Claim<u32, usize>>,
-    ) -> Result<Vec<Claimed<(u32, Vec<Instant>)>>, String> {
+    ) -> Result<Vec<Claimed<(u32, Vec<Instant>), String>>, String> {
         self.claims.lock().push(claims.iter().map(|claim| claim.asks.len()).sum());
         let _permit = self.gate.acquire().await.map_err(|_| "closed".to_owned())?;
         let mood = *self.mood.lock();
@@ -137,7 +137,7 @@ impl Face for Store {
                 .collect();
             let short = grants.iter().any(Option::is_none);
             let next_due = short.then(|| self.next_due(claim.line)).flatten();
-            Claimed { grants, next_due }
+            Claimed::new(grants, next_due)
         });
         Ok(outcomes.collect())
     }

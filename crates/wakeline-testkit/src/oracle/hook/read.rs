@@ -57,13 +57,20 @@ impl Hook {
         }
     }
 
+    fn next_attempt(&self, row: &Row, now: Timestamp) -> Option<Timestamp> {
+        let (spot, due) = (self.spot(row.endpoint), row.waiting()?.due);
+        let ready_at = spot.ready_at();
+        let held = if ready_at > now { ready_at } else { due };
+        (!spot.is_off()).then(|| due.max(held))
+    }
+
     fn delivery(&self, row: &Row, now: Timestamp) -> Delivery {
         Delivery {
             message: row.message,
             endpoint: row.endpoint,
             state: self.state_of(row, now),
             attempts: row.attempts,
-            next_attempt_at: row.waiting().map(|plan| plan.due),
+            next_attempt_at: self.next_attempt(row, now),
             created_at: row.created_at,
             updated_at: row.updated_at,
         }

@@ -7,6 +7,7 @@ mod fused;
 mod leaving;
 mod poll;
 mod property;
+mod refused;
 mod reserved;
 mod schedules;
 mod sweeps;
@@ -70,7 +71,10 @@ impl Face for Toy {
     fn items(grant: &usize) -> usize {
         *grant
     }
-    async fn claim(&self, _: Vec<Claim<ToyLine, usize>>) -> Result<Vec<Claimed<usize>>, String> {
+    async fn claim(
+        &self,
+        _: Vec<Claim<ToyLine, usize>>,
+    ) -> Result<Vec<Claimed<usize, String>>, String> {
         unreachable!("the core makes no calls")
     }
     async fn sweep(&self, _: Vec<ToyLine>) -> Result<Vec<Option<Duration>>, String> {
@@ -212,7 +216,23 @@ impl Rig {
             let here = found.min(*asks);
             found -= here;
             let grants = (0..*asks).map(|n| (n < here).then_some(1)).collect();
-            Claimed { grants, next_due: next_due.filter(|_| here < *asks) }
+            Claimed::new(grants, next_due.filter(|_| here < *asks))
+        });
+        let outcomes = outcomes.collect();
+        self.core.claimed(seen.call, outcomes);
+        self.pump();
+    }
+
+    /// Answers the oldest claim: the asks with these indexes are refused, nobody gets anything.
+    fn refuse(&mut self, indexes: &[usize]) {
+        let seen = self.claims.pop_front().expect("a claim is under way");
+        let mut first = 0;
+        let outcomes = seen.lines.iter().map(|(_, asks)| {
+            let here = first..first + asks;
+            first = here.end;
+            let refused = indexes.iter().filter(|index| here.contains(index));
+            let refused = refused.map(|index| (index - here.start, "wrong".to_owned())).collect();
+            Claimed { refused, ..Claimed::new(vec![None; *asks], None) }
         });
         let outcomes = outcomes.collect();
         self.core.claimed(seen.call, outcomes);

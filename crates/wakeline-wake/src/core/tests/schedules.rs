@@ -135,7 +135,7 @@ impl World {
                 *items -= one.unwrap_or(0);
                 one
             });
-            Claimed { grants: grants.collect(), next_due: None }
+            Claimed::new(grants.collect(), None)
         });
         let outcomes = outcomes.collect();
         drop(store);

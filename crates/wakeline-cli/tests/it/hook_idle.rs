@@ -31,12 +31,15 @@ async fn webhooks_that_wait_make_no_statements_but_the_sweep() {
     hook.endpoint(&off, json!({"disabled": true})).await;
     let pulled = json!({"uid": "pulled", "delivery": {"pull": true}});
     hook.post("/api/v1/app/a/endpoint", pulled).await;
-    for number in 0..20 {
+    for number in 0..10 {
+        hook.send(&format!("w-{number}")).await;
+    }
+    eventually("the breaker opens", || async { hook.attempts("failing").await.len() >= 5 }).await;
+    for number in 10..20 {
         hook.send(&format!("w-{number}")).await;
     }
     server.client.push("q", &[("p", "seen")]).await;
     fine.got(20).await;
-    failing.got(5).await;
     eventually("all ends are written", || async {
         let logged = hook.attempts("failing").await.len();
         logged == failing.count() && hook.open_deliveries("fine").await == 0

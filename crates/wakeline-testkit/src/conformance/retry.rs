@@ -22,7 +22,7 @@ pub async fn a_failed_message_comes_again(bench: &Bench) {
     }
 }
 
-/// Where nobody set options, a failed message waits before each retry, twice as long each time, and a
+/// Where nobody set options, a failed message waits before each retry, twice as long each time; a
 /// part of the wait depends on the message.
 pub async fn a_queue_without_options_waits_longer_before_each_retry(bench: &Bench) {
     let queue = bench.queue("q");

@@ -113,8 +113,8 @@ impl ApiError {
     pub(crate) fn method_not_allowed(method: &str, allowed: String) -> Self {
         let message = format!("this route takes {allowed}, not {method}");
         let allow = Some(allowed);
-        let status = StatusCode::METHOD_NOT_ALLOWED;
-        Self { allow, ..Self::new(status, "method_not_allowed", message) }
+        let error = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message);
+        Self { allow, ..error }
     }
 
     pub(crate) fn too_deep(limit: usize) -> Self {

@@ -57,7 +57,6 @@ pub(crate) struct Policy {
 }
 
 type Line = (Method, &'static str, Realm, Verb, Name, &'static str);
-
 /// The routes of the server itself.
 const SERVER: &[Line] = &[
     (M::GET, "/", Server, Read, Nobody, ""),
@@ -339,7 +338,6 @@ const APPLICATIONS: &[(Method, &str, Verb, &str)] = &[
 ];
 
 type Table = HashMap<String, Vec<(Method, Policy)>>;
-
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
     let mut table = Table::new();
     let mut add = |method: &Method, route: String, policy| {
@@ -370,7 +368,6 @@ pub(crate) enum Found {
     Policy(Policy),
     /// The route is known, for these other methods.
     OtherMethods(String),
-    /// No route fits.
     NoRoute,
     /// Nothing, though there is a route.
     Nothing,
@@ -385,11 +382,10 @@ pub(crate) fn find(method: &Method, route: &str) -> Found {
     };
     let Some(methods) = found else { return Found::Nothing };
     // A router answers HEAD as GET, without the body: what takes messages would lose them.
-    let takes = |policy: &Policy| policy.verb == Pop;
     let head = *method == M::HEAD;
     let wanted = if head { &M::GET } else { method };
     match methods.iter().find(|(own, _)| own == wanted) {
-        Some((_, policy)) if !(head && takes(policy)) => Found::Policy(*policy),
+        Some((_, policy)) if !(head && policy.verb == Pop) => Found::Policy(*policy),
         _ => Found::OtherMethods(allowed(methods)),
     }
 }
@@ -397,9 +393,8 @@ pub(crate) fn find(method: &Method, route: &str) -> Found {
 /// The methods of a route, as a header has them.
 fn allowed(methods: &[(Method, Policy)]) -> String {
     let mut names: Vec<&str> = methods.iter().map(|(method, _)| method.as_str()).collect();
-    if methods.iter().any(|(method, policy)| *method == M::GET && policy.verb != Pop) {
-        names.push("HEAD");
-    }
+    let read = |(method, policy): &(Method, Policy)| *method == M::GET && policy.verb != Pop;
+    names.extend(methods.iter().any(read).then_some("HEAD"));
     names.sort_unstable();
     names.join(", ")
 }

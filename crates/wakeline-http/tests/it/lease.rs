@@ -75,7 +75,10 @@ async fn a_transaction_tells_nothing_of_what_its_key_does_not_cover() {
     let there = call(signal("theirs")).await;
     assert_eq!(there.0, 404);
     assert_eq!(there, call(signal("nowhere")).await);
-    let emit = |application: &str| json!({"type": "emit", "application": application, "eventType": "a.b", "payload": {}});
+    let emit = |application: &str| {
+        json!({"type": "emit", "application": application, "eventType": "a.b",
+            "payload": {}})
+    };
     let there = call(emit("theirs")).await;
     assert_eq!(there.0, 404);
     assert_eq!(there, call(emit("nowhere")).await);

@@ -265,21 +265,19 @@ impl ServeArgs {
 impl Settings {
     fn check(&self) -> Result<(), ConfigMistake> {
         let mistake = |error: wakeline_wake::ConfigError| ConfigMistake(error.to_string());
+        let refuse = |text: &str| Err(ConfigMistake(text.to_owned()));
         self.mode.validate().map_err(mistake)?;
         self.long_poll.validate().map_err(mistake)?;
         self.hook.check()?;
         let http = &self.http;
         if http.batch_len_max == 0 || !(1..=http.batch_len_max).contains(&http.default_batch_len) {
-            let text = "default_batch_size must be from 1 to batch_len_max";
-            return Err(ConfigMistake(text.to_owned()));
+            return refuse("default_batch_size must be from 1 to batch_len_max");
         }
         if http.default_timeout > http.wait_max {
-            let text = "default_timeout_ms must not be more than wait_ms_max";
-            return Err(ConfigMistake(text.to_owned()));
+            return refuse("default_timeout_ms must not be more than wait_ms_max");
         }
         if self.housekeeping.rows_max == 0 {
-            let text = "housekeeping_rows_max must be at least 1";
-            return Err(ConfigMistake(text.to_owned()));
+            return refuse("housekeeping_rows_max must be at least 1");
         }
         Ok(())
     }

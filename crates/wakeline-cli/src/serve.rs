@@ -58,10 +58,8 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     };
     let state = AppState::new(faces.clone(), http, metrics);
     let shutdown = CancellationToken::new();
-    // Registered before the greeting: whoever has read it may send a signal, which must drain.
-    let terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
-    let interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
-    tokio::spawn(stop_on_signal(terminate, interrupt, shutdown.clone()));
+    // Before the greeting: whoever has read it may send a signal, which must drain.
+    stop_on_signals(shutdown.clone())?;
     let (hook, stop) = (faces.hook.clone(), shutdown.clone());
     let sending = tokio::spawn(async move { hook.run(stop).await });
     let (queue, stop) = (faces.queue.clone(), shutdown.clone());
@@ -203,6 +201,14 @@ async fn listen(store: Arc<dyn WholeStore>, faces: Faces, shutdown: Cancellation
         true => store.feed(sink, shutdown).await,
         false => store.tend(sink, shutdown).await,
     }
+}
+
+/// Registers what happens on SIGTERM and SIGINT.
+fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
+    let terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;
+    tokio::spawn(stop_on_signal(terminate, interrupt, shutdown));
+    Ok(())
 }
 
 /// The first signal drains; a second one ends the process at once.

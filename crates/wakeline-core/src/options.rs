@@ -41,8 +41,8 @@ pub enum Fencing {
     Lenient,
 }
 
-/// A queue's options. Omitted options lose nothing. A failed message waits before its retry, so that a
-/// consumer that always fails does not use up all tries within milliseconds.
+/// A queue's options. Omitted options lose nothing. A failed message waits before its retry, so
+/// that a consumer that always fails does not use up all tries within milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueOptions {

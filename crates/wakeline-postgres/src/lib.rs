@@ -63,8 +63,8 @@ use wakeline_store::{Sealing, StoreAdmin, StoreError, StoreInfo};
 
 use crate::connect::{Link, Params, Sql};
 use crate::connector::Connector;
-use crate::migrate::Migrator;
 pub use crate::error::is_refused;
+use crate::migrate::Migrator;
 pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
 use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;

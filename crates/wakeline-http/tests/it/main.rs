@@ -16,6 +16,7 @@ mod maintenance;
 mod messages;
 mod names;
 mod neighbours;
+mod options;
 mod policy;
 mod queue;
 mod schedule;

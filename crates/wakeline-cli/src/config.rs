@@ -171,8 +171,7 @@ struct QueueArgs {
     /// Most messages in one request [default: 10000]
     #[arg(long, env = "WAKELINE_BATCH_LEN_MAX", value_name = "COUNT")]
     batch_len_max: Option<u32>,
-    /// Bytes of payload after which a pop takes no more messages; it gets one at least
-    /// [default: 33554432]
+    /// Payload bytes after which a pop takes no further message [default: 33554432]
     #[arg(long, env = "WAKELINE_POP_BYTES_MAX", value_name = "BYTES")]
     pop_bytes_max: Option<u64>,
     /// Least time between two looks through a queue for messages past their time [default: 60000]

@@ -55,8 +55,9 @@ impl ApiError {
 
     /// A field of the body that is wrong.
     pub(crate) fn invalid_field(field: &str, message: impl Into<String>) -> Self {
-        let way = field.split('.').map(str::to_owned);
-        Self { place: [vec!["body".to_owned()], way.collect()].concat(), ..Self::invalid(message) }
+        // A name may be the caller's, with any number of dots.
+        let way = std::iter::once("body").chain(field.splitn(16, '.'));
+        Self { place: way.map(str::to_owned).collect(), ..Self::invalid(message) }
     }
 
     /// A parameter of the query string that is wrong.

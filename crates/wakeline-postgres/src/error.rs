@@ -95,20 +95,22 @@ pub(crate) fn blames_values(error: &StoreError) -> bool {
     source.downcast_ref::<tokio_postgres::Error>().is_some_and(|error| kind(error) == Kind::Data)
 }
 
-/// Whether what failed would fail again with the same rows, so that they are tried in smaller
-/// pieces: everything but trouble of the database itself. A statement that takes too long is the
-/// rows' own trouble, because a smaller piece takes less.
+/// Whether a row itself is at fault, so that it fails again wherever it is tried: its values, or a
+/// limit of the database that it exceeds. A missing function or right is not the row's fault.
 pub(crate) fn blames_rows(error: &StoreError) -> bool {
     match error {
-        StoreError::Transient { source, .. } => {
-            state_of(source).is_some_and(|state| *state == SqlState::QUERY_CANCELED)
-        }
-        StoreError::Unavailable { .. }
-        | StoreError::Full { .. }
-        | StoreError::NoKeys { .. }
-        | StoreError::Maintenance { .. } => false,
-        _ => true,
+        StoreError::Invalid { .. } | StoreError::Corrupt { .. } => true,
+        StoreError::Fatal { source, .. } => state_of(source).is_some_and(|state| {
+            kind_of_state(state) == Kind::Data || state.code().starts_with("54")
+        }),
+        _ => false,
     }
+}
+
+/// Whether a statement took too long, of which a smaller piece takes less.
+pub(crate) fn took_too_long(error: &StoreError) -> bool {
+    let StoreError::Transient { source, .. } = error else { return false };
+    state_of(source).is_some_and(|state| *state == SqlState::QUERY_CANCELED)
 }
 
 /// Whether the transaction was surely rolled back, so that repeating it whole is safe:

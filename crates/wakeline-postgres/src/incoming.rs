@@ -133,11 +133,12 @@ impl<'a> IncomingPump<'a> {
     /// row that failed alone is quarantined.
     async fn narrowed_down(&self, rows_max: i64, failed: &Failed) -> bool {
         let Some(seq) = failed.seq else { return false };
-        if !error::blames_rows(&failed.error) {
-            return false;
-        }
+        let blamed = error::blames_rows(&failed.error);
         if rows_max > 1 {
-            return true;
+            return blamed || error::took_too_long(&failed.error);
+        }
+        if !blamed {
+            return false;
         }
         let quarantine = async {
             let transaction = self.shared.links.incoming.begin(OPERATION).await?;

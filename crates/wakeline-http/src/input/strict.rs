@@ -23,10 +23,14 @@ use crate::error::ApiError;
 
 /// Parameters and fields that published clients send and that mean nothing here, by the beginning
 /// of a route's path.
-const WITHOUT_MEANING: [(&str, &[&str]); 8] = [
+const WITHOUT_MEANING: [(&str, &[&str]); 10] = [
     // Queen 2.6 asks the server to choose sizes, which it does when none are given, and says of how
     // many partitions a pop may be even where it names the one.
     ("/api/v1/pop", &["autopilot", "partitions"]),
+    // Queen sends what its builder knows of a queue with each pop that names the queue, too.
+    ("/api/v1/pop/queue", &["namespace", "task"]),
+    // Queen's administration asks for partitions, which are always in the answer.
+    ("/api/v1/status/queues", &["includePartitions"]),
     // Queen lets callers say who pushes. The server knows it from the credentials.
     ("/api/v1/push", &["producerSub"]),
     ("/api/v1/transaction", &["producerSub"]),
@@ -35,10 +39,20 @@ const WITHOUT_MEANING: [(&str, &[&str]); 8] = [
     // Svix: asks for more kinds of states than there are here.
     ("/api/v1/app", &["expanded_statuses"]),
     // Svix: what was read may be changed and sent back as a whole.
-    ("/api/v1/app", &["id", "createdAt", "updatedAt", "version"]),
+    ("/api/v1/app", READ_BACK),
     ("/api/v1/event-type", &["name", "createdAt", "updatedAt"]),
-    ("/api/v1/operational-webhook", &["id", "createdAt", "updatedAt", "version"]),
+    ("/api/v1/operational-webhook", READ_BACK),
 ];
+
+/// Fields of applications and endpoints that only the server sets.
+const READ_BACK: &[&str] =
+    &["id", "createdAt", "updatedAt", "version", "disabledReason", "failingSince", "pausedForMs"];
+
+/// As much of an unknown name as an answer repeats: the caller chooses its length.
+fn shortened(name: &str) -> &str {
+    const CHARS_MAX: usize = 64;
+    name.char_indices().nth(CHARS_MAX).map_or(name, |(end, _)| &name[..end])
+}
 
 /// What a route knows.
 #[derive(Debug, Default)]
@@ -214,6 +228,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn refuse(&mut self, fields: &BTreeMap<String, Shape>, name: &str) {
+        let name = shortened(name);
         let place = Place::Field(&self.place, name).to_string();
         let inside = fields.iter().find(|(_, inner)| match inner {
             Shape::Object(inner) => inner.contains_key(name),

@@ -156,3 +156,33 @@ async fn words_numbers_and_missing_fields_are_explained() {
         assert!(answer.error().contains(words), "{body}: {}", answer.error());
     }
 }
+
+#[tokio::test]
+async fn an_endpoint_that_was_read_can_be_sent_back() {
+    let node = Node::start().await;
+    let application = json!({"name": "a", "uid": "a"});
+    node.post("/api/v1/app", application.to_string()).await;
+    let endpoint = json!({"uid": "e", "delivery": {"pull": true}});
+    node.post("/api/v1/app/a/endpoint", endpoint.to_string()).await;
+    let read = node.get("/api/v1/app/a/endpoint/e").await.json();
+    let answer = node.call("PUT", "/api/v1/app/a/endpoint/e", read.to_string()).await;
+    assert_eq!(answer.status, 200, "{:?}", String::from_utf8(answer.body));
+}
+
+#[tokio::test]
+async fn a_pop_of_a_queue_may_repeat_its_namespace_and_task() {
+    let node = Node::start().await;
+    let answer = node.get("/api/v1/pop/queue/q?namespace=n&task=t").await;
+    assert_eq!(answer.status, 204, "as Queen's clients send it");
+}
+
+#[tokio::test]
+async fn a_long_unknown_name_is_not_repeated_in_full() {
+    let node = Node::start().await;
+    for path in ["/api/v1/push", "/api/v1/app"] {
+        let body = format!("{{\"{}\":1}}", ".".repeat(1_000_000));
+        let answer = node.post(path, body).await;
+        assert!([400, 422].contains(&answer.status.as_u16()), "{path}: {}", answer.status);
+        assert!(answer.body.len() < 2_000, "{path}: {} bytes", answer.body.len());
+    }
+}

@@ -1,6 +1,8 @@
 -- Where a read of a partition's log ends that stops once it has so many bytes: behind the message
 -- with which it has them, or at p_until. Also how many bytes that is. What a gap held counts, too.
 -- p_from < p_until, and there is a message at p_from.
+-- A segment counts no more than its body has, whatever its ends say: a corrupt one must not use up
+-- what the partitions behind it may have.
 -- Called by: claim, claim_line, cursor_take. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.log_fit(
@@ -15,7 +17,7 @@ DECLARE
     v_size bigint;
 BEGIN
     o_end := p_until; o_bytes := 0;
-    FOR s IN SELECT y.first_offset, y.len, y.ends FROM @schema@.segments y
+    FOR s IN SELECT y.first_offset, y.len, y.ends, octet_length(y.body) AS size FROM @schema@.segments y
         WHERE y.partition_id = p_partition AND y.first_offset < p_until
             AND y.first_offset >= coalesce((
                 SELECT z.first_offset FROM @schema@.segments z
@@ -27,7 +29,7 @@ BEGIN
         v_last := least(p_until - s.first_offset, s.len);
         CONTINUE WHEN v_last <= v_first;
         v_base := CASE WHEN v_first > 0 THEN s.ends[v_first] ELSE 0 END;
-        v_size := coalesce(s.ends[v_last] - v_base, 0);
+        v_size := coalesce(least(s.ends[v_last], s.size) - v_base, 0);
         IF o_bytes + v_size < p_bytes THEN
             o_bytes := o_bytes + v_size;
             CONTINUE;
@@ -35,7 +37,7 @@ BEGIN
         FOR n IN v_first + 1 .. v_last LOOP
             CONTINUE WHEN n < v_last AND o_bytes + s.ends[n] - v_base < p_bytes;
             o_end := s.first_offset + n;
-            o_bytes := o_bytes + coalesce(s.ends[n] - v_base, 0);
+            o_bytes := o_bytes + coalesce(least(s.ends[n], s.size) - v_base, 0);
             RETURN;
         END LOOP;
     END LOOP;

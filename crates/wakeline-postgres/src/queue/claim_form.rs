@@ -45,7 +45,8 @@ impl Core {
                 columns.partition_maxes.push(partitions_max(request));
                 columns.auto_acks.push(request.auto_ack);
                 columns.workers.push(request.worker.clone());
-                columns.bytes.push(i64::try_from(request.bytes_max).unwrap_or(i64::MAX));
+                // At least one, so that a request always gets a message.
+                columns.bytes.push(i64::try_from(request.bytes_max.max(1)).unwrap_or(i64::MAX));
                 columns.agains.push(again || self.tokens.contains(request.token));
             }
         }

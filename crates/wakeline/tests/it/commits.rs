@@ -20,7 +20,7 @@ async fn greeting(ctx: OrchestrationContext, name: String) -> Result<String, Flo
 /// Statements on the schema that clients sent to this database, with their calls.
 async fn statements(database: &Database) -> BTreeMap<String, i64> {
     let mut statements = database.0.statements().await;
-    statements.retain(|(sql, _)| sql.contains("\"wakeline\"."));
+    statements.retain(|(sql, _)| sql.contains("\"wakeline"));
     statements.into_iter().collect()
 }
 

@@ -11,7 +11,7 @@ mod repeats;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -157,11 +157,18 @@ impl Write for LogLines {
 
 impl Drop for Flush {
     fn drop(&mut self) {
+        // If nobody reads standard error the last lines are lost.
+        let deadline = Instant::now() + FLUSH_TIME;
         let (done, flushed) = sync_channel(1);
-        if self.0.try_send(Line::Flush(done)).is_ok() {
-            // If nobody reads standard error the last lines are lost.
-            let _ = flushed.recv_timeout(FLUSH_TIME);
+        let mut flush = Line::Flush(done);
+        while let Err(TrySendError::Full(unsent)) = self.0.try_send(flush) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            flush = unsent;
+            std::thread::sleep(Duration::from_millis(1));
         }
+        let _ = flushed.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 }
 

@@ -1,5 +1,6 @@
 //! `wakeline serve`
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,15 +30,30 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settle(Secrets::from_env())?;
     let _flush = logs::start(settings.log_format)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    runtime.block_on(serve(settings))
+    let format = settings.log_format;
+    let served = runtime.block_on(serve(settings));
+    match (served, format) {
+        // Whoever reads JSON cannot read anything else.
+        (Err(error), LogFormat::Json) if !error.is::<ConfigMistake>() => {
+            tracing::error!(error = format!("{error:#}"), "cannot serve");
+            Ok(ExitCode::FAILURE)
+        }
+        (served, _) => served,
+    }
 }
 
 async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
-    let metrics = wakeline_http::install_metrics();
     let certificates = certificates(&settings)?;
-    // Before anything can take long: without a handler the signal would end the process.
+    // Before anything can take long: without a handler a signal would end the process, or, if it is
+    // the first one of a container, be ignored.
     tokio::spawn(reload_on_hangup(hangups()?, certificates.clone()));
-    let store = store::open(&settings).await?;
+    let shutdown = CancellationToken::new();
+    stop_on_signals(shutdown.clone())?;
+    let metrics = wakeline_http::install_metrics();
+    let Some(store) = shutdown.run_until_cancelled(store::open(&settings)).await else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let store = store?;
     let access = Access::start(store.clone(), settings.access.options.clone()).await?;
     settings.refuse_if_open(access.is_open())?;
     let listener = Server::bind(settings.listen)
@@ -50,16 +66,7 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
 
     let mut server = settings.server.clone();
     server.connections_max = limits::connections_max(settings.hook.connections_max());
-    let http = HttpSettings {
-        cors_origins: settings.access.cors_origins.clone(),
-        allowed_hosts: settings.access.allowed_hosts.clone(),
-        listen: Some(address.ip()),
-        ..settings.http.clone()
-    };
-    let state = AppState::new(faces.clone(), http, metrics);
-    let shutdown = CancellationToken::new();
-    // Before the greeting: whoever has read it may send a signal, which must drain.
-    stop_on_signals(shutdown.clone())?;
+    let state = AppState::new(faces.clone(), http_settings(&settings, address.ip()), metrics);
     let (hook, stop) = (faces.hook.clone(), shutdown.clone());
     let sending = tokio::spawn(async move { hook.run(stop).await });
     let (queue, stop) = (faces.queue.clone(), shutdown.clone());
@@ -203,7 +210,17 @@ async fn listen(store: Arc<dyn WholeStore>, faces: Faces, shutdown: Cancellation
     }
 }
 
-/// Registers what happens on SIGTERM and SIGINT.
+fn http_settings(settings: &Settings, listen: IpAddr) -> HttpSettings {
+    HttpSettings {
+        cors_origins: settings.access.cors_origins.clone(),
+        allowed_hosts: settings.access.allowed_hosts.clone(),
+        listen: Some(listen),
+        ..settings.http.clone()
+    }
+}
+
+/// Registers what happens on SIGTERM and SIGINT. One that comes before the server runs ends the
+/// start.
 fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
     let terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     let interrupt = signal(SignalKind::interrupt()).context("cannot listen for signals")?;

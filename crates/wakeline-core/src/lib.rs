@@ -14,10 +14,12 @@ mod access;
 mod flow;
 mod hook;
 mod id;
+mod json;
 mod lease;
 mod limits;
 mod line;
 mod name;
+mod nearest;
 mod options;
 mod time;
 
@@ -34,6 +36,7 @@ pub use hook::{
     StatusRange, Uid, UidError,
 };
 pub use id::{DeadLetterId, IdError, MessageId, NodeId, PartitionId, RedriveId, TransactionId};
+pub use json::{JsonTooDeep, check_json_depth};
 pub use lease::{CursorId, GroupId, LeaseId, LeaseToken};
 pub use limits::Loss;
 pub use line::{Change, QueueLine, Selector, Subscription, Topic};
@@ -41,5 +44,6 @@ pub use name::{
     GroupName, NAME_BYTES_MAX, NameError, Namespace, PartitionName, QueueName, TaskName, TimerKey,
     TraceName,
 };
+pub use nearest::nearest;
 pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict, lane_of};
 pub use time::Timestamp;

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakeline_core::{IdError, NameError};
+use wakeline_core::{IdError, JsonTooDeep, NameError};
 use wakeline_flow::ClientError;
 use wakeline_flow::provider::ProviderError;
 use wakeline_hook::HookError;
@@ -118,11 +118,6 @@ impl ApiError {
         Self { allow, ..error }
     }
 
-    pub(crate) fn too_deep(limit: usize) -> Self {
-        let message = format!("the JSON nests lists and objects deeper than {limit} levels");
-        Self::invalid(message)
-    }
-
     pub(crate) fn stale_lease(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "stale_lease", message)
     }
@@ -183,6 +178,19 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "outcome_unknown", message).retry_after(1)
     }
 
+    /// The failure of a later step of a request, once an earlier one was written: it must not
+    /// say that nothing was done.
+    pub(crate) fn after_write(self) -> Self {
+        match self.code {
+            "store_unavailable" | "store_full" | "no_encryption_key" | "maintenance" => {
+                let message = "the change was written, but the store failed before its result \
+                               could be read; repeat the request, or read what is there";
+                Self::outcome_unknown(message)
+            }
+            _ => self,
+        }
+    }
+
     fn no_encryption_key() -> Self {
         let message = "this is only stored encrypted, and this server has no key: set \
                        WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to what \
@@ -204,6 +212,12 @@ impl ApiError {
 
 impl From<NameError> for ApiError {
     fn from(error: NameError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<JsonTooDeep> for ApiError {
+    fn from(error: JsonTooDeep) -> Self {
         Self::invalid(error.to_string())
     }
 }
@@ -279,7 +293,8 @@ impl From<ClientError> for ApiError {
                     ClientError::Provider(ProviderError::Retryable { .. })
                 ) =>
                 {
-                    Self::unavailable(error.to_string())
+                    // Another provider's failure: it does not say whether something was done.
+                    Self::outcome_unknown(&error.to_string())
                 }
                 None => Self::internal(&error),
             },

@@ -1,7 +1,6 @@
 //! Reading requests: bodies, query parameters and path parts, with errors that name what is wrong.
 
 mod explain;
-mod nearest;
 pub(crate) mod strict;
 
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
-use wakeline_core::IdempotencyKey;
+use wakeline_core::{IdempotencyKey, check_json_depth};
 
 use crate::error::ApiError;
 use crate::state::AppState;
@@ -42,7 +41,7 @@ impl FromRequest<AppState> for Body {
         match body {
             Ok(body) => {
                 let body = body.to_bytes();
-                check_depth(&body)?;
+                check_json_depth(&body)?;
                 // A page may send a body without a type to any server, and need not ask.
                 match typed || body.is_empty() {
                     true => Ok(Self(body, known)),
@@ -76,9 +75,12 @@ impl Body {
         })
     }
 
-    /// Parses the body, or takes the default if there is none.
+    /// Parses the body, or takes the default if there is none. PHP writes an empty object as `[]`.
     pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
-        if self.0.is_empty() { Ok(T::default()) } else { self.parse() }
+        match self.0.trim_ascii() {
+            b"" | b"[]" => Ok(T::default()),
+            _ => self.parse(),
+        }
     }
 }
 
@@ -86,31 +88,6 @@ impl Body {
 fn is_a_way(path: &serde_path_to_error::Path) -> bool {
     let unknown = |part: &Segment| matches!(part, Segment::Unknown);
     path.iter().next().is_some_and(|first| !unknown(first))
-}
-
-/// Most lists and objects within each other.
-const DEPTH_MAX: usize = 128;
-
-/// Refuses JSON that nests too deeply: what reads it later, in SQL or in a client, may have no
-/// bound of its own and fail for ever on the stored message.
-pub(crate) fn check_depth(json: &[u8]) -> Result<(), ApiError> {
-    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
-    for byte in json {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => {
-                depth += 1;
-                if depth > DEPTH_MAX {
-                    return Err(ApiError::too_deep(DEPTH_MAX));
-                }
-            }
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Whether the body says that it is JSON; an error if it says that it is something else.

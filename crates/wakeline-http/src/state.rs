@@ -12,7 +12,7 @@ use wakeline_flow::Client;
 use wakeline_flow::provider::StoreProvider;
 use wakeline_hook::HookService;
 use wakeline_queue::QueueService;
-use wakeline_store::{FanOut, HintSink, PushGate};
+use wakeline_store::{FanOut, HintSink, Maintenance, MaintenanceSet, PushGate, SetMaintenance};
 
 use crate::error::ApiError;
 
@@ -91,7 +91,7 @@ struct Shared {
     metrics: Option<PrometheusHandle>,
     draining: AtomicBool,
     /// When the store was last asked whether it answers, and what it said.
-    pinged: tokio::sync::Mutex<Option<(Instant, Result<(), ApiError>)>>,
+    pinged: tokio::sync::Mutex<Option<(Instant, Result<Maintenance, ApiError>)>>,
     /// Who else is told of what a transaction of the queue made available.
     others: Arc<dyn HintSink>,
 }
@@ -151,18 +151,31 @@ impl AppState {
         self.shared.draining.load(Ordering::SeqCst)
     }
 
-    /// Whether the store answers, as of a moment ago: probes are open to everybody, and must not
-    /// cost a statement each.
-    pub(crate) async fn ping(&self) -> Result<(), ApiError> {
+    /// Whether the store answers, and what is suspended, as of a moment ago: probes are open to
+    /// everybody, and must not cost a statement each.
+    pub(crate) async fn ping(&self) -> Result<Maintenance, ApiError> {
         let mut last = self.shared.pinged.lock().await;
-        match &*last {
-            Some((at, outcome)) if at.elapsed() < PING_KEPT => outcome.clone(),
-            _ => {
-                let outcome = self.queue().store().ping().await.map_err(ApiError::from);
-                *last = Some((Instant::now(), outcome.clone()));
-                outcome
-            }
+        if let Some((at, outcome)) = &*last
+            && at.elapsed() < PING_KEPT
+        {
+            return outcome.clone();
         }
+        let outcome = match self.queue().store().ping().await {
+            Ok(()) => self.queue().maintenance().await.map_err(ApiError::from),
+            Err(error) => Err(error.into()),
+        };
+        *last = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
+
+    /// Suspends or resumes, and lets the next probe see it.
+    pub(crate) async fn set_maintenance(
+        &self,
+        set: SetMaintenance,
+    ) -> Result<MaintenanceSet, ApiError> {
+        let done = self.queue().set_maintenance(set).await;
+        *self.shared.pinged.lock().await = None;
+        Ok(done?)
     }
 
     pub(crate) fn render_metrics(&self) -> String {

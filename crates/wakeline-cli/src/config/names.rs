@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 
+use wakeline_core::nearest;
+
 use super::ConfigMistake;
 
 const PREFIX: &str = "WAKELINE_";
@@ -28,8 +30,9 @@ pub(crate) fn check_environment(
         if known.contains(&name) || is_of_tooling(rest) || is_of_kubernetes(&name, &value) {
             continue;
         }
-        let hint = match nearest(&name, known.iter().map(String::as_str)) {
-            Some(known) => format!("did you mean {known}?"),
+        let settings = known.iter().filter_map(|name| name.strip_prefix(PREFIX));
+        let hint = match nearest(rest, settings) {
+            Some(known) => format!("did you mean {PREFIX}{known}?"),
             None => "`wakeline serve --help` lists them".to_owned(),
         };
         let text = format!("the environment has {name}, and there is no such setting: {hint}");
@@ -69,7 +72,7 @@ pub(super) fn explain_unknown_key(message: &str) -> String {
     let beside: Vec<_> = quoted.filter(|known| !known.is_empty()).collect();
     let top = top_level_keys();
     let nearest = match beside.is_empty() {
-        false => nearest(name, beside.into_iter()),
+        false => nearest(name, beside),
         true if top.contains(name) => {
             return format!(
                 "{name} belongs into one of the tables [queue], [long_poll], [hook] and [access]"
@@ -91,33 +94,6 @@ fn top_level_keys() -> BTreeSet<String> {
     let tables = ["queue", "long_poll", "hook", "access"];
     let rest = secrets.into_iter().chain(tables).map(str::to_owned);
     flags.map(|flag| flag.replace('-', "_")).chain(rest).collect()
-}
-
-/// The known name that is nearest, if one is near enough to be meant.
-fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    let enough = (name.len() / 4).clamp(1, 4);
-    let measured = known.map(|known| (distance(name, known), known));
-    measured.filter(|(distance, _)| *distance <= enough).min().map(|(_, known)| known)
-}
-
-/// Letters to insert, remove, replace or swap with their neighbour to turn one into the other.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to) = (from.as_bytes(), to.as_bytes());
-    let mut before = Vec::new();
-    let mut last: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in to.iter().enumerate() {
-            let replaced = last[j] + usize::from(a != b);
-            let mut least = replaced.min(last[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[to.len()]
 }
 
 #[cfg(test)]
@@ -163,15 +139,6 @@ mod tests {
             ("wakeline_listne", "x"),
         ] {
             assert_eq!(check(name, value), Ok(()), "{name}");
-        }
-    }
-
-    #[test]
-    fn distances_count_letters() {
-        for (from, to, expected) in
-            [("", "abc", 3), ("listen", "listen", 0), ("listne", "listen", 1), ("stor", "store", 1)]
-        {
-            assert_eq!(distance(from, to), expected, "{from} {to}");
         }
     }
 }

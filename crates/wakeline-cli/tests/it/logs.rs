@@ -90,6 +90,14 @@ async fn a_start_gives_up_in_the_end_and_at_once_where_waiting_does_not_help() {
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("store_wait_ms") && error.contains("refused"), "{error}");
 
+    let mut command = serve("postgres://nobody@127.0.0.1:1/none");
+    command.args(["--store-wait-ms", "0", "--log-format", "json"]);
+    let output = output_of(command).await;
+    assert_eq!(output.status.code(), Some(1));
+    let error: serde_json::Value =
+        serde_json::from_slice(&output.stderr).expect("one line of JSON");
+    assert!(error["fields"]["error"].as_str().is_some_and(|text| text.contains("refused")));
+
     let postgres = OwnPostgres::start();
     let missing =
         postgres.url().replace("/postgres", "/missing").replace("//missing", "//postgres");

@@ -33,6 +33,23 @@ async fn sigterm_drains_although_the_reader_of_the_logs_is_gone() {
     }
 }
 
+/// The first process of a container is not ended by a signal that it does not handle.
+#[tokio::test]
+async fn sigterm_ends_a_start_that_waits_for_its_database() {
+    let mut command = wakeline();
+    command.args(["serve", "--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
+    command.args(["--store", "postgres://nobody@127.0.0.1:1/none", "--store-wait-ms", "600000"]);
+    let mut child = command.env("WAKELINE_LOG", "info").spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let waits = lines.next_line().await.expect("readable").expect("it runs");
+    assert!(waits.contains("cannot connect to PostgreSQL yet"), "{waits}");
+    let pid = i32::try_from(child.id().expect("it runs")).expect("a pid");
+    let pid = rustix::process::Pid::from_raw(pid).expect("not zero");
+    rustix::process::kill_process(pid, Signal::TERM).expect("signalled");
+    // A code, and not the signal: the process handled it.
+    assert_eq!(child.wait().await.expect("it ends").code(), Some(0));
+}
+
 #[tokio::test]
 async fn logs_that_nobody_reads_hold_up_nothing() {
     for store in Store::both().await {

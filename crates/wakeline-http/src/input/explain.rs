@@ -1,6 +1,7 @@
 //! Says in the words of callers what the parser says in its own.
 
-use super::nearest::nearest;
+use wakeline_core::nearest;
+
 use crate::error::ApiError;
 
 /// What is wrong with a body, and where: `path` is empty for the body itself.

@@ -17,8 +17,8 @@ use axum::http::{Method, Uri};
 use serde::de::{Deserialize as _, Visitor};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess};
 use serde_json::Value;
+use wakeline_core::nearest;
 
-use super::nearest::nearest;
 use crate::error::ApiError;
 
 /// Parameters and fields that published clients send and that mean nothing here, by the beginning
@@ -49,7 +49,7 @@ const READ_BACK: &[&str] =
     &["id", "createdAt", "updatedAt", "version", "disabledReason", "failingSince", "pausedForMs"];
 
 /// As much of an unknown name as an answer repeats: the caller chooses its length.
-fn shortened(name: &str) -> &str {
+pub(crate) fn shortened(name: &str) -> &str {
     const CHARS_MAX: usize = 64;
     name.char_indices().nth(CHARS_MAX).map_or(name, |(end, _)| &name[..end])
 }

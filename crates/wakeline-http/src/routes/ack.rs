@@ -12,7 +12,7 @@ use crate::error::{ApiError, Problem};
 use crate::input::{Body, Parted};
 use crate::state::AppState;
 use crate::wire::ack::{
-    AckBatchBody, AckBody, AckResult, ExtendAnswer, ExtendBody, Settlement, refusal,
+    AckBatchBody, AckBody, AckResult, ExtendAnswer, ExtendBody, RequiredLeases, Settlement, refusal,
 };
 
 /// Settle one message.
@@ -31,7 +31,8 @@ pub(crate) async fn ack(
     body: Body,
 ) -> Result<Json<Vec<AckResult>>, ApiError> {
     let ack: AckBody = body.parse()?;
-    let outcomes = settle(&state, &permit, vec![ack.check(None, &[])?]).await?;
+    let outcomes =
+        settle(&state, &permit, vec![ack.check(None, &RequiredLeases::default())?]).await?;
     let outcome = &outcomes[0];
     let why = refusal(outcome).unwrap_or_default();
     match outcome {
@@ -69,7 +70,8 @@ pub(crate) async fn ack_batch(
     let mut settlements = Vec::with_capacity(acks.len());
     for (index, ack) in acks.iter().enumerate() {
         let at = format!("acknowledgments[{index}]");
-        settlements.push(ack.check(group, &[]).map_err(|error| error.at(&at))?);
+        settlements
+            .push(ack.check(group, &RequiredLeases::default()).map_err(|error| error.at(&at))?);
     }
     let outcomes = settle(&state, &permit, settlements).await?;
     let results = acks.iter().zip(&outcomes).enumerate();
@@ -85,6 +87,7 @@ async fn settle(
     permit: &Permit,
     mut settlements: Vec<Settlement>,
 ) -> Result<Vec<SettleOutcome>, ApiError> {
+    permit.need_settle(state, Settlement::items(&settlements)).await?;
     Settlement::name_groups(state, &mut settlements).await?;
     let mut items = Vec::with_capacity(settlements.len());
     let mut known = Vec::with_capacity(settlements.len());
@@ -97,7 +100,6 @@ async fn settle(
             }
         });
     }
-    permit.need_settle(state, &items).await?;
     let asked = if items.is_empty() { Vec::new() } else { state.queue().settle(items).await? };
     let mut asked = asked.into_iter();
     let outcome = |known: Option<SettleOutcome>| {

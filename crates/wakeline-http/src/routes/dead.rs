@@ -10,11 +10,15 @@ use wakeline_store::{DeadLetterFilter, DeadLetters, Deed, Page, Redrive, Redrive
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{self, Body, Params, Parted};
+use crate::routes::resources::{EVERY, tallies};
 use crate::state::AppState;
 use crate::wire::dead::{
     DeadLetterAnswer, DeadLetterFilterBody, DeadLettersAnswer, Pagination, PurgedAnswer,
     RedriveAnswer, RedriveBody,
 };
+
+/// How far a caller that may read some queues only sees into all of them together.
+const UNNAMED_MAX: u64 = 10_000;
 
 /// Most dead letters a second that a job may be allowed.
 const RATE_MAX: u32 = 1_000_000;
@@ -73,25 +77,29 @@ async fn visible(
     if filter.queue.is_some() || permit.may_all(Realm::Queue, Verb::Read) {
         return Ok(store.dead_letters(filter, page).await?);
     }
-    let (mut found, mut part) = (DeadLetters::default(), Page { limit: 1000, offset: 0 });
-    loop {
-        let read = store.dead_letters(filter.clone(), part).await?;
-        let last = read.letters.len() < part.limit as usize;
-        for letter in read.letters {
-            if permit.may(Realm::Queue, Verb::Read, letter.queue.as_str()) {
-                let number = found.total;
-                found.total += 1;
-                let end = u64::from(page.offset) + u64::from(page.limit);
-                if (u64::from(page.offset)..end).contains(&number) {
-                    found.letters.push(letter);
-                }
-            }
-        }
-        if last {
-            return Ok(found);
-        }
-        part.offset = part.offset.saturating_add(part.limit);
+    // Of the queues that the caller may read, and of no other: what others have there costs it
+    // nothing, and it costs them nothing.
+    let end = u64::from(page.offset) + u64::from(page.limit);
+    if end > UNNAMED_MAX {
+        return Err(ApiError::invalid(format!(
+            "offset and limit must be at most {UNNAMED_MAX} together; name a queue to see more"
+        )));
     }
+    let part = Page { limit: end as u32, offset: 0 };
+    let mut found = DeadLetters::default();
+    for tally in tallies(state, permit, EVERY).await? {
+        if tally.tally.dead_letters == 0 {
+            continue;
+        }
+        let filter = DeadLetterFilter { queue: Some(tally.queue), ..filter.clone() };
+        let read = store.dead_letters(filter, part).await?;
+        found.total += read.total;
+        found.letters.extend(read.letters);
+        found.letters.sort_by_key(|letter| std::cmp::Reverse(letter.number.0));
+        found.letters.truncate(end as usize);
+    }
+    found.letters.drain(..found.letters.len().min(page.offset as usize));
+    Ok(found)
 }
 
 /// Whether the caller may do something to all dead letters that fit.

@@ -21,15 +21,12 @@ use crate::wire::health::{HealthAnswer, WakeHealth};
     )
 )]
 pub(crate) async fn health(State(state): State<AppState>) -> Response {
-    let reachable = state.ping().await.is_ok();
+    let maintenance = state.ping().await.ok();
+    let reachable = maintenance.is_some();
     let (status, word) = match (reachable, state.is_draining()) {
         (true, false) => (StatusCode::OK, "healthy"),
         (_, true) => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "unhealthy"),
-    };
-    let maintenance = match reachable {
-        true => state.queue().maintenance().await.ok(),
-        false => None,
     };
     let webhooks = match state.hook().sends_nothing() {
         Some(why) => format!("off: {why}"),

@@ -50,8 +50,8 @@ pub(crate) async fn set_maintenance(
     let detail = Mode::of(gate).map_or("off", Mode::word);
     Deed::tell(Some("pushes".to_owned()), Some(detail.to_owned()));
     let set = SetMaintenance { pushes: Some(gate), pops_paused: None };
-    state.queue().set_maintenance(set).await?;
-    Ok(Json(answer(&state).await?.saying()))
+    state.set_maintenance(set).await?;
+    Ok(Json(answer(&state).await.map_err(ApiError::after_write)?.saying()))
 }
 
 /// Whether pops pause.
@@ -79,5 +79,5 @@ pub(crate) async fn set_pause(
     let detail = if enabled { "pause" } else { "off" };
     Deed::tell(Some("pops".to_owned()), Some(detail.to_owned()));
     let set = SetMaintenance { pushes: None, pops_paused: Some(enabled) };
-    Ok(Json(state.queue().set_maintenance(set).await?.now.into()))
+    Ok(Json(state.set_maintenance(set).await?.now.into()))
 }

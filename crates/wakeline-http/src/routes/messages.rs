@@ -4,8 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use wakeline_core::{
-    GroupName, Namespace, PartitionId, PartitionName, QueueName, Realm, TaskName, TransactionId,
-    Verb,
+    GroupName, Namespace, PartitionName, QueueName, Realm, TaskName, TransactionId, Verb,
 };
 use wakeline_store::{
     Deed, Intervened, Intervention, ListedMessage, MessageFilter, MessageKey, MessagePlace, Page,
@@ -15,6 +14,7 @@ use crate::access::permit::{Part, Permit};
 use crate::error::{ApiError, Problem};
 use crate::input::{Body, Params, Parted};
 use crate::state::AppState;
+use crate::wire::ack::partition_id;
 use crate::wire::messages::{
     ClearedAnswer, InterveneBody, IntervenedAnswer, ListedAnswer, MessageAnswer,
     MessageDeletedAnswer, MessagesAnswer, PartitionAnswer, PartitionDeletedAnswer,
@@ -143,7 +143,7 @@ pub(crate) async fn message(
 }
 
 fn key(partition: String, transaction_id: String) -> Result<MessageKey, ApiError> {
-    let partition: PartitionId = partition.parse().map_err(|_| missing())?;
+    let partition = partition_id(&partition)?.ok_or_else(missing)?;
     Ok(MessageKey { partition, transaction_id: TransactionId::new(transaction_id)? })
 }
 

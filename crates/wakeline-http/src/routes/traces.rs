@@ -4,13 +4,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use wakeline_core::{PartitionId, Realm, TraceName, TransactionId, Verb};
+use wakeline_core::{Realm, TraceName, TransactionId, Verb};
 use wakeline_store::{MessageKey, NamedTraces, Page, TRACES_PER_MESSAGE_MAX, Traced};
 
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{Body, Params, Parted};
 use crate::state::AppState;
+use crate::wire::ack::partition_id;
 use crate::wire::dead::Pagination;
 use crate::wire::traces::{
     NamedTraceAnswer, NamedTracesAnswer, TraceAnswer, TraceBody, TraceNamesAnswer, TracedAnswer,
@@ -66,7 +67,7 @@ pub(crate) async fn of_message(
     State(state): State<AppState>,
     Parted((partition, transaction_id)): Parted<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let partition: PartitionId = partition.parse().map_err(|_| missing())?;
+    let partition = partition_id(&partition)?.ok_or_else(missing)?;
     let key = MessageKey { partition, transaction_id: TransactionId::new(transaction_id)? };
     let traces = state.queue().store().traces(key).await?;
     let traces = traces.iter().map(TraceAnswer::new).collect::<Result<_, _>>()?;

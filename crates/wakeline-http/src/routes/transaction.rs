@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use uuid::Uuid;
-use wakeline_core::{ApplicationRef, EventId, LeaseId};
+use wakeline_core::{ApplicationRef, EventId};
 use wakeline_flow::{Client, Json as Value};
 use wakeline_hook::Emit;
 use wakeline_store::flow::EnqueueOutcome;
@@ -20,7 +20,7 @@ use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::Body;
 use crate::state::AppState;
-use crate::wire::ack::{Settlement, refusal};
+use crate::wire::ack::{RequiredLeases, Settlement, refusal};
 use crate::wire::hook::message::{CHANNELS_MAX, object};
 use crate::wire::hook::{channels, type_name};
 use crate::wire::push::PushEcho;
@@ -112,7 +112,11 @@ impl Plan {
             return Err(ApiError::invalid_field("operations", message));
         }
         let required = parsed.required_leases.unwrap_or_default();
-        let required: Vec<LeaseId> = required.iter().filter_map(|id| id.parse().ok()).collect();
+        if required.len() > most {
+            let message = format!("requiredLeases has {}, at most {most} fit", required.len());
+            return Err(ApiError::invalid_field("requiredLeases", message));
+        }
+        let required = RequiredLeases::new(&required);
         let mut plan = Self::default();
         plan.echo.timers = Timers::check(timers, (body, "timers"), &mut plan.command)?;
         let operations = plan.timers(operations, body)?;
@@ -144,11 +148,7 @@ impl Plan {
         for emit in &self.emits {
             permit.need_emit(state, &emit.application).await?;
         }
-        let items = self.settlements.iter().filter_map(|one| match one {
-            Settlement::Ask(item, _) => Some(item),
-            Settlement::Known(_) => None,
-        });
-        permit.need_settle(state, items).await
+        permit.need_settle(state, Settlement::items(&self.settlements)).await
     }
 
     /// Looks up what the store must say beforehand. Returns why it cannot succeed, if that is
@@ -217,7 +217,7 @@ impl Plan {
         &mut self,
         index: usize,
         operation: &Operation<'_>,
-        required: &[LeaseId],
+        required: &RequiredLeases,
     ) -> Result<(), ApiError> {
         let ack = operation.ack();
         self.settlements.push(ack.check(None, required)?);

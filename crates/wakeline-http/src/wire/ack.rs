@@ -1,11 +1,15 @@
 //! Settling messages and holding on to leases.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 use wakeline_core::{GroupId, GroupName, LeaseId, PartitionId, Timestamp, TransactionId, Verdict};
 use wakeline_store::{Extension, SettleItem, SettleOutcome};
 
 use crate::error::ApiError;
+use crate::input::strict::shortened;
 use crate::render;
 use crate::state::AppState;
 
@@ -73,7 +77,16 @@ pub(crate) enum Settlement {
 }
 
 impl Settlement {
-    /// Names the groups that are known by their leases alone.
+    /// Those that need the store.
+    pub(crate) fn items(all: &[Self]) -> impl Iterator<Item = &SettleItem> {
+        all.iter().filter_map(|one| match one {
+            Self::Ask(item, _) => Some(item),
+            Self::Known(_) => None,
+        })
+    }
+
+    /// Names the groups that are known by their leases alone. Meant to follow the check of
+    /// permissions: whether a group exists is nothing for those who may not settle in it.
     pub(crate) async fn name_groups(state: &AppState, all: &mut [Self]) -> Result<(), ApiError> {
         let unnamed = all.iter().filter_map(|one| match one {
             Self::Ask(_, group) => *group,
@@ -101,7 +114,7 @@ impl AckBody {
     pub(crate) fn check(
         &self,
         group: Option<&str>,
-        required: &[LeaseId],
+        required: &RequiredLeases,
     ) -> Result<Settlement, ApiError> {
         let transaction_id = self.transaction_id.as_deref();
         let transaction_id =
@@ -109,13 +122,12 @@ impl AckBody {
         let partition = self.partition_id.as_deref().ok_or_else(|| {
             ApiError::invalid("partitionId is required to ensure message uniqueness")
         })?;
-        // An id that this server never gave out names no message: an outcome, not a bad request.
-        let Ok(partition) = partition.parse::<PartitionId>() else {
+        let Some(partition) = partition_id(partition)? else {
             return Ok(Settlement::Known(SettleOutcome::NotFound));
         };
         let own;
         let lease = match self.lease_id.as_deref() {
-            None | Some("") => covering(required, partition),
+            None | Some("") => required.covering(partition),
             Some(text) => match text.parse::<LeaseId>() {
                 Ok(lease) => {
                     own = lease;
@@ -140,10 +152,42 @@ impl AckBody {
     }
 }
 
-/// The lease among those that a transaction requires which covers a partition.
-fn covering(required: &[LeaseId], partition: PartitionId) -> Option<&LeaseId> {
-    let covers = |lease: &&LeaseId| lease.cursors.iter().any(|c| c.partition == partition);
-    required.iter().find(covers)
+/// The leases that a transaction requires, by the partitions that they cover.
+#[derive(Default)]
+pub(crate) struct RequiredLeases {
+    leases: Vec<LeaseId>,
+    /// The first lease that covers a partition, by its place.
+    covering: HashMap<PartitionId, usize>,
+}
+
+impl RequiredLeases {
+    pub(crate) fn new(ids: &[String]) -> Self {
+        let leases: Vec<LeaseId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+        let mut covering = HashMap::new();
+        for (place, lease) in leases.iter().enumerate() {
+            for cursor in &lease.cursors {
+                covering.entry(cursor.partition).or_insert(place);
+            }
+        }
+        Self { leases, covering }
+    }
+
+    fn covering(&self, partition: PartitionId) -> Option<&LeaseId> {
+        self.covering.get(&partition).map(|place| &self.leases[*place])
+    }
+}
+
+/// Reads the id of a partition. `None` if it is one that this server never gave out: it names no
+/// message, which is an outcome and not a mistake.
+pub(crate) fn partition_id(text: &str) -> Result<Option<PartitionId>, ApiError> {
+    if Uuid::parse_str(text).is_err() {
+        return Err(ApiError::invalid(format!(
+            "partitionId {:?} is not an id: use the partitionId of the popped message, not the \
+             name of its partition",
+            shortened(text)
+        )));
+    }
+    Ok(text.parse().ok())
 }
 
 /// A consumer group, or the one of consumers that name none.

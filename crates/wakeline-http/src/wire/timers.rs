@@ -6,7 +6,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-use wakeline_core::{MessageId, PartitionName, QueueName, TimerKey, TransactionId};
+use wakeline_core::{
+    MessageId, PartitionName, QueueName, TimerKey, TransactionId, check_json_depth,
+};
 use wakeline_store::flow::Visible;
 use wakeline_store::{
     CancelItem, CancelOutcome, PushItem, ScheduleItem, ScheduleOutcome, ScheduledMessage,
@@ -14,7 +16,6 @@ use wakeline_store::{
 
 use super::push::due;
 use crate::error::ApiError;
-use crate::input::check_depth;
 use crate::render::time;
 
 /// Timers to set and to take back.
@@ -124,7 +125,7 @@ impl TimerBody<'_> {
             (Some(text), None) => {
                 let bytes = STANDARD.decode(text);
                 let bytes = bytes.map_err(|error| wrong(format!("payload: {error}")))?;
-                check_depth(&bytes)?;
+                check_json_depth(&bytes)?;
                 match serde_json::from_slice::<&RawValue>(&bytes) {
                     Ok(_) => Ok(Bytes::from(bytes)),
                     Err(error) => Err(wrong(format!("payload must be JSON: {error}"))),

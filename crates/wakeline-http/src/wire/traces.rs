@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
-use wakeline_core::{GroupName, PartitionId, TraceName, TransactionId};
+use wakeline_core::{GroupName, TraceName, TransactionId};
 use wakeline_store::{
     MessageKey, NamedTrace, NewTrace, TRACE_DATA_BYTES_MAX, TRACE_NAMES_MAX, Trace, TraceNameDetail,
 };
@@ -16,6 +16,7 @@ use wakeline_store::{
 use crate::error::ApiError;
 use crate::input::word;
 use crate::render;
+use crate::wire::ack::partition_id;
 use crate::wire::dead::Pagination;
 
 /// Something to note on a message.
@@ -56,7 +57,7 @@ impl TraceBody<'_> {
             return Err(ApiError::invalid("transactionId and partitionId are required"));
         };
         let missing = || ApiError::not_found("Message not found");
-        let partition: PartitionId = partition.parse().map_err(|_| missing())?;
+        let partition = partition_id(&partition)?.ok_or_else(missing)?;
         let transaction_id = TransactionId::new(transaction_id)?;
         let data = self.data.ok_or_else(|| ApiError::invalid("data is required"))?.get();
         if data.len() > TRACE_DATA_BYTES_MAX {

@@ -1,6 +1,7 @@
 //! A lease identifies its group, and transactions are checked before anything is looked up.
 
 use serde_json::{Value, json};
+use wakeline_core::LeaseId;
 
 use crate::access::ROOT;
 use crate::support::Node;
@@ -96,4 +97,61 @@ async fn a_transaction_is_bounded_and_its_refusals_have_codes() {
     let refused =
         node.expect(409, "POST", "/api/v1/transaction", json!({"operations": [emit]})).await;
     assert_eq!(refused["code"], "not_found", "{refused}");
+    let leases = vec!["x"; 10_001];
+    let push = json!({"type": "push", "items": [{"queue": "q", "payload": 1}]});
+    let body = json!({"operations": [push], "requiredLeases": leases});
+    let refused = node.expect(400, "POST", "/api/v1/transaction", body).await;
+    assert!(refused["error"].as_str().expect("words").contains("at most"), "{refused}");
+}
+
+#[tokio::test]
+async fn the_name_of_a_partition_is_not_taken_for_its_id() {
+    let node = Node::start().await;
+    node.push("q", &["a"]).await;
+    let ack = with(popped(&node, "g").await, "partitionId", "Default");
+    let batch = json!({"acknowledgments": [ack]});
+    let trace = json!({"transactionId": "a", "partitionId": "Default", "data": 1});
+    for (method, path, body) in [
+        ("POST", "/api/v1/ack", ack),
+        ("POST", "/api/v1/ack/batch", batch),
+        ("POST", "/api/v1/traces", trace),
+        ("GET", "/api/v1/messages/Default/a", NONE),
+        ("GET", "/api/v1/traces/Default/a", NONE),
+    ] {
+        let refused = node.expect(400, method, path, body).await;
+        let error = refused["error"].as_str().expect("words");
+        assert!(error.contains("\"Default\" is not an id"), "{path} {error}");
+    }
+}
+
+/// The published PHP client sends `[]` where it has nothing to say.
+#[tokio::test]
+async fn an_empty_list_is_an_empty_object_where_a_body_may_be_omitted() {
+    let node = Node::start().await;
+    node.push("q", &["a"]).await;
+    let lease = popped(&node, "g").await["leaseId"].as_str().expect("a lease").to_owned();
+    node.expect(200, "POST", &format!("/api/v1/lease/{lease}/extend"), json!([])).await;
+}
+
+/// Leases name groups by numbers, which somebody else can count.
+#[tokio::test]
+async fn an_ack_does_not_tell_whether_a_group_exists_that_its_key_does_not_cover() {
+    let node = Node::keyed(ROOT).await;
+    let push = json!({"items": [{"queue": "theirs", "payload": 1, "transactionId": "a"}]});
+    node.root("POST", "/api/v1/push", push).await;
+    let path = "/api/v1/pop/queue/theirs?consumerGroup=g";
+    let message = node.root("GET", path, NONE).await["messages"][0].clone();
+    let lease: LeaseId = message["leaseId"].as_str().expect("a lease").parse().expect("valid");
+    let mut missing = lease.clone();
+    missing.cursors[0].group.0 += 1_000;
+    let key = node.key(&["queue:pop:mine"]).await;
+    let mut answers = Vec::new();
+    for lease in [lease, missing] {
+        let ack = json!({"transactionId": "a", "partitionId": message["partitionId"],
+            "leaseId": lease.to_string()});
+        let answer = node.with_key(&key, "POST", "/api/v1/ack", ack).await;
+        answers.push((answer.status.as_u16(), answer.json()["error"].clone()));
+    }
+    assert!(answers[0].0 == 403 || answers[0].0 == 404, "{answers:?}");
+    assert_eq!(answers[0], answers[1]);
 }

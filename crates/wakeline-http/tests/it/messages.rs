@@ -58,7 +58,13 @@ async fn messages_are_retried_and_given_up_by_hand() {
     assert_eq!(node.get("/api/v1/dlq?queue=q").await.json()["pagination"]["total"], 0);
     node.expect(404, "POST", &act("x", "retry"), Value::Null).await;
     node.expect(404, "POST", &act("b", "retry"), json!({"consumerGroup": "nobody"})).await;
-    node.expect(404, "POST", "/api/v1/messages/x/b/dlq", Value::Null).await;
+    node.expect(
+        404,
+        "POST",
+        "/api/v1/messages/00000000-0000-0000-0000-000000000000/b/dlq",
+        Value::Null,
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -87,7 +93,13 @@ async fn a_deleted_message_is_never_delivered() {
     }
     let depth = node.get("/api/v1/resources/queues/q/depth").await.json();
     assert_eq!(depth["pending"], 1);
-    node.expect(404, "DELETE", "/api/v1/messages/x/c", Value::Null).await;
+    node.expect(
+        404,
+        "DELETE",
+        "/api/v1/messages/00000000-0000-0000-0000-000000000000/c",
+        Value::Null,
+    )
+    .await;
     node.expect(404, "DELETE", &path("unknown"), Value::Null).await;
 }
 

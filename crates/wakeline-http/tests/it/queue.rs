@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::support::Node;
 
@@ -109,7 +110,7 @@ async fn a_batch_ack_has_a_result_per_message() {
         {"transactionId": "zzz", "partitionId": message["partitionId"], "leaseId": lease},
         {"transactionId": "a", "partitionId": message["partitionId"], "leaseId": "bogus"},
         {"transactionId": "a", "partitionId": message["partitionId"]},
-        {"transactionId": "a", "partitionId": "no-uuid", "leaseId": lease},
+        {"transactionId": "a", "partitionId": Uuid::nil(), "leaseId": lease},
         {"transactionId": "a", "partitionId": message["partitionId"], "leaseId": lease},
     ]});
     let answer = node.post("/api/v1/ack/batch", acks.to_string()).await;

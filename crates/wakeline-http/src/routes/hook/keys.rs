@@ -83,7 +83,9 @@ pub(crate) async fn rotate_of(
     let grace = Duration::from_secs(grace);
     let rotate = Rotate { key: body.key, asymmetric: body.asymmetric, grace };
     match state.hook().rotate_secret(application, named, rotate).await? {
-        RotateOutcome::Rotated => secret_of(state, application, named).await,
+        RotateOutcome::Rotated => {
+            secret_of(state, application, named).await.map_err(ApiError::after_write)
+        }
         RotateOutcome::Missing => Err(no_endpoint(named)),
         RotateOutcome::TooMany => Err(ApiError::conflict(
             "too many old secrets still sign: wait, or rotate without grace",

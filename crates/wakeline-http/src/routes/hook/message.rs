@@ -257,7 +257,8 @@ pub(crate) async fn send_example(
     let outcome = outcome.ok_or_else(|| no_endpoint(&named))?;
     let stored = stored(&application, outcome)?;
     let id = wakeline_core::MessageRef::Id(stored.id);
-    let whole = state.hook().store().message(&application, &id, true).await?;
+    let whole = state.hook().store().message(&application, &id, true).await;
+    let whole = whole.map_err(|error| ApiError::from(error).after_write())?;
     let answer = MessageOut::new(whole.unwrap_or(stored), Content::Asked)?;
     Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
 }

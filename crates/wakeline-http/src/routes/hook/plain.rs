@@ -87,8 +87,12 @@ pub(crate) async fn post_event(
         EmitOutcome::Stored(message, 0) => (message, "delivered"),
         EmitOutcome::Stored(message, _) => (message, "pending"),
         EmitOutcome::Repeated(message) | EmitOutcome::Taken(message) => {
-            let status = status(&deliveries(&state, &message).await?);
-            (same(&state, message, &payload).await?, status)
+            // It may be of this very request: of a try whose answer was lost.
+            let known = async {
+                let status = status(&deliveries(&state, &message).await?);
+                Ok::<_, ApiError>((same(&state, message, &payload).await?, status))
+            };
+            known.await.map_err(ApiError::after_write)?
         }
         EmitOutcome::Refused(reason) => return Err(ApiError::invalid_field("data", reason)),
         EmitOutcome::KeyReused | EmitOutcome::NoApplication => {

@@ -13,6 +13,7 @@ use wakeline_core::{
     ApplicationId, ApplicationRef, Channel, EndpointId, EndpointOptions, EndpointRef, EventPattern,
     EventTypeName, IdempotencyKey, Uid,
 };
+use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Application, Created, DisableReason, Endpoint, EventType, Idempotency, NewApplication,
     NewEndpoint,
@@ -165,11 +166,13 @@ impl HookService {
             secret: self.vault().seal_secret(id, &signing)?,
             options: endpoint.options,
         };
-        if check::is_own(application) {
-            // Made when first wanted: operational messages are dropped where nobody gets them.
-            self.store().create_application(operational_application(), None).await?;
+        if !check::is_own(application) {
+            return Ok(self.store().create_endpoint(application, new, idempotency).await?);
         }
-        Ok(self.store().create_endpoint(application, new, idempotency).await?)
+        // Made when first wanted: operational messages are dropped where nobody gets them.
+        self.store().create_application(operational_application(), None).await?;
+        let created = self.store().create_endpoint(application, new, idempotency).await;
+        Ok(created.map_err(StoreError::after_write)?)
     }
 
     /// Removes an endpoint; what waits for it is cancelled. False if there is none.

@@ -8,6 +8,8 @@
 //! * A loop holds the slots that it asks deliveries for: what it is granted can begin at once.
 //! * Some slots are kept for first attempts, so that retries never fill the node. A loop that holds
 //!   none but these waits in a line of its own, and no longer than until another slot is free.
+//! * No application holds all slots for anything: what it is granted fits its share
+//!   ([`crate::shares`]), or is given back uncounted.
 //! * No loop waits for a call's end, and no call waits for another.
 
 mod chores;
@@ -21,13 +23,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wakeline_core::{AttemptId, HookLine};
+use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, HookWhat};
 use wakeline_store::StoreError;
-use wakeline_store::hook::{DeliveryAsk, DeliveryGroup};
+use wakeline_store::hook::DeliveryAsk;
 use wakeline_wake::{HintSource, Patience, TakeError, Taken, WakeMode};
 
-use crate::face::{Ask, Grant};
+use crate::face::{Ask, Grant, SenderGrant, tokens_of};
 use crate::service::Inner;
+use crate::shares::Shares;
 use deliver::Job;
 use slots::{Held, Slots};
 pub(crate) use unopened::Unopened;
@@ -38,7 +41,11 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// A loop's pause where long polling is switched off.
 const IDLE_SLEEP: Duration = Duration::from_millis(100);
 /// A loop's pause after a claim that failed for good.
-const FAILED_SLEEP: Duration = Duration::from_secs(1);
+const FAILED_SLEEP: Duration = Duration::from_millis(250);
+
+/// How many calls an application may have under way for each slot that is free: one alone has at
+/// most three quarters of the slots.
+const CALLS_PER_FREE_SLOT: u32 = 3;
 
 /// Why a loop was given nothing.
 type HubError = TakeError<Arc<StoreError>>;
@@ -80,6 +87,11 @@ impl DispatchOptions {
     /// So many slots, a quarter of them kept for first attempts.
     pub fn with_slots(slots: u32) -> Self {
         Self { slots, fresh_slots: slots / 4, ..Self::default() }
+    }
+
+    /// How applications share the slots for anything.
+    pub(crate) fn shares(&self) -> Shares {
+        Shares::new(Slots::new(self.slots, self.fresh_slots).general_len(), CALLS_PER_FREE_SLOT)
     }
 }
 
@@ -140,13 +152,14 @@ impl Dispatcher {
                 taken = self.take(&held, patience) => taken,
             };
             let pause = match taken {
-                Ok(Taken::Granted(Grant::Deliveries(groups))) => {
-                    let found: usize = groups.iter().map(|group| group.items.len()).sum();
-                    self.begin(groups, held);
+                Ok(Taken::Granted(Grant::Calls(grant))) => {
+                    let items = grant.calls.iter().map(|call| call.group.items.len());
+                    let found: usize = items.sum();
+                    self.begin(grant, held);
                     // Polling keeps its pace, unless there is more to expect.
                     poll.filter(|poll| found < poll.batch as usize).map(|poll| poll.interval)
                 }
-                Ok(Taken::Granted(Grant::Chores) | Taken::Empty) => {
+                Ok(Taken::Granted(Grant::Deliveries(_) | Grant::Chores) | Taken::Empty) => {
                     let early = began.elapsed() < patience.min(self.inner.max_wait) / 2;
                     (early && !held.has_better()).then_some(IDLE_SLEEP)
                 }
@@ -174,11 +187,16 @@ impl Dispatcher {
     }
 
     /// Begins calls, each in a slot of its own. Slots that are left over are free again.
-    fn begin(&self, groups: Vec<DeliveryGroup>, mut held: Held) {
+    fn begin(&self, grant: SenderGrant, mut held: Held) {
         let granted = Instant::now();
-        for group in groups {
-            let job = Job { inner: Arc::clone(&self.inner), group, granted };
-            self.calls.spawn(job.run(held.one()));
+        for call in grant.calls {
+            let job = Job { inner: Arc::clone(&self.inner), group: call.group, granted };
+            self.calls.spawn(job.run(held.one(), call.share));
+        }
+        let refused: Vec<DeliveryToken> = tokens_of(&grant.refused).collect();
+        if !refused.is_empty() {
+            let inner = Arc::clone(&self.inner);
+            self.calls.spawn(async move { inner.give_back(refused).await });
         }
     }
 }
@@ -190,7 +208,23 @@ fn ask_for(held: &Held) -> DeliveryAsk {
 
 impl Inner {
     /// Tells this node's waiters what a commit made available.
-    fn hint(&self, changes: &[wakeline_core::HookChange]) {
+    fn hint(&self, changes: &[HookChange]) {
         self.hub.hint(changes, HintSource::InProcess);
+    }
+
+    /// Gives deliveries back unsent: no attempt is used up.
+    async fn give_back(&self, tokens: Vec<DeliveryToken>) {
+        match self.store.release_deliveries(tokens).await {
+            Ok(changes) => self.hint(&changes),
+            Err(error) => tracing::warn!(%error, "could not give back unsent deliveries"),
+        }
+    }
+
+    /// A call has ended: has senders look for what an application may begin now that could not
+    /// begin before.
+    fn share_freed(&self) {
+        if self.shares.was_limited() {
+            self.hint(&[HookChange::now(HookWhat::Push)]);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Storing messages, with senders of this node that can begin at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use wakeline_wake::Reservation;
 
 use crate::catalog::{ApplicationIn, check_application, idempotency, new_application};
 use crate::error::HookError;
-use crate::face::{Ask, Grant, HookFace};
+use crate::face::{Ask, Grant, HookFace, SenderGrant, general};
 use crate::service::HookService;
 
 /// Most channels of one message.
@@ -186,6 +187,7 @@ impl HookService {
 
     async fn store_message(&self, message: NewMessage) -> Result<EmitOutcome, HookError> {
         let (store, hub) = (self.shared_store(), self.hub().clone());
+        let shares = Arc::clone(&self.inner.shares);
         let born = self.uses_hints();
         self.to_the_end(async move {
             let push = HookChange::now(HookWhat::Push);
@@ -195,7 +197,11 @@ impl HookService {
             for (_, groups) in reply.leased {
                 // One sender was asked for, so one can have been given something.
                 match waiting.pop() {
-                    Some(sender) => sender.serve(Grant::Deliveries(groups)),
+                    Some(sender) => {
+                        let slots = slots_of(&sender);
+                        let grant = SenderGrant::new(&shares, slots, groups);
+                        sender.serve(Grant::Calls(grant));
+                    }
                     None => tracing::error!("deliveries were leased to nobody"),
                 }
             }
@@ -210,6 +216,14 @@ fn ask_of(waiting: &Reservation<HookFace>) -> Option<DeliveryAsk> {
     let Ask::Deliveries(ask) = waiting.ask() else { return None };
     let most = ask.attempts.len().min(BORN_MAX);
     Some(DeliveryAsk { attempts: ask.attempts[..most].to_vec(), fresh_only: 0, lease: ask.lease })
+}
+
+/// How many slots for anything a parked sender has.
+fn slots_of(waiting: &Reservation<HookFace>) -> usize {
+    match waiting.ask() {
+        Ask::Deliveries(ask) => general(ask),
+        Ask::Chores => 0,
+    }
 }
 
 #[cfg(test)]

@@ -3,17 +3,22 @@
 //! # Invariants
 //! * A grant of chores says that there are some: who gets it does them. Deliveries that are claimed
 //!   in the same call neither wait for chores nor fail with them.
+//! * An application is given no more calls than its share of the slots allows: a claim asks for no
+//!   more, and what is leased beyond it all the same is not begun, but given back uncounted.
+//! * The slots that are kept for first attempts are not shared: a node full of those still has its
+//!   other slots, and these are for everything.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{HookChange, HookLine, HookTopic};
+use wakeline_core::{DeliveryToken, HookChange, HookLine, HookTopic};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{DeliveryAsk, DeliveryClaim, DeliveryGroup, HookBackend};
 use wakeline_wake::{Claim, Claimed, Face};
 
 use crate::meters::Meters;
+use crate::shares::{Share, Shares};
 
 /// When to look for chores again after that failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -33,21 +38,98 @@ pub(crate) enum Ask {
 /// What one waiter got.
 #[derive(Debug)]
 pub(crate) enum Grant {
-    /// Leased deliveries.
+    /// Leased deliveries, for one who fetches.
     Deliveries(Vec<DeliveryGroup>),
+    /// Leased deliveries, for a sender.
+    Calls(SenderGrant),
     /// There is background work.
     Chores,
+}
+
+/// What a sender got.
+#[derive(Debug, Default)]
+pub(crate) struct SenderGrant {
+    /// Calls to make, those in slots for anything first.
+    pub(crate) calls: Vec<AdmittedCall>,
+    /// What the shares of its applications do not allow now.
+    pub(crate) refused: Vec<DeliveryGroup>,
+}
+
+/// A call that may be made.
+#[derive(Debug)]
+pub(crate) struct AdmittedCall {
+    pub(crate) group: DeliveryGroup,
+    /// Held until it has ended; `None` in a slot for first attempts only.
+    pub(crate) share: Option<Share>,
+}
+
+impl SenderGrant {
+    /// Lets calls begin that fit the shares of their applications. The first `general` of them
+    /// go in slots for anything.
+    pub(crate) fn new(
+        shares: &Arc<Shares>,
+        general: usize,
+        groups: Vec<DeliveryGroup>,
+    ) -> SenderGrant {
+        let mut grant = Self::default();
+        for group in groups {
+            if grant.calls.len() >= general {
+                grant.calls.push(AdmittedCall { group, share: None });
+                continue;
+            }
+            match Shares::take(shares, group.target.application) {
+                Some(share) => grant.calls.push(AdmittedCall { group, share: Some(share) }),
+                None => grant.refused.push(group),
+            }
+        }
+        grant
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &DeliveryGroup> {
+        self.calls.iter().map(|call| &call.group).chain(&self.refused)
+    }
+}
+
+/// How many attempts of an ask are for anything.
+pub(crate) fn general(ask: &DeliveryAsk) -> usize {
+    ask.attempts.len().saturating_sub(ask.fresh_only as usize)
 }
 
 /// Webhooks as a face of the wake hub.
 pub(crate) struct HookFace {
     store: Arc<dyn HookBackend>,
     meters: Arc<Meters>,
+    shares: Arc<Shares>,
 }
 
 impl HookFace {
-    pub(crate) fn new(store: Arc<dyn HookBackend>, meters: Arc<Meters>) -> Self {
-        Self { store, meters }
+    /// `shares`: those of the slots for anything.
+    pub(crate) fn new(
+        store: Arc<dyn HookBackend>,
+        meters: Arc<Meters>,
+        shares: Arc<Shares>,
+    ) -> Self {
+        Self { store, meters, shares }
+    }
+
+    /// A claim for a line that gives no application more than its share.
+    fn delivery_claim(&self, line: HookLine, asks: Vec<DeliveryAsk>) -> DeliveryClaim {
+        let limits = match line {
+            HookLine::Push => self.shares.limits(asks.iter().map(|ask| ask.attempts.len()).sum()),
+            HookLine::PushFresh | HookLine::Pull(_) | HookLine::Chores => Vec::new(),
+        };
+        DeliveryClaim { line, asks, limits }
+    }
+
+    /// What a waiter is given; `sent`: how many slots for anything a sender has.
+    fn grant(&self, sent: Option<usize>, groups: Vec<DeliveryGroup>) -> Option<Grant> {
+        if groups.is_empty() {
+            return None;
+        }
+        Some(match sent {
+            Some(general) => Grant::Calls(SenderGrant::new(&self.shares, general, groups)),
+            None => Grant::Deliveries(groups),
+        })
     }
 
     async fn claim_deliveries(
@@ -57,15 +139,17 @@ impl HookFace {
         if claims.is_empty() {
             return Ok(Vec::new());
         }
+        let sent: Vec<Vec<Option<usize>>> = claims.iter().map(slots_of).collect();
         let claimed = self.store.claim_deliveries(claims).await?;
         let groups = claimed.iter().flat_map(|line| &line.groups).flatten();
         self.meters.claimed(groups.map(|group| group.items.len()).sum());
-        let grant =
-            |groups: Vec<DeliveryGroup>| (!groups.is_empty()).then_some(Grant::Deliveries(groups));
-        let each = claimed
-            .into_iter()
-            .map(|line| Claimed::new(line.groups.into_iter().map(grant).collect(), line.next_due));
-        Ok(each.collect())
+        let mut found = Vec::with_capacity(claimed.len());
+        for (line, sent) in claimed.into_iter().zip(sent) {
+            let asks = line.groups.into_iter().zip(sent);
+            let grants = asks.map(|(groups, sent)| self.grant(sent, groups)).collect();
+            found.push(Claimed::new(grants, line.next_due));
+        }
+        Ok(found)
     }
 
     /// Looks whether there are chores. The first waiter hears of them; the others go on waiting.
@@ -87,6 +171,19 @@ impl HookFace {
         }
         Claimed::new(grants, due)
     }
+}
+
+/// The leases of some groups.
+pub(crate) fn tokens_of<'a>(
+    groups: impl IntoIterator<Item = &'a DeliveryGroup>,
+) -> impl Iterator<Item = DeliveryToken> {
+    groups.into_iter().flat_map(|group| group.items.iter().map(|item| item.token))
+}
+
+/// By ask, how many slots for anything a sender has; `None` for who fetches.
+fn slots_of(claim: &DeliveryClaim) -> Vec<Option<usize>> {
+    let is_sent = matches!(claim.line, HookLine::Push | HookLine::PushFresh);
+    claim.asks.iter().map(|ask| is_sent.then(|| general(ask))).collect()
 }
 
 #[async_trait]
@@ -124,6 +221,7 @@ impl Face for HookFace {
     fn items(grant: &Grant) -> usize {
         match grant {
             Grant::Deliveries(groups) => groups.iter().map(|group| group.items.len()).sum(),
+            Grant::Calls(grant) => grant.groups().map(|group| group.items.len()).sum(),
             Grant::Chores => 1,
         }
     }
@@ -146,7 +244,7 @@ impl Face for HookFace {
                 }
             }
             if !chores {
-                deliveries.push(DeliveryClaim { line: claim.line, asks });
+                deliveries.push(self.delivery_claim(claim.line, asks));
             }
         }
         let (found, done) =
@@ -167,10 +265,8 @@ impl Face for HookFace {
         let mut tokens = Vec::new();
         for grant in grants {
             match grant {
-                Grant::Deliveries(groups) => {
-                    let items = groups.iter().flat_map(|group| &group.items);
-                    tokens.extend(items.map(|item| item.token));
-                }
+                Grant::Deliveries(groups) => tokens.extend(tokens_of(&groups)),
+                Grant::Calls(grant) => tokens.extend(tokens_of(grant.groups())),
                 Grant::Chores => {}
             }
         }
@@ -194,7 +290,8 @@ mod tests {
     #[tokio::test]
     async fn chores_are_told_of_beside_deliveries_and_not_done() {
         let store = Arc::new(MemoryStore::with_real_clock());
-        let face = HookFace::new(store.clone(), Arc::new(Meters::new()));
+        let shares = Arc::new(Shares::new(1, 1));
+        let face = HookFace::new(store.clone(), Arc::new(Meters::new()), shares);
         let claim = || {
             let push = Claim { line: HookLine::Push, asks: vec![Ask::Deliveries(ask(1))] };
             vec![push, Claim { line: HookLine::Chores, asks: vec![Ask::Chores, Ask::Chores] }]

@@ -27,6 +27,7 @@ mod pull;
 mod secrets;
 mod send;
 mod service;
+mod shares;
 mod sign;
 
 pub use announce::{OPERATIONAL_APPLICATION, OPERATIONAL_UID, RESERVED_UID};

@@ -160,7 +160,7 @@ impl HookService {
                     }
                     // None of them could be given out: there may be others behind them.
                 }
-                Ok(Taken::Granted(Grant::Chores) | Taken::Empty) => {
+                Ok(Taken::Granted(Grant::Calls(_) | Grant::Chores) | Taken::Empty) => {
                     // A wait that ended early has its reasons, and is not repeated.
                     let early = began.elapsed() < stretch;
                     if early || Instant::now() >= deadline {

@@ -26,10 +26,11 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connected, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::Instant;
+use wakeline_core::ApplicationId;
 
 use crate::guard::{Guard, GuardError, Place};
 use crate::policy::retry_after;
-use connect::{ConnectError, Connector};
+use connect::{CALLER, ConnectError, Connector};
 pub use lookup::{NameLookup, SystemLookup};
 pub use options::SendOptions;
 
@@ -43,6 +44,8 @@ const IDLE_PER_HOST_MAX: usize = 100;
 /// One request to an endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
+    /// Whose it is.
+    pub(crate) application: ApplicationId,
     /// Where it goes.
     pub(crate) url: String,
     /// All headers but those that HTTP itself needs.
@@ -147,7 +150,7 @@ impl Sender {
             request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let connection = crowded.then(|| capture_connection(&mut request));
-        match self.client.request(request).await {
+        match CALLER.scope(call.application, self.client.request(request)).await {
             Ok(response) => {
                 // Whatever the other side makes of the header, the pool does not take it back.
                 if let Some(connection) = connection {

@@ -24,6 +24,7 @@ use crate::meters::Meters;
 use crate::secrets::Vault;
 use crate::send::request::{Envelope, headers};
 use crate::send::{Call, PingReport, SendOptions, Sender};
+use crate::shares::Shares;
 
 /// Connections that are kept for each slot, in use and idle.
 const CONNECTIONS_PER_SLOT: usize = 2;
@@ -72,6 +73,8 @@ pub(crate) struct Inner {
     pub(crate) vault: Vault,
     pub(crate) meters: Arc<Meters>,
     pub(crate) dispatch: DispatchOptions,
+    /// Of the slots for anything.
+    pub(crate) shares: Arc<Shares>,
     pub(crate) user_agent: String,
     pub(crate) max_wait: Duration,
     pub(crate) payload_bytes_max: usize,
@@ -83,12 +86,13 @@ impl HookService {
     /// Starts the hub on the current tokio runtime. Deliveries are sent by [`HookService::run`].
     pub fn start(store: Arc<dyn HookBackend>, options: HookServiceOptions) -> Self {
         let meters = Arc::new(Meters::new());
-        let face = Arc::new(HookFace::new(Arc::clone(&store), Arc::clone(&meters)));
+        let shares = Arc::new(options.dispatch.shares());
+        let face = HookFace::new(Arc::clone(&store), Arc::clone(&meters), Arc::clone(&shares));
         let max_wait = options.long_poll.max_wait_time;
         let slots = usize::try_from(options.dispatch.slots).unwrap_or(usize::MAX);
         let connections_max = slots.max(1).saturating_mul(CONNECTIONS_PER_SLOT);
         let hub = Hub::start(
-            face,
+            Arc::new(face),
             HubOptions { label: "hook", mode: options.mode, long_poll: options.long_poll },
         );
         let inner = Inner {
@@ -98,6 +102,7 @@ impl HookService {
             vault: Vault::new(options.keys),
             meters,
             dispatch: options.dispatch,
+            shares,
             user_agent: options.send.user_agent,
             max_wait,
             payload_bytes_max: options.payload_bytes_max,
@@ -251,7 +256,8 @@ impl HookService {
         };
         let headers = headers(&envelope, body.as_bytes(), &own, &self.inner.user_agent);
         let timeout = found.options.timeout;
-        let call = Call { url: found.url, headers, body: body.into(), timeout };
+        let (application, body) = (found.application, body.into());
+        let call = Call { application, url: found.url, headers, body, timeout };
         Ok(Some(self.inner.sender.send(call).await.into()))
     }
 

@@ -3,7 +3,8 @@
 //! # Where it sits
 //! Every push and transaction passes here before its store call, while nothing is written yet: a
 //! refused one leaves no trace. What reaches the store by other ways is not held back here:
-//! messages of orchestrations, scheduled messages that fall due. SQL pushes wait in the store.
+//! messages of orchestrations, timers (which have a key, and may only move one that was set
+//! before), scheduled messages that fall due. They all count. SQL pushes wait in the store.
 //!
 //! # Invariants
 //! * A push to a queue without limits and lanes costs a lookup in memory. That it has none is read
@@ -21,7 +22,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use wakeline_core::{Change, PartitionName, QueueName, lane_of};
-use wakeline_store::{PushItem, Room, Store, StoreError};
+use wakeline_store::{PushItem, Room, ScheduleItem, Store, StoreError};
 
 use crate::error::QueueError;
 
@@ -88,10 +89,18 @@ impl Rooms {
     }
 
     /// Puts messages into their lanes, and counts them in; or refuses all of them.
-    pub(crate) async fn admit(&self, items: &mut [PushItem]) -> Result<(), QueueError> {
-        if self.all_plain(items) {
+    pub(crate) async fn admit(
+        &self,
+        pushes: &mut [PushItem],
+        delayed: &mut [ScheduleItem],
+    ) -> Result<(), QueueError> {
+        let without_key = delayed.iter().filter(|one| one.key.is_none()).map(|one| &one.message);
+        if self.all_plain(pushes.iter().chain(without_key)) {
             return Ok(());
         }
+        let without_key = delayed.iter_mut().filter(|one| one.key.is_none());
+        let mut items: Vec<&mut PushItem> =
+            pushes.iter_mut().chain(without_key.map(|one| &mut one.message)).collect();
         let mut wanted: BTreeMap<QueueName, Wanted> = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
             wanted.entry(item.queue.clone()).or_default().items.push(index);
@@ -117,10 +126,10 @@ impl Rooms {
         })
     }
 
-    fn all_plain(&self, items: &[PushItem]) -> bool {
+    fn all_plain<'a>(&self, mut items: impl Iterator<Item = &'a PushItem>) -> bool {
         let known = self.known.lock();
         let mut last = None;
-        items.iter().all(|item| {
+        items.all(|item| {
             let seen = last == Some(&item.queue)
                 || known
                     .queues

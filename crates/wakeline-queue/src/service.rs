@@ -181,7 +181,7 @@ impl QueueService {
     /// Stores messages durably, all of them, or none if there is no room for all. Messages for
     /// `Default` go to a lane, if the queue has lanes.
     pub async fn push(&self, mut items: Vec<PushItem>) -> Result<Vec<PushOutcome>, QueueError> {
-        self.rooms.admit(&mut items).await?;
+        self.rooms.admit(&mut items, &mut []).await?;
         let (store, figures) = (Arc::clone(&self.store), Arc::clone(&self.figures));
         self.to_the_end(async move {
             let queues: Vec<QueueName> = items.iter().map(|item| item.queue.clone()).collect();
@@ -268,7 +268,7 @@ impl QueueService {
         mut command: TransactCommand,
         others: Arc<dyn HintSink>,
     ) -> Result<TransactOutcome, QueueError> {
-        self.rooms.admit(&mut command.pushes).await?;
+        self.rooms.admit(&mut command.pushes, &mut command.schedules).await?;
         let (store, drops) = (Arc::clone(&self.store), Arc::clone(&self.drops));
         let figures = Arc::clone(&self.figures);
         self.to_the_end(async move {

@@ -118,7 +118,8 @@ impl QueueDeadLetters for SqliteStore {
         loop {
             let filter = filter.clone();
             let work = Work::new("purge_dead_letters", move |s| dead::purge(s, &filter)).recorded();
-            let went = self.write(work).await?;
+            let went = self.write(work).await;
+            let went = went.map_err(|error| if gone > 0 { error.after_write() } else { error })?;
             gone += went;
             if went < dead::PURGE_LEN.into() {
                 return Ok(gone);

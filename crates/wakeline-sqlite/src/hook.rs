@@ -16,6 +16,7 @@ mod key;
 mod known;
 mod lane;
 mod lease;
+mod limits;
 mod message;
 mod page;
 mod read;

@@ -97,7 +97,8 @@ impl Writer {
         let command = Box::new(Call::new(work, reply));
         sender.send(command).await.map_err(|_| closed(operation))?;
         drop(sender);
-        let outcome = answer.await.unwrap_or_else(|_| Err(closed(operation)));
+        // The thread has ended, and nobody knows whether before or after its last commit.
+        let outcome = answer.await.unwrap_or_else(|_| Err(closed(operation).after_write()));
         count_call(operation, &outcome);
         outcome
     }
@@ -115,7 +116,7 @@ impl Writer {
         drop(self.waiting.lock().take());
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // Its panic was already reported to every caller as a closed store.
+            // Its panic was already reported to every caller.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }

@@ -33,7 +33,7 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The disk or the database is full. Reading and settling still work.
+    /// The disk or the database is full. Nothing was written. Reading and settling still work.
     #[error("{operation} found no space left")]
     Full {
         /// The operation that failed.
@@ -96,8 +96,49 @@ impl InvalidField {
 }
 
 impl StoreError {
+    /// The error of a later step of a call, once an earlier one has written something, or may
+    /// have. Such a call must not say that nothing was done, so every variant that promises it
+    /// becomes [`StoreError::Transient`].
+    #[must_use]
+    pub fn after_write(self) -> Self {
+        match self {
+            Self::Unavailable { operation, source } => Self::Transient { operation, source },
+            Self::Full { operation }
+            | Self::NoKeys { operation }
+            | Self::Maintenance { operation } => {
+                let source = format!("{self}, and an earlier step may have written").into();
+                Self::Transient { operation, source }
+            }
+            error => error,
+        }
+    }
+
     /// Whether trying again later may help.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Transient { .. } | Self::Unavailable { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_error_after_a_write_says_that_nothing_was_written() {
+        let operation = "test";
+        let source = || "the driver's words".into();
+        let promises = [
+            StoreError::Unavailable { operation, source: source() },
+            StoreError::Full { operation },
+            StoreError::NoKeys { operation },
+            StoreError::Maintenance { operation },
+        ];
+        for error in promises {
+            let words = error.to_string();
+            let after = error.after_write();
+            assert!(matches!(after, StoreError::Transient { .. }), "{words}: {after:?}");
+        }
+        let fatal = StoreError::Fatal { operation, source: source() }.after_write();
+        assert!(matches!(fatal, StoreError::Fatal { .. }), "{fatal:?}");
     }
 }

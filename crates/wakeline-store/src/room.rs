@@ -8,7 +8,8 @@ use crate::error::StoreError;
 /// What a queue's owner lets producers fill, and how full it is.
 ///
 /// A partition is as full as the group that is furthest behind in it: what that one has yet to
-/// read or to settle. Without any group it is full of all that it stores.
+/// read or to settle. Without any group it is full of all that it stores. Messages that wait for
+/// their time, or for the end of a maintenance, count as well.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Room {
     /// Most messages of the queue; 0: no limit.

@@ -39,7 +39,7 @@ async fn wait(inner: &Arc<Inner>) {
         let patience = Patience::Wait(inner.max_wait);
         let pause = match inner.hub.take(HookLine::Chores, Ask::Chores, patience).await {
             Ok(Taken::Granted(Grant::Chores)) => do_a_piece(inner).await,
-            Ok(Taken::Granted(Grant::Deliveries(_)) | Taken::Empty) => {
+            Ok(Taken::Granted(Grant::Deliveries(_) | Grant::Calls(_)) | Taken::Empty) => {
                 (began.elapsed() < inner.max_wait / 2).then_some(IDLE_SLEEP)
             }
             Ok(Taken::Drained) => return,

@@ -26,11 +26,12 @@ use crate::policy::{Decision, decide, next};
 use crate::send::request::{Envelope, headers, list, list_id};
 use crate::send::{Call, Ended, Sent};
 use crate::service::Inner;
+use crate::shares::Share;
 
 /// The pause before an outcome is written again that could not be.
 const SETTLE_AGAIN: Duration = Duration::from_millis(200);
 /// The longest such pause.
-const SETTLE_AGAIN_MAX: Duration = Duration::from_secs(5);
+const SETTLE_AGAIN_MAX: Duration = Duration::from_secs(1);
 
 /// Most bytes of payloads in one request, unless a message alone has more.
 const BATCH_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -45,7 +46,7 @@ pub(super) struct Job {
 
 impl Job {
     /// Makes the attempt, and writes how it ended.
-    pub(super) async fn run(mut self, slot: Held) {
+    pub(super) async fn run(mut self, slot: Held, share: Option<Share>) {
         let items = std::mem::take(&mut self.group.items);
         let (items, expired): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|item| item.payload.is_some());
@@ -63,7 +64,8 @@ impl Job {
         }
         let settled = self.settle(&mut ends).await;
         // Free before anybody hears of what may go now: who looks for it can use the slot.
-        drop(slot);
+        drop((slot, share));
+        self.inner.share_freed();
         self.settled(&ends, settled);
         if let Some((tokens, error)) = shut {
             drop(items);
@@ -76,10 +78,7 @@ impl Job {
     async fn put_off_rest(&self, mut items: Vec<DeliveryItem>) -> Vec<DeliveryItem> {
         let rest = items.split_off(fitting(&items));
         if !rest.is_empty() {
-            match self.inner.store.release_deliveries(tokens(&rest)).await {
-                Ok(changes) => self.inner.hint(&changes),
-                Err(error) => tracing::warn!(%error, "could not give back unsent deliveries"),
-            }
+            self.inner.give_back(tokens(&rest)).await;
         }
         items
     }
@@ -132,7 +131,8 @@ impl Job {
             style: target.options.header_style,
         };
         let headers = headers(&envelope, &body, &own, &self.inner.user_agent);
-        Ok(Call { url: target.url.clone(), headers, body, timeout: target.options.timeout })
+        let (application, url) = (target.application, target.url.clone());
+        Ok(Call { application, url, headers, body, timeout: target.options.timeout })
     }
 
     /// The end of an attempt for one of its messages.

@@ -40,6 +40,11 @@ impl Slots {
         Self { state, freed: Notify::new(), general_freed: Notify::new() }
     }
 
+    /// How many slots for anything are free.
+    pub(super) fn general_len(&self) -> u32 {
+        self.state.lock().general
+    }
+
     /// Takes up to `most` slots, at least one, as soon as there is one.
     pub(super) async fn take(slots: &Arc<Self>, most: u32) -> Held {
         loop {

@@ -5,6 +5,7 @@
 //!   from a name: there is no time between check and use in which a name could change its mind.
 //! * Connecting ends by itself: the client goes on with it when the call that it was for has ended.
 //! * A socket is counted from its dialling to its end, whoever holds it.
+//! * A name is looked up for the application of the call that needs the connection ([`CALLER`]).
 
 use std::future::Future;
 use std::io;
@@ -25,6 +26,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
+use uuid::Uuid;
+use wakeline_core::ApplicationId;
 
 use super::TIMEOUT_MAX;
 use super::lookup::SharedLookup;
@@ -65,6 +68,12 @@ pub(super) enum ConnectError {
     Late,
 }
 
+tokio::task_local! {
+    /// The application of the call under way. The client knows a connection by its host alone; it
+    /// asks the connector within the call's own task.
+    pub(super) static CALLER: ApplicationId;
+}
+
 /// Connects for the client's pool.
 #[derive(Clone)]
 pub(super) struct Connector {
@@ -93,9 +102,13 @@ impl Connector {
         Arc::clone(&self.open)
     }
 
-    async fn connect(self, uri: Uri) -> Result<TokioIo<Stream>, ConnectError> {
+    async fn connect(
+        self,
+        uri: Uri,
+        caller: ApplicationId,
+    ) -> Result<TokioIo<Stream>, ConnectError> {
         let host = host(&uri);
-        let addresses = self.addresses(host).await?;
+        let addresses = self.addresses(host, caller).await?;
         let open = Open::new(&self.open);
         let socket = dial(&addresses, port(&uri)).await?;
         // Requests are written whole; waiting for more of them gains nothing.
@@ -109,10 +122,17 @@ impl Connector {
     }
 
     /// The addresses of a host that may be dialled; at least one.
-    async fn addresses(&self, host: &str) -> Result<Vec<IpAddr>, ConnectError> {
+    async fn addresses(
+        &self,
+        host: &str,
+        caller: ApplicationId,
+    ) -> Result<Vec<IpAddr>, ConnectError> {
         let found = match literal(host).map_err(ConnectError::Refused)? {
             Some(address) => vec![address],
-            None => self.lookup.lookup(host).await.map_err(|error| lost(host, error))?,
+            None => {
+                let found = self.lookup.lookup(host, caller).await;
+                found.map_err(|error| lost(host, error))?
+            }
         };
         let mut refused = None;
         let mut allowed = Vec::new();
@@ -164,7 +184,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let connect = self.clone().connect(uri);
+        let caller = CALLER.try_with(|caller| *caller).unwrap_or(ApplicationId(Uuid::nil()));
+        let connect = self.clone().connect(uri, caller);
         let late = |_| Err(ConnectError::Late);
         Box::pin(
             async move { tokio::time::timeout(TIMEOUT_MAX, connect).await.unwrap_or_else(late) },

@@ -128,3 +128,44 @@ async fn a_freed_slot_for_retries_is_used_at_once() {
         bench.stop().await;
     }
 }
+
+#[tokio::test]
+async fn retries_of_one_application_that_hang_leave_slots_to_the_retries_of_another() {
+    let dispatch = DispatchOptions { slots: 16, fresh_slots: 4, ..DispatchOptions::default() };
+    let mut bench = Bench::with(HookServiceOptions { dispatch, ..options() }).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let mut hanging = Receiver::start(move |request| match request {
+        0..40 => Answer::Status(500),
+        _ => Answer::Gate(Arc::clone(&held)),
+    })
+    .await;
+    for _ in 0..40 {
+        bench.endpoint(&hanging.url(), schedule(&[10])).await;
+    }
+    bench.emit("{}").await;
+    // The first attempts, and then as many retries as the share of twelve slots allows.
+    for _ in 0..40 + 9 {
+        hanging.next().await;
+    }
+    let quiet = wakeline_hook::ApplicationIn { name: "quiet".to_owned(), ..Default::default() };
+    let made = bench.service.create_application(quiet, None).await.expect("stored");
+    let wakeline_store::hook::Created::New(quiet) = made else { panic!("{made:?}") };
+    let abuser = std::mem::replace(&mut bench.application, quiet.id);
+    let mut receiver = Receiver::start(|request| match request {
+        0 => Answer::Status(500),
+        _ => Answer::Status(200),
+    })
+    .await;
+    bench.endpoint(&receiver.url(), schedule(&[10])).await;
+    let message = bench.emit("{}").await;
+    for _ in 0..2 {
+        assert_eq!(receiver.next().await.header("webhook-id"), message.to_string());
+    }
+    bench.attempted(2).await;
+    assert_eq!(hanging.left(), 0, "no other retry of the abuser was begun meanwhile");
+    gate.add_permits(100);
+    bench.application = abuser;
+    bench.attempted(80).await;
+    bench.stop().await;
+}

@@ -1,4 +1,4 @@
-//! The hook face against the oracle and a SQLite file, with real receivers on loopback.
+//! The hook face against the oracle, a SQLite file and PostgreSQL, with real receivers on loopback.
 
 mod announce;
 mod catalog;
@@ -12,5 +12,6 @@ mod pull;
 mod shutdown;
 mod sqlite;
 mod support;
+mod tenants;
 mod tls;
 mod wake;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{PartitionName, QueueName, QueueOptions, Selector, TransactionId};
+use wakeline_core::{PartitionName, QueueName, QueueOptions, Selector, TimerKey, TransactionId};
 use wakeline_queue::{Popped, QueueError, QueueService, QueueServiceOptions};
+use wakeline_store::flow::Visible;
 use wakeline_store::{
-    ConfigureQueue, FanOut, PushItem, PushOutcome, QueueRoom, Room, StoreError, TransactCommand,
+    ConfigureQueue, FanOut, PushItem, PushOutcome, QueueRoom, Room, ScheduleItem, StoreError,
+    TransactCommand,
 };
 use wakeline_testkit::faults::FaultingStore;
 use wakeline_testkit::oracle::MemoryStore;
@@ -106,6 +108,24 @@ async fn a_transaction_is_refused_where_its_pushes_are() {
     let refused = node.service.transact(command(vec![other, item("p")]), nobody()).await;
     assert!(is_full(refused));
     assert!(node.store.calls().iter().filter(|call| **call == "transact").count() == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_does_not_get_a_push_past_a_full_queue() {
+    let node = node();
+    node.configure(QueueOptions { len_max: 2, ..Default::default() }).await;
+    let delayed = |key: Option<&str>| {
+        let key = key.map(|key| TimerKey::new(key).expect("valid"));
+        let due = Visible::After(Duration::from_millis(1));
+        let schedules = vec![ScheduleItem { message: item("p"), due, key }];
+        TransactCommand { schedules, ..TransactCommand::default() }
+    };
+    let nobody = || Arc::new(FanOut(Vec::new()));
+    node.service.transact(delayed(None), nobody()).await.expect("there is room");
+    node.service.transact(delayed(None), nobody()).await.expect("there is room");
+    assert!(is_full(node.service.transact(delayed(None), nobody()).await));
+    assert!(is_full(node.service.push(items("p", 1)).await), "what is delayed counts");
+    node.service.transact(delayed(Some("k")), nobody()).await.expect("a timer is set");
 }
 
 #[tokio::test(start_paused = true)]

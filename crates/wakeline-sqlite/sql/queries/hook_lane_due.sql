@@ -1,4 +1,8 @@
--- Endpoints that can be served, in the order in which they became due.
+-- Endpoints that can be served, in the order in which they became due, except those of the
+-- applications in ?3 (a JSON list of numbers, or NULL).
 -- Called by: claim::Offered, for claims. Walks hook_lanes_due.
 SELECT endpoint_no FROM hook_lanes INDEXED BY hook_lanes_due
-WHERE pulled = 0 AND due_at <= ?1 ORDER BY due_at, endpoint_no LIMIT ?2
+WHERE pulled = 0 AND due_at <= ?1 AND (?3 IS NULL OR NOT EXISTS (
+    SELECT 1 FROM hook_endpoints e WHERE e.endpoint_no = hook_lanes.endpoint_no
+      AND e.application_no IN (SELECT value FROM json_each(?3))))
+ORDER BY due_at, endpoint_no LIMIT ?2

@@ -40,14 +40,19 @@ fn room(s: &mut Session<'_>, name: &QueueName, partitions: &[PartitionName]) -> 
     let groups = groups(s, &queue)?;
     if room.len_max > 0 {
         room.len = if groups.is_empty() { stored(s, &queue, None)? } else { behind(s, &queue)? };
+        room.len += scheduled(s, &queue, None)?;
     }
     if room.partition_len_max > 0 {
         for partition in partitions {
-            room.partition_lens.push(match s.partition(&queue, partition)? {
-                Some(id) if groups.is_empty() => stored(s, &queue, Some(id))?,
-                Some(id) => behind_in(s, id, &groups)?,
-                None => 0,
-            });
+            let Some(id) = s.partition(&queue, partition)? else {
+                room.partition_lens.push(0);
+                continue;
+            };
+            let unsettled = match groups.is_empty() {
+                true => stored(s, &queue, Some(id))?,
+                false => behind_in(s, id, &groups)?,
+            };
+            room.partition_lens.push(unsettled + scheduled(s, &queue, Some(id))?);
         }
     }
     Ok(Some(room))
@@ -60,7 +65,15 @@ fn groups(s: &Session<'_>, queue: &Queue) -> Res<Vec<i64>> {
 }
 
 fn stored(s: &Session<'_>, queue: &Queue, partition: Option<i64>) -> Res<u64> {
-    let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/room_stored.sql"))?;
+    count(s, queue, partition, include_str!("../../sql/queries/room_stored.sql"))
+}
+
+fn scheduled(s: &Session<'_>, queue: &Queue, partition: Option<i64>) -> Res<u64> {
+    count(s, queue, partition, include_str!("../../sql/queries/room_scheduled.sql"))
+}
+
+fn count(s: &Session<'_>, queue: &Queue, partition: Option<i64>, sql: &str) -> Res<u64> {
+    let mut statement = s.conn.prepare_cached(sql)?;
     let count: i64 = statement.query_row((queue.id, partition), |row| row.get(0))?;
     u64::try_from(count).map_err(corrupt("queue", queue.id))
 }

@@ -3,7 +3,7 @@
 //!
 //! # Invariants
 //! * Endpoints are offered in the order in which they became due, and none of them more than its
-//!   share; what it was not given stays due.
+//!   share, nor its application more than its limit; what it was not given stays due.
 //! * What cannot be read is left alone for a while, as it is, so that it holds up no other. It is
 //!   an error for whoever's claim found nothing else (trap 46).
 
@@ -18,6 +18,7 @@ use super::held::{again, drop_used, drop_used_of, end_expired};
 use super::known::{self, Config, number};
 use super::lane::{Lane, Lanes};
 use super::lease::{self, Messages};
+use super::limits::Limits;
 use super::slots::Slots;
 use super::{endpoint, lane, sql};
 use crate::error::{Fault, Res};
@@ -31,6 +32,7 @@ pub(super) const SET_ASIDE: Duration = Duration::from_secs(300);
 pub(super) struct Books {
     pub(super) lanes: Lanes,
     pub(super) messages: Messages,
+    pub(super) limits: Limits,
     pub(super) spoilt: Option<Fault>,
 }
 
@@ -65,31 +67,33 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[DeliveryClaim]) -> Res<Found> 
 fn claim_line(
     s: &mut Session<'_>,
     books: &mut Books,
-    DeliveryClaim { line, asks }: &DeliveryClaim,
+    DeliveryClaim { line, asks, limits }: &DeliveryClaim,
 ) -> Res<DeliveryClaimed> {
     let mut slots = Slots::new(asks);
+    books.limits = Limits::new(s, limits)?;
     end_expired(s, books, line)?;
     // Written before claims look at them: what expired may be due again.
     std::mem::take(&mut books.lanes).finish(s)?;
     again(s, &mut slots, &mut books.messages)?;
     serve(s, books, line, &mut slots)?;
     std::mem::take(&mut books.lanes).finish(s)?;
-    let next_due = next_due(s, line, &slots)?;
+    let next_due = next_due(s, line, (&slots, &books.limits))?;
     Ok(DeliveryClaimed { groups: slots.groups(), next_due })
 }
 
 /// Answers a claim from a snapshot, if there is nothing in it to lease or to end.
 pub(super) fn peek(s: &mut Session<'_>, lines: &[DeliveryClaim]) -> Res<Option<Found>> {
     let mut outcomes = Vec::with_capacity(lines.len());
-    for DeliveryClaim { line, asks } in lines {
+    for DeliveryClaim { line, asks, limits } in lines {
         let mut slots = Slots::new(asks);
+        let limits = Limits::new(s, limits)?;
         again(s, &mut slots, &mut Messages::default())?;
         let end = lease_end(s, line)?;
-        let due = lane_due(s, line, slots.fresh_only())?;
+        let due = lane_due(s, (line, &limits), slots.fresh_only())?;
         if end.into_iter().chain(due).any(|at| at <= s.now.0) {
             return Ok(None);
         }
-        let next_due = next_due(s, line, &slots)?;
+        let next_due = next_due(s, line, (&slots, &limits))?;
         outcomes.push(DeliveryClaimed { groups: slots.groups(), next_due });
     }
     Ok(Some(Found { outcomes, spoilt: None }))
@@ -97,31 +101,45 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[DeliveryClaim]) -> Res<Option<F
 
 /// When a line has something; it may have passed.
 pub(super) fn line_due(s: &mut Session<'_>, line: &HookLine) -> Res<Option<i64>> {
-    if *line == HookLine::PushFresh {
-        return lane_due(s, line, true);
-    }
-    let end = lease_end(s, line)?;
-    Ok(end.into_iter().chain(lane_due(s, line, false)?).min())
+    let fresh_only = *line == HookLine::PushFresh;
+    line_due_within(s, (line, &Limits::default()), fresh_only)
 }
 
-fn next_due(s: &mut Session<'_>, line: &HookLine, slots: &Slots) -> Res<Option<Duration>> {
+fn line_due_within(
+    s: &mut Session<'_>,
+    (line, limits): (&HookLine, &Limits),
+    fresh_only: bool,
+) -> Res<Option<i64>> {
+    let due = lane_due(s, (line, limits), fresh_only)?;
+    let end = if fresh_only { None } else { lease_end(s, line)? };
+    Ok(end.into_iter().chain(due).min())
+}
+
+fn next_due(
+    s: &mut Session<'_>,
+    line: &HookLine,
+    (slots, limits): (&Slots, &Limits),
+) -> Res<Option<Duration>> {
     if slots.left() == 0 {
         return Ok(None);
     }
-    let due = match slots.fresh_only() {
-        true => lane_due(s, line, true)?,
-        false => line_due(s, line)?,
-    };
+    let due = line_due_within(s, (line, limits), slots.fresh_only())?;
     Ok(due.map(|due| s.now.until(Timestamp(due))))
 }
 
-/// When the first endpoint of a line can be served.
-fn lane_due(s: &mut Session<'_>, line: &HookLine, fresh_only: bool) -> Res<Option<i64>> {
+/// When the first endpoint of a line can be served, of an application that may get something.
+fn lane_due(
+    s: &mut Session<'_>,
+    (line, limits): (&HookLine, &Limits),
+    fresh_only: bool,
+) -> Res<Option<i64>> {
     match line {
         HookLine::Push | HookLine::PushFresh if fresh_only => {
-            number(s, sql!("lane_next_fresh"), [])
+            number(s, sql!("lane_next_fresh"), [limits.reached()])
         }
-        HookLine::Push | HookLine::PushFresh => number(s, sql!("lane_next_due"), []),
+        HookLine::Push | HookLine::PushFresh => {
+            number(s, sql!("lane_next_due"), [limits.reached()])
+        }
         HookLine::Pull(id) => {
             let Some(no) = pulled(s, *id)? else { return Ok(None) };
             let lane = Lane::read(s, no)?;
@@ -153,7 +171,7 @@ pub(super) fn pulled(s: &mut Session<'_>, id: wakeline_core::EndpointId) -> Res<
 fn serve(s: &mut Session<'_>, books: &mut Books, line: &HookLine, slots: &mut Slots) -> Res<()> {
     let mut seen = HashSet::new();
     while slots.left() > 0 {
-        let mut due = offered(s, line, slots, &seen)?;
+        let mut due = offered(s, (line, &books.limits), slots, &seen)?;
         if due.is_empty() {
             break;
         }
@@ -172,7 +190,7 @@ fn serve(s: &mut Session<'_>, books: &mut Books, line: &HookLine, slots: &mut Sl
 /// Endpoints that can be served, each once in a call.
 fn offered(
     s: &mut Session<'_>,
-    line: &HookLine,
+    (line, limits): (&HookLine, &Limits),
     slots: &Slots,
     seen: &HashSet<i64>,
 ) -> Res<VecDeque<i64>> {
@@ -181,7 +199,7 @@ fn offered(
         HookLine::Push | HookLine::PushFresh if fresh_only => sql!("lane_fresh"),
         HookLine::Push | HookLine::PushFresh => sql!("lane_due"),
         HookLine::Pull(_) | HookLine::Chores => {
-            let due = lane_due(s, line, fresh_only)?.is_some_and(|due| due <= s.now.0);
+            let due = lane_due(s, (line, limits), fresh_only)?.is_some_and(|due| due <= s.now.0);
             let HookLine::Pull(id) = line else { return Ok(VecDeque::new()) };
             let found = if due { pulled(s, *id)? } else { None };
             return Ok(found.into_iter().filter(|no| !seen.contains(no)).collect());
@@ -189,7 +207,7 @@ fn offered(
     };
     let limit = i64::try_from(slots.left() + seen.len()).unwrap_or(i64::MAX);
     let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query((s.now.0, limit))?;
+    let mut rows = statement.query((s.now.0, limit, limits.reached()))?;
     let mut found = VecDeque::new();
     while let Some(row) = rows.next()? {
         let no: i64 = row.get(0)?;
@@ -208,11 +226,14 @@ fn give_share(
     slots: &mut Slots,
 ) -> Res<()> {
     let mut waiting = Waiting::default();
+    if books.limits.is_reached(known::endpoint(s, endpoint)?.application) {
+        return Ok(());
+    }
     let (lane, config) = books.lanes.get(s, endpoint)?;
     let room = lane.room(s, &config)? as usize;
     for _ in 0..share.min(room) {
         let (lane, _) = books.lanes.get(s, endpoint)?;
-        if lane.is_held_back(&config, s.now) {
+        if lane.is_held_back(&config, s.now) || books.limits.is_reached(config.application) {
             break;
         }
         drop_used(s, slots, &config)?;
@@ -254,6 +275,7 @@ fn give(
         return Ok(());
     }
     slot.groups.push(DeliveryGroup { target: config.target(s.now), items });
+    books.limits.count(config.application);
     let (lane, _) = books.lanes.get(s, config.no)?;
     lane.spend(config, s.now);
     Ok(())

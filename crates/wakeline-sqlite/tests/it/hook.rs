@@ -83,7 +83,7 @@ pub(crate) fn ask(len: usize) -> DeliveryAsk {
 
 /// A claim of so many deliveries that are sent.
 pub(crate) async fn claim(store: &SqliteStore, len: usize) -> DeliveryClaimed {
-    let claims = vec![DeliveryClaim { line: HookLine::Push, asks: vec![ask(len)] }];
+    let claims = vec![DeliveryClaim::new(HookLine::Push, vec![ask(len)])];
     store.claim_deliveries(claims).await.expect("answered").remove(0)
 }
 

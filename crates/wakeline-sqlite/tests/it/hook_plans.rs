@@ -137,7 +137,8 @@ async fn hot_statements_search_and_never_scan_or_sort() {
     for (name, sql) in HOT {
         for step in plan(&conn, sql) {
             let scans = step.starts_with("SCAN") && !step.contains("CONSTANT ROW");
-            let bounded = walks_what_is_open(&step);
+            // A list that comes with the call is as short as the caller makes it.
+            let bounded = walks_what_is_open(&step) || step.starts_with("SCAN json_each");
             assert!((!scans || bounded) && !step.contains("TEMP B-TREE"), "{name}: {step}");
         }
     }
@@ -165,10 +166,10 @@ fn steps(conn: &Connection, (_, sql): (&str, &str), params: impl Params) -> i32 
 /// Everything that finds what can be claimed of an endpoint.
 fn costs(conn: &Connection, now: i64) -> Vec<i32> {
     let mut costs = vec![
-        steps(conn, sql!("lane_due"), (now, 10)),
-        steps(conn, sql!("lane_fresh"), (now, 10)),
-        steps(conn, sql!("lane_next_due"), []),
-        steps(conn, sql!("lane_next_fresh"), []),
+        steps(conn, sql!("lane_due"), (now, 10, None::<String>)),
+        steps(conn, sql!("lane_fresh"), (now, 10, None::<String>)),
+        steps(conn, sql!("lane_next_due"), [None::<String>]),
+        steps(conn, sql!("lane_next_fresh"), [None::<String>]),
         steps(conn, sql!("delivery_sent_expired"), (now, 10)),
         steps(conn, sql!("delivery_sent_end"), []),
         steps(conn, sql!("delivery_in_flight"), (1, now, 100)),

@@ -55,7 +55,7 @@ async fn a_message_that_cannot_be_read_holds_up_no_other() {
     assert_eq!(settled.expect("answered")[0].state, SettledState::Delivered);
     assert!(items(claim(store, 2).await).is_empty(), "it is left alone for a while");
     fixture.clock.advance(SET_ASIDE);
-    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    let line = DeliveryClaim::new(HookLine::Push, vec![ask(1)]);
     let refused = store.claim_deliveries(vec![line]).await;
     assert!(matches!(refused, Err(StoreError::Corrupt { what: "message", .. })));
     let mend = "UPDATE hook_messages SET event_type = 'a' WHERE message_no = 1";
@@ -71,7 +71,7 @@ async fn a_message_that_was_set_aside_holds_up_none_that_comes_after_it() {
     let (shop, _) = shop(&fixture, EndpointOptions::default()).await;
     emit(store, &shop).await;
     write(&fixture, "UPDATE hook_messages SET event_type = 'a b'");
-    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    let line = DeliveryClaim::new(HookLine::Push, vec![ask(1)]);
     store.claim_deliveries(vec![line]).await.expect_err("it is set aside");
     emit(store, &shop).await;
     emit(store, &shop).await;
@@ -131,7 +131,7 @@ async fn a_message_for_an_endpoint_that_cannot_be_read_is_stored_and_waits() {
         assert!(items(claim(store, 9).await).is_empty(), "{spoil}: left alone for a while");
         write(&fixture, &sql(mend));
         fixture.clock.advance(SET_ASIDE);
-        let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(9)] };
+        let line = DeliveryClaim::new(HookLine::Push, vec![ask(9)]);
         let claimed = store.claim_deliveries(vec![line]).await.expect("answered").remove(0);
         let mended = claimed.groups.into_iter().flatten().filter(|g| g.target.endpoint == bad);
         let got: Vec<_> = mended.flat_map(|group| group.items).collect();
@@ -166,7 +166,7 @@ async fn an_ask_that_met_what_cannot_be_read_gets_the_next_one() {
         emit(store, &shop).await;
     }
     write(&fixture, "UPDATE hook_messages SET event_type = 'a b' WHERE message_no = 1");
-    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1), ask(1)] };
+    let line = DeliveryClaim::new(HookLine::Push, vec![ask(1), ask(1)]);
     let claimed = store.claim_deliveries(vec![line]).await.expect("answered").remove(0);
     let got = claimed.groups.iter().filter(|groups| !groups.is_empty()).count();
     assert!(got == 2 || claimed.next_due == Some(Duration::ZERO), "{claimed:?}");
@@ -181,7 +181,7 @@ async fn an_expired_lease_holds_up_no_other(options: EndpointOptions, spoil: &st
     let lost = items(claim(store, 1).await);
     write(&fixture, spoil);
     fixture.clock.advance(lost[0].lease_for);
-    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    let line = DeliveryClaim::new(HookLine::Push, vec![ask(1)]);
     let refused = store.claim_deliveries(vec![line.clone()]).await;
     assert!(matches!(refused, Err(StoreError::Corrupt { .. })), "{spoil}: {refused:?}");
     let (good, _) = shop(&fixture, EndpointOptions::default()).await;
@@ -231,7 +231,7 @@ async fn a_spoilt_lease_of_a_group_lets_the_rest_of_it_expire() {
     assert_eq!(group.len(), 3);
     write(&fixture, "UPDATE hook_deliveries SET class = 9 WHERE delivery_no = 1");
     fixture.clock.advance(group[0].lease_for);
-    let line = DeliveryClaim { line: HookLine::Push, asks: vec![ask(1)] };
+    let line = DeliveryClaim::new(HookLine::Push, vec![ask(1)]);
     assert!(store.claim_deliveries(vec![line]).await.is_err(), "it is an error once");
     assert_eq!(count(&fixture, "state = 'waiting'"), 2, "and nothing is undone for it");
     assert!(items(claim(store, 3).await).is_empty(), "but its order holds");
@@ -252,7 +252,7 @@ async fn an_endpoint_that_is_pulled_and_cannot_be_read_holds_up_no_other_line() 
     write(&fixture, "UPDATE hook_endpoints SET options = '{'");
     let (good, _) = shop(&fixture, EndpointOptions::default()).await;
     emit(store, &good).await;
-    let line = |line| DeliveryClaim { line, asks: vec![ask(1)] };
+    let line = |line| DeliveryClaim::new(line, vec![ask(1)]);
     let lines = || vec![line(HookLine::Pull(id)), line(HookLine::Push)];
     let mut claimed = store.claim_deliveries(lines()).await.expect("one of them has something");
     assert_eq!(items(claimed.remove(1)).len(), 1);

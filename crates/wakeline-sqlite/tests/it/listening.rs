@@ -87,14 +87,19 @@ impl Listening {
     /// as everything.
     pub(crate) async fn between(store: &SqliteStore, other: &SqliteStore) -> Self {
         let mut listening = Self::to(store).await;
+        listening.meet(other).await;
+        listening
+    }
+
+    /// Waits until another store is known, so that what it says is heard precisely.
+    pub(crate) async fn meet(&mut self, other: &SqliteStore) {
         for n in 0.. {
             let hello = vec![item(&queue("q"), &format!("hello {n}"), "hello")];
             other.push(hello).await.expect("pushed");
-            if let Heard::Changed(..) = listening.next().await {
+            if let Heard::Changed(..) = self.next().await {
                 break;
             }
         }
-        listening
     }
 
     /// What is heard next. The bound is far from both sides: hints take a millisecond.

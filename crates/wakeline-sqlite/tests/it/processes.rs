@@ -35,6 +35,7 @@ async fn a_push_in_one_process_is_heard_in_the_other_precisely() {
     let mut ears = Listening::to(&here.store).await;
     let there = here.second().await;
     assert_eq!(ears.next().await, Heard::Everything, "a process joined");
+    ears.meet(&there).await;
     let reply = there.push(vec![item(&queue("n.t"), "p", "a")]).await.expect("pushed");
     assert_eq!(ears.hears("p").await, reply.changes[0]);
     assert!(take(&here.store, "n.t", 1).await.is_some());

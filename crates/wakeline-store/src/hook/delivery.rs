@@ -35,6 +35,25 @@ pub struct DeliveryClaim {
     pub line: HookLine,
     /// The waiters, in order of arrival.
     pub asks: Vec<DeliveryAsk>,
+    /// The applications that get no more than so much of this claim; no other is limited. Each is
+    /// named once.
+    pub limits: Vec<ApplicationLimit>,
+}
+
+impl DeliveryClaim {
+    /// A claim that limits no application.
+    pub fn new(line: HookLine, asks: Vec<DeliveryAsk>) -> Self {
+        Self { line, asks, limits: Vec::new() }
+    }
+}
+
+/// How much of a claim one application gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApplicationLimit {
+    /// Which application.
+    pub application: ApplicationId,
+    /// Most groups that the claim gives it.
+    pub groups: u32,
 }
 
 /// What a claim found in one line.
@@ -43,6 +62,7 @@ pub struct DeliveryClaimed {
     /// One per ask, in order; empty where there was nothing left.
     pub groups: Vec<Vec<DeliveryGroup>>,
     /// If an ask was not filled: time until the line's next delivery. Possibly early, never late.
+    /// Applications that have reached their limit are not looked at.
     pub next_due: Option<Duration>,
 }
 

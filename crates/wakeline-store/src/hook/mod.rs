@@ -22,9 +22,9 @@ pub use catalog::{
     RotateOutcome, Rotation, UpdateOutcome,
 };
 pub use delivery::{
-    AttemptOutcome, AttemptRecord, BreakerSample, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
-    DeliveryGroup, DeliveryItem, DeliveryVerdict, HookStore, SettleDelivery, SettledDelivery,
-    SettledState, Target,
+    ApplicationLimit, AttemptOutcome, AttemptRecord, BreakerSample, DeliveryAsk, DeliveryClaim,
+    DeliveryClaimed, DeliveryGroup, DeliveryItem, DeliveryVerdict, HookStore, SettleDelivery,
+    SettledDelivery, SettledState, Target,
 };
 pub use message::{EmitOutcome, EmitReply, NewMessage, StoredMessage};
 pub use page::{Page, PageOrder, PageRequest};

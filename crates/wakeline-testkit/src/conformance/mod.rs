@@ -357,6 +357,7 @@ macro_rules! conformance_suite {
             without_a_group_everything_counts,
             what_is_not_settled_counts,
             the_group_that_is_furthest_behind_counts,
+            what_is_scheduled_counts,
             limits_and_lanes_are_told,
         );
         $crate::conformance_module!([$($fixture)*]; messages;

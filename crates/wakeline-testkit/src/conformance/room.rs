@@ -1,9 +1,13 @@
 //! How full queues are: what counts against their limits.
 
+use std::time::Duration;
+
 use wakeline_core::{GroupName, QueueName, QueueOptions, Verdict};
 use wakeline_store::Room;
+use wakeline_store::flow::Visible;
 
-use super::{Ask, Bench, at_once, partition_name};
+use super::schedule::{later, schedule};
+use super::{Ask, Bench, at_once, item, partition_name};
 
 async fn limited(bench: &Bench) -> QueueName {
     let queue = bench.queue("q");
@@ -61,6 +65,22 @@ pub async fn the_group_that_is_furthest_behind_counts(bench: &Bench) {
     assert_eq!(lens(bench, &queue).await, (5, vec![3, 2]));
     bench.drain(&Ask::queue(&queue).group(&slow).batch(10)).await;
     assert_eq!(lens(bench, &queue).await, (2, vec![0, 2]));
+}
+
+/// What waits for its time counts from the moment it is stored.
+pub async fn what_is_scheduled_counts(bench: &Bench) {
+    let queue = limited(bench).await;
+    bench.push(&queue, "p", &["a"]).await;
+    let due = Visible::After(Duration::from_secs(5));
+    schedule(bench, vec![later(item(&queue, "p", "b"), due)]).await;
+    schedule(bench, vec![later(item(&queue, "q", "c"), due)]).await;
+    assert_eq!(lens(bench, &queue).await, (3, vec![2, 1]));
+    bench.drain(&Ask::queue(&queue).batch(10)).await;
+    assert_eq!(lens(bench, &queue).await, (2, vec![1, 1]));
+    bench.advance(6).await;
+    assert_eq!(lens(bench, &queue).await, (2, vec![1, 1]));
+    bench.drain(&Ask::queue(&queue).batch(10).partitions(2)).await;
+    assert_eq!(lens(bench, &queue).await, (0, vec![0, 0]));
 }
 
 /// Limits and lanes are told; without limits nothing is counted, and an unknown queue has none.

@@ -63,7 +63,7 @@ pub async fn cancelling_the_head_lets_the_next_go_and_tells(bench: &HookBench) {
     for (options, pulled) in [(fifo(1), false), (pull, true)] {
         let to = bench.with(options).await;
         let line = if pulled { HookLine::Pull(to) } else { HookLine::Push };
-        let claim = || DeliveryClaim { line: line.clone(), asks: vec![ask(1)] };
+        let claim = || DeliveryClaim::new(line.clone(), vec![ask(1)]);
         let ids = bench.emit_many(2).await;
         let mut head = bench.hook.claim_deliveries(vec![claim()]).await.expect("claimed");
         let head = items(&head.remove(0).groups.remove(0)).remove(0);

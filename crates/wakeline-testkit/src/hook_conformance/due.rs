@@ -160,7 +160,7 @@ pub async fn a_full_endpoint_is_not_due(bench: &HookBench) {
 
 /// First attempts alone are a line: retries are neither given there nor in sight.
 pub async fn first_attempts_are_a_line_with_times_of_its_own(bench: &HookBench) {
-    let fresh = || DeliveryClaim { line: HookLine::PushFresh, asks: vec![ask_fresh(1, 1)] };
+    let fresh = || DeliveryClaim::new(HookLine::PushFresh, vec![ask_fresh(1, 1)]);
     let lines = || vec![HookLine::Push, HookLine::PushFresh];
     let due = async || bench.hook.sweep_hook(lines()).await.expect("swept");
     bench.with(plain()).await;

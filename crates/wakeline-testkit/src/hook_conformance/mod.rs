@@ -26,6 +26,7 @@ pub mod hints;
 pub mod jobs;
 pub mod keys;
 pub mod lease;
+pub mod limits;
 pub mod manual;
 pub mod messages;
 pub mod neighbours;

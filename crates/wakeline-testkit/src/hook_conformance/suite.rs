@@ -152,6 +152,15 @@ macro_rules! hook_conformance_suite {
             first_attempts_behind_a_retried_head_are_found,
             each_ask_keeps_its_own_attempts,
         );
+        $crate::hook_conformance_module!([$($fixture)*]; limits;
+            a_limited_application_leaves_the_claim_to_others,
+            a_limited_application_gets_as_much_as_its_limit,
+            a_limit_holds_for_one_endpoint_with_much_to_give,
+            what_a_limit_holds_back_is_not_in_sight,
+            what_others_have_later_is_in_sight_past_a_limit,
+            a_group_in_order_counts_as_one_against_a_limit,
+            a_limit_holds_for_first_attempts,
+        );
         $crate::hook_conformance_module!([$($fixture)*]; due;
             an_empty_line_has_nothing_in_sight,
             a_retry_is_in_sight,

@@ -166,12 +166,12 @@ pub fn ask_fresh(attempts: usize, fresh_only: u32) -> DeliveryAsk {
 
 /// Waiters of what is sent.
 pub fn push(asks: Vec<DeliveryAsk>) -> DeliveryClaim {
-    DeliveryClaim { line: HookLine::Push, asks }
+    DeliveryClaim::new(HookLine::Push, asks)
 }
 
 /// Waiters of what an endpoint's owner fetches.
 pub fn pull(endpoint: EndpointId, asks: Vec<DeliveryAsk>) -> DeliveryClaim {
-    DeliveryClaim { line: HookLine::Pull(endpoint), asks }
+    DeliveryClaim::new(HookLine::Pull(endpoint), asks)
 }
 
 /// All deliveries of groups.

@@ -108,7 +108,7 @@ impl World<'_> {
 
     pub(super) async fn claim(&mut self, line: HookLine, wanted: &[Asks], lease: Duration) -> Same {
         let asks = asks(wanted, lease);
-        let claim = DeliveryClaim { line: line.clone(), asks: asks.clone() };
+        let claim = DeliveryClaim::new(line.clone(), asks.clone());
         let mut claimed = self.store.claim_deliveries(vec![claim]).await.map_err(failed)?;
         same("number of lines", 1, claimed.len())?;
         let store = claimed.remove(0);
@@ -164,7 +164,7 @@ impl World<'_> {
         };
         let attempts: Vec<AttemptId> = hold.tokens.iter().map(|(token, _)| token.attempt).collect();
         let ask = DeliveryAsk { attempts, fresh_only: 0, lease: Some(BORN_LEASE) };
-        let probe = DeliveryClaim { line: line.clone(), asks: vec![ask] };
+        let probe = DeliveryClaim::new(line.clone(), vec![ask]);
         self.oracle.end_expired_leases(&line);
         if !self.all_live(&hold).await? {
             return Ok(());

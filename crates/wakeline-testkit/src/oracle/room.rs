@@ -36,9 +36,11 @@ impl State {
     }
 }
 
-/// What the group that is furthest behind has yet to settle; without a group, what is stored.
+/// What the group that is furthest behind has yet to settle; without a group, what is stored. And
+/// what waits for its time.
 fn len(queue: &Queue, name: &PartitionName) -> u64 {
     let Some(partition) = queue.partitions.get(name) else { return 0 };
     let lags = queue.groups.values().map(|group| lag(partition, &group.cursors[name]));
-    lags.max().unwrap_or(partition.stored())
+    let scheduled = queue.scheduled.iter().filter(|one| one.partition == *name).count() as u64;
+    lags.max().unwrap_or(partition.stored()) + scheduled
 }

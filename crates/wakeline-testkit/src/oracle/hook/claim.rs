@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use wakeline_core::{AttemptId, DeliveryToken, EndpointId, HookLine, Timestamp};
+use wakeline_core::{ApplicationId, AttemptId, DeliveryToken, EndpointId, HookLine, Timestamp};
 use wakeline_store::hook::{
-    Attempt, AttemptOutcome, DeliveryAsk, DeliveryClaim, DeliveryClaimed, DeliveryGroup,
-    DeliveryItem, Target, Trigger,
+    ApplicationLimit, Attempt, AttemptOutcome, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
+    DeliveryGroup, DeliveryItem, Target, Trigger,
 };
 
 use super::gate::Sight;
-use super::state::{End, Hook, Lease, Plan, Row, Stage};
+use super::state::{End, Hook, Lease, Plan, Row, Spot, Stage};
 
 /// The attempts that asks have left.
 #[derive(Debug)]
@@ -75,6 +75,25 @@ impl Slot<'_> {
     }
 }
 
+/// How many groups the limited applications of a claim may still get.
+struct Limits(BTreeMap<ApplicationId, u32>);
+
+impl Limits {
+    fn new(limits: &[ApplicationLimit]) -> Self {
+        Self(limits.iter().map(|limit| (limit.application, limit.groups)).collect())
+    }
+
+    fn is_reached(&self, application: ApplicationId) -> bool {
+        self.0.get(&application) == Some(&0)
+    }
+
+    fn count(&mut self, application: ApplicationId) {
+        if let Some(left) = self.0.get_mut(&application) {
+            *left -= 1;
+        }
+    }
+}
+
 impl Hook {
     pub(super) fn claim(
         &mut self,
@@ -90,19 +109,24 @@ impl Hook {
         let mut slots = Slots::new(&claim.asks);
         self.again(&mut slots, &mut groups, now);
         self.drop_used(&mut slots);
+        let mut limits = Limits::new(&claim.limits);
         let mut due = self.due_endpoints(&claim.line, &slots, now);
         while let Some(endpoint) = due.pop_front() {
+            let application = self.spot(endpoint).endpoint.application;
             let share = slots.left().div_ceil(due.len() + 1);
             let mut given = 0;
-            while given < share {
+            while given < share && !limits.is_reached(application) {
                 let Some((n, places)) = self.give(endpoint, &mut slots, now) else { break };
                 groups[n].push(self.group(&places, now));
+                limits.count(application);
                 given += 1;
             }
         }
         let sight = Sight { fresh_only: slots.fresh_only(), leases: true };
         let unfilled = slots.left() > 0;
-        let next_due = unfilled.then(|| self.line_due(&claim.line, sight, now)).flatten();
+        let may_give =
+            |spot: &Spot| spot.is_of(&claim.line) && !limits.is_reached(spot.endpoint.application);
+        let next_due = unfilled.then(|| self.first_due(may_give, sight, now)).flatten();
         DeliveryClaimed { groups, next_due }
     }
 

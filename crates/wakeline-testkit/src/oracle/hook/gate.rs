@@ -186,7 +186,17 @@ impl Hook {
         sight: Sight,
         now: Timestamp,
     ) -> Option<Duration> {
-        let spots = self.spots.values().filter(|spot| spot.is_of(line));
+        self.first_due(|spot| spot.is_of(line), sight, now)
+    }
+
+    /// Time until one of some endpoints has something that can be seen.
+    pub(super) fn first_due(
+        &self,
+        counts: impl Fn(&Spot) -> bool,
+        sight: Sight,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        let spots = self.spots.values().filter(|spot| counts(spot));
         let times = spots.filter_map(|spot| self.due_of(spot.endpoint.id, sight, now));
         times.min().map(|at| now.until(at))
     }

@@ -1,0 +1,176 @@
+//! An application whose endpoints and names all hang, and a quiet one beside it, on every store.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use wakeline_core::{ApplicationId, EndpointId, EndpointOptions};
+use wakeline_hook::{ApplicationIn, DispatchOptions, HookServiceOptions, NameLookup, SendOptions};
+use wakeline_postgres::{PostgresOptions, PostgresStore};
+use wakeline_sqlite::{SqliteOptions, SqliteStore};
+use wakeline_store::StoreAdmin as _;
+use wakeline_store::hook::{AttemptOutcome, Created, DeliveryState, HookBackend};
+use wakeline_testkit::database::TestDatabase;
+use wakeline_testkit::oracle::MemoryStore;
+
+use crate::support::{Answer, Bench, Receiver, eventually, loopback, options};
+
+/// Calls that the node makes at once.
+const SLOTS: u32 = 240;
+/// Endpoints of the abuser that accept and never answer, and as many whose names hang.
+const HANGING: usize = 150;
+/// Lookups that one application may have under way.
+const LOOKUPS: usize = 64;
+/// Messages of the quiet application.
+const QUIET: usize = 30;
+/// Longer than the test: nothing of the abuser ends before it is let go.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A resolver of which some names hang until they are let go.
+struct Names {
+    hanging: AtomicUsize,
+    gate: Semaphore,
+}
+
+#[async_trait]
+impl NameLookup for Names {
+    async fn lookup(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        if name.ends_with(".hang.test") {
+            self.hanging.fetch_add(1, Ordering::SeqCst);
+            self.gate.acquire().await.expect("not closed").forget();
+        }
+        Ok(vec![IpAddr::from([127, 0, 0, 1])])
+    }
+}
+
+/// What hangs, and how it is let go.
+struct Abuse {
+    names: Arc<Names>,
+    gate: Arc<Semaphore>,
+    receiver: Receiver,
+}
+
+impl Abuse {
+    async fn start() -> Self {
+        let names = Arc::new(Names { hanging: AtomicUsize::new(0), gate: Semaphore::new(0) });
+        let gate = Arc::new(Semaphore::new(0));
+        let held = Arc::clone(&gate);
+        let receiver = Receiver::start(move |_| Answer::Gate(Arc::clone(&held))).await;
+        Self { names, gate, receiver }
+    }
+
+    /// Makes the endpoints, in turns of either kind, and has a message delivered to all of them.
+    async fn fill(&mut self, bench: &Bench) {
+        let options = EndpointOptions { timeout: TIMEOUT, ..EndpointOptions::default() };
+        let port = self.receiver.address.port();
+        for n in 0..HANGING {
+            bench.endpoint(&self.receiver.url(), options.clone()).await;
+            let named = format!("http://n{n}.hang.test:{port}/hook");
+            bench.endpoint(&named, options.clone()).await;
+        }
+        bench.emit("{}").await;
+        // Far more than these are due: whatever the node leaves to the abuser is taken by it.
+        eventually(async || self.names.hanging.load(Ordering::SeqCst) >= LOOKUPS).await;
+        for _ in 0..LOOKUPS {
+            self.receiver.next().await;
+        }
+    }
+
+    fn let_go(&self) {
+        self.names.gate.add_permits(HANGING);
+        self.gate.add_permits(2 * HANGING);
+    }
+}
+
+async fn quiet_application(bench: &Bench) -> ApplicationId {
+    let application = ApplicationIn { name: "quiet".to_owned(), ..ApplicationIn::default() };
+    let made = bench.service.create_application(application, None).await.expect("stored");
+    let Created::New(application) = made else { panic!("{made:?}") };
+    application.id
+}
+
+/// Sends messages of the quiet application; each arrives at once.
+async fn deliver_quietly(bench: &Bench, receiver: &mut Receiver) -> EndpointId {
+    let url = format!("http://quiet.test:{}/hook", receiver.address.port());
+    let endpoint = bench.endpoint(&url, EndpointOptions::default()).await;
+    let mut messages = Vec::new();
+    for _ in 0..QUIET {
+        let message = bench.emit("{}").await;
+        assert_eq!(receiver.next().await.header("webhook-id"), message.to_string());
+        messages.push(message);
+    }
+    bench.attempted(QUIET).await;
+    for message in messages {
+        assert_eq!(bench.delivery(endpoint, message).await.state, DeliveryState::Delivered);
+    }
+    endpoint
+}
+
+/// No attempt of the endpoint failed, and none was made twice.
+async fn assert_undisturbed(bench: &Bench, endpoint: EndpointId) {
+    let attempts = bench.attempts().await;
+    assert_eq!(attempts.len(), QUIET);
+    for attempt in attempts {
+        assert_eq!((attempt.outcome, attempt.attempt_no), (AttemptOutcome::Succeeded, 1));
+    }
+    let endpoint = bench.look(endpoint).await;
+    assert_eq!((endpoint.paused_for, endpoint.failing_since), (None, None), "{endpoint:?}");
+}
+
+async fn a_quiet_application_is_served(store: Arc<dyn HookBackend>) {
+    let mut abuse = Abuse::start().await;
+    let names = Arc::clone(&abuse.names);
+    let send = SendOptions { guard: loopback(), lookup: names, ..SendOptions::default() };
+    let dispatch = DispatchOptions::with_slots(SLOTS);
+    let mut bench = Bench::over(store, HookServiceOptions { dispatch, send, ..options() }).await;
+    abuse.fill(&bench).await;
+
+    let quiet = quiet_application(&bench).await;
+    let abuser = std::mem::replace(&mut bench.application, quiet);
+    let mut receiver = Receiver::always(Answer::Status(200)).await;
+    let endpoint = deliver_quietly(&bench, &mut receiver).await;
+    assert_undisturbed(&bench, endpoint).await;
+
+    bench.application = abuser;
+    assert!(bench.attempts().await.is_empty(), "nothing of the abuser is done yet");
+    assert_eq!(abuse.names.hanging.load(Ordering::SeqCst), LOOKUPS);
+    // The abuser gets what is its own: all of it arrives, each at the first attempt.
+    abuse.let_go();
+    let attempts = bench.attempted(2 * HANGING).await;
+    assert_eq!(attempts.len(), 2 * HANGING);
+    for attempt in attempts {
+        assert_eq!((attempt.outcome, attempt.attempt_no), (AttemptOutcome::Succeeded, 1));
+    }
+    bench.application = quiet;
+    assert_undisturbed(&bench, endpoint).await;
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_quiet_application_is_served_beside_an_abuser_in_memory() {
+    a_quiet_application_is_served(Arc::new(MemoryStore::with_real_clock())).await;
+}
+
+#[tokio::test]
+async fn a_quiet_application_is_served_beside_an_abuser_on_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = SqliteOptions::new(folder.path().join("hook.db"));
+    let store = SqliteStore::open(SqliteOptions { ballast_bytes: 0, ..file }).await;
+    a_quiet_application_is_served(Arc::new(store.expect("opens"))).await;
+}
+
+#[tokio::test]
+async fn a_quiet_application_is_served_beside_an_abuser_on_postgresql() {
+    let database = TestDatabase::copy_of("wl_migrated", async |url| {
+        wakeline_postgres::migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
+    })
+    .await;
+    let store = PostgresStore::connect(PostgresOptions::new(database.url())).await;
+    let store = Arc::new(store.expect("connected"));
+    a_quiet_application_is_served(Arc::clone(&store) as Arc<dyn HookBackend>).await;
+    store.close().await;
+}

@@ -16,6 +16,7 @@ mod dispatch;
 mod incoming;
 mod options;
 mod renewal;
+mod repeats;
 mod sessions;
 mod slots;
 mod sticky;

@@ -127,7 +127,7 @@ impl AccessStore for PostgresStore {
 
     async fn key(&self, id: &str) -> Result<Option<ApiKey>, StoreError> {
         let core = &self.queue.core;
-        let rows = core.general(KEY, &core.sql.key_list, &[&Some(id)]).await?;
+        let rows = core.reserved(KEY, &core.sql.key_list, &[&Some(id)]).await?;
         rows.first().map(read_key).transpose()
     }
 
@@ -166,7 +166,7 @@ impl AccessStore for PostgresStore {
         const OPERATION: &str = "queues of partitions";
         let core = &self.queue.core;
         let numbers: Vec<i64> = partitions.iter().map(|partition| partition.0).collect();
-        let rows = core.general(OPERATION, &core.sql.partition_queues, &[&numbers]).await?;
+        let rows = core.reserved(OPERATION, &core.sql.partition_queues, &[&numbers]).await?;
         let mut names = HashMap::with_capacity(rows.len());
         for row in &rows {
             let mut columns = Columns::new(OPERATION, row);
@@ -180,7 +180,7 @@ impl AccessStore for PostgresStore {
         const OPERATION: &str = "names of groups";
         let core = &self.queue.core;
         let numbers: Vec<i32> = groups.iter().map(|group| group.0).collect();
-        let rows = core.general(OPERATION, &core.sql.group_names, &[&numbers]).await?;
+        let rows = core.reserved(OPERATION, &core.sql.group_names, &[&numbers]).await?;
         let mut names = HashMap::with_capacity(rows.len());
         for row in &rows {
             let mut columns = Columns::new(OPERATION, row);

@@ -20,9 +20,12 @@ use wakeline_store::{
 
 use crate::PostgresStore;
 use crate::access::Act;
+use crate::error;
 use crate::messages::state_of;
 use crate::queue_options;
 use crate::rows::{self, Columns};
+
+const CONFIGURE: &str = "configure queue";
 
 #[async_trait]
 impl QueueAdmin for PostgresStore {
@@ -30,34 +33,26 @@ impl QueueAdmin for PostgresStore {
         &self,
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
-        const OPERATION: &str = "configure queue";
-        let core = &self.queue.core;
         if command.options.encrypted {
-            self.shared.sealing.keys(OPERATION)?;
+            self.shared.sealing.keys(CONFIGURE)?;
         }
-        loop {
-            let (namespace, task) = command.queue.derived_scope();
-            let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
-            let key = (command.queue.clone(), PartitionName::default_partition());
-            core.make_partitions(BTreeMap::from([(key, scope)]), false).await?;
-            let rows = self.configure_row(OPERATION, &command).await?;
-            let done = rows.first().map(|row| Columns::new(OPERATION, row).take::<bool>());
-            // Deleted meanwhile: it is made again.
-            if !done.transpose()?.unwrap_or(false) {
-                continue;
+        let mut configured = self.try_configure(&command).await?;
+        let detail = loop {
+            match configured {
+                Some(detail) => break detail,
+                None => configured = self.configure_again(&command).await?,
             }
-            let Some(detail) = self.queue(&command.queue).await? else { continue };
-            let changes = vec![Change {
-                queue: detail.queue.clone(),
-                partition: None,
-                namespace: detail.namespace.clone(),
-                task: detail.task.clone(),
-                group: None,
-                due_in: Duration::ZERO,
-            }];
-            self.shared.notifier.tell(&changes);
-            return Ok((detail, changes));
-        }
+        };
+        let changes = vec![Change {
+            queue: detail.queue.clone(),
+            partition: None,
+            namespace: detail.namespace.clone(),
+            task: detail.task.clone(),
+            group: None,
+            due_in: Duration::ZERO,
+        }];
+        self.shared.notifier.tell(&changes);
+        Ok((detail, changes))
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
@@ -79,8 +74,9 @@ impl QueueAdmin for PostgresStore {
         let rows = core.recorded(act).await?;
         let existed = rows.first().map(|row| Columns::new(OPERATION, row).take());
         let existed = existed.transpose()?.unwrap_or(false);
-        if existed {
-            core.purge().await?;
+        // The queue is deleted; what cannot be removed now is removed by a sweep.
+        if existed && let Err(error) = core.purge().await {
+            tracing::warn!(error = error::chain(&error), %queue, "cannot purge a deleted queue");
         }
         Ok(existed)
     }
@@ -132,6 +128,34 @@ impl QueueAdmin for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Makes a queue if there is none, and configures it. `None` if it was deleted meanwhile.
+    async fn try_configure(
+        &self,
+        command: &ConfigureQueue,
+    ) -> Result<Option<QueueDetail>, StoreError> {
+        let (namespace, task) = command.queue.derived_scope();
+        let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
+        let key = (command.queue.clone(), PartitionName::default_partition());
+        self.queue.core.make_partitions(BTreeMap::from([(key, scope)]), false).await?;
+        let written = async {
+            let rows = self.configure_row(CONFIGURE, command).await?;
+            let done = rows.first().map(|row| Columns::new(CONFIGURE, row).take::<bool>());
+            match done.transpose()? {
+                Some(true) => self.queue(&command.queue).await,
+                _ => Ok(None),
+            }
+        };
+        written.await.map_err(StoreError::after_write)
+    }
+
+    /// Configures a queue once more that was deleted meanwhile.
+    async fn configure_again(
+        &self,
+        command: &ConfigureQueue,
+    ) -> Result<Option<QueueDetail>, StoreError> {
+        self.try_configure(command).await.map_err(StoreError::after_write)
+    }
+
     async fn configure_row(
         &self,
         operation: &'static str,

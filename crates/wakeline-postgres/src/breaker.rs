@@ -2,17 +2,24 @@
 //!
 //! # Where it sits
 //! Beside each [`crate::connector::Connector`], for all links that it opens. The listener has a
-//! connection and a pace of its own, and does not ask.
+//! connection and a pace of its own, and does not ask; but it tries at once when the database is
+//! back.
 //!
 //! # Invariants
 //! * Only failures to open a connection count, and one success ends it.
 //! * While a database is away nobody waits for it: callers fail at once, with what the last try
-//!   failed of. Tries are made beside them, at first often, then every two seconds.
+//!   failed of. Tries are made beside them, twice a second.
+//! * A try that gets no answer holds up no other: after an outage that swallowed packets the next
+//!   try finds the database, and whoever waits for an older one begins again.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 use wakeline_store::StoreError;
 
 use crate::connector::Connector;
@@ -21,33 +28,62 @@ use crate::session::Session;
 
 /// The first pause between two tries while a database is away; doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// The longest pause. It bounds how long a node takes to find a database that is back.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Most tries under way at a time.
+const TRIES_MAX: usize = 12;
+/// A try without an answer for so long may never get one: others are made beside it.
+const SUSPICIOUS: Duration = Duration::from_secs(1);
 
 /// Whether a database is known to be away, and why.
 #[derive(Default)]
 pub(crate) struct Breaker {
-    down: Mutex<Option<String>>,
+    state: Mutex<State>,
+    back: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// Why the last try failed.
+    down: Option<String>,
+    /// Somebody looks out for the database.
+    watched: bool,
 }
 
 impl Breaker {
     /// Says why a try is of no use now, if that is known.
     pub(crate) fn admit(&self, operation: &'static str) -> Result<(), StoreError> {
-        match &*self.down.lock() {
+        match &self.state.lock().down {
             None => Ok(()),
             Some(why) => Err(error::connect_failed(operation, why.clone())),
         }
     }
 
-    /// Says how a try went. True if the database is away since now.
-    fn note(&self, failure: Option<String>) -> bool {
-        let mut down = self.down.lock();
-        let (was, is) = (down.is_some(), failure.is_some());
-        *down = failure;
+    /// Waits until a try succeeds after others have failed, or had no answer.
+    pub(crate) async fn until_back(&self) {
+        self.back.notified().await;
+    }
+
+    /// Says how a try went.
+    fn note(&self, failure: Option<String>) {
+        let mut state = self.state.lock();
+        let (was, is) = (state.down.is_some(), failure.is_some());
+        state.down = failure;
         if was != is {
             metrics::gauge!("wakeline_store_away").set(if is { 1.0 } else { 0.0 });
         }
-        is && !was
+        if !is && (was || state.watched) {
+            self.back.notify_waiters();
+        }
+    }
+
+    /// True if somebody has to look out from now on.
+    fn watch(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().watched, true)
+    }
+
+    fn unwatch(&self) {
+        self.state.lock().watched = false;
     }
 }
 
@@ -57,24 +93,61 @@ pub(crate) async fn open(
     operation: &'static str,
 ) -> Result<Session, StoreError> {
     connector.breaker().admit(operation)?;
-    let opened = Session::open(connector, operation).await;
-    if connector.breaker().note(opened.as_ref().err().map(|error| error::chain(error))) {
-        tokio::spawn(look_out(Arc::downgrade(connector)));
+    let opened = open_or_begin_again(connector, operation).await;
+    connector.breaker().note(opened.as_ref().err().map(|error| error::chain(error)));
+    if opened.is_err() {
+        watch(connector);
     }
     opened
 }
 
+/// One try. If it gets no answer while another one succeeds, it is begun again.
+async fn open_or_begin_again(
+    connector: &Arc<Connector>,
+    operation: &'static str,
+) -> Result<Session, StoreError> {
+    let mut back = pin!(connector.breaker().back.notified());
+    back.as_mut().enable();
+    let mut opening = pin!(Session::open(connector, operation));
+    tokio::select! {
+        opened = &mut opening => return opened,
+        () = sleep(SUSPICIOUS) => watch(connector),
+    }
+    tokio::select! {
+        opened = opening => opened,
+        () = back => Session::open(connector, operation).await,
+    }
+}
+
+/// Has somebody look out for the database, if nobody does.
+fn watch(connector: &Arc<Connector>) {
+    if connector.breaker().watch() {
+        tokio::spawn(look_out(Arc::downgrade(connector)));
+    }
+}
+
 /// Tries until the database is back, or nobody needs it any more.
 async fn look_out(connector: Weak<Connector>) {
+    let mut tries = JoinSet::new();
     let mut pause = PAUSE_MIN;
     loop {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
-        let Some(connector) = connector.upgrade() else { return };
-        let opened = Session::open(&connector, "look out").await;
-        connector.breaker().note(opened.as_ref().err().map(|error| error::chain(error)));
-        if opened.is_ok() {
-            return;
+        tokio::select! {
+            () = sleep(pause) => {
+                let Some(connector) = connector.upgrade() else { return };
+                pause = (pause * 2).min(PAUSE_MAX);
+                if tries.len() < TRIES_MAX {
+                    let open = async move { Session::open(&connector, "look out").await.map(drop) };
+                    tries.spawn(open);
+                }
+            }
+            Some(Ok(tried)) = tries.join_next() => {
+                let Some(connector) = connector.upgrade() else { return };
+                connector.breaker().note(tried.as_ref().err().map(|error| error::chain(error)));
+                if tried.is_ok() {
+                    connector.breaker().unwatch();
+                    return;
+                }
+            }
         }
     }
 }
@@ -87,12 +160,13 @@ mod tests {
     fn what_is_known_to_be_away_is_an_error_at_once_until_a_try_succeeds() {
         let breaker = Breaker::default();
         assert!(breaker.admit("test").is_ok(), "nothing is known");
-        assert!(breaker.note(Some("connection refused".into())), "somebody has to look out");
-        assert!(!breaker.note(Some("connection refused".into())), "somebody does");
+        breaker.note(Some("connection refused".into()));
+        assert!(breaker.watch(), "somebody has to look out");
+        assert!(!breaker.watch(), "somebody does");
         let refused = breaker.admit("test").expect_err("known to be away");
         assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused:?}");
         assert!(error::chain(&refused).contains("connection refused"), "{refused:?}");
-        assert!(!breaker.note(None));
+        breaker.note(None);
         assert!(breaker.admit("test").is_ok(), "it is back");
     }
 }

@@ -11,6 +11,8 @@
 //!   anew and repeated, because nothing of it was executed.
 //! * `Unavailable` means that no statement was sent.
 //! * A database that is known to be away is an error at once (see [`crate::breaker`]).
+//! * After a loss every session of the same connector is checked before it is used: the others
+//!   may be lost as well, without a word.
 
 use std::future::Future;
 use std::pin::pin;
@@ -22,13 +24,14 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockWriteGuard};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::Row;
 use wakeline_store::StoreError;
 
 use crate::breaker;
 use crate::connector::Connector;
 use crate::error::{self, Kind};
+use crate::promptness::Promptness;
 use crate::session::Session;
 pub(crate) use crate::session::{Followed, Follower, Params, Sql, fill};
 
@@ -44,6 +47,7 @@ pub(crate) struct Link {
     /// Shared by queries, alone for a transaction.
     turn: RwLock<()>,
     warmup: Mutex<Vec<Sql>>,
+    promptness: Promptness,
 }
 
 impl Link {
@@ -57,6 +61,7 @@ impl Link {
             failure: Mutex::new(None),
             turn: RwLock::new(()),
             warmup: Mutex::new(Vec::new()),
+            promptness: Promptness::default(),
         }
     }
 
@@ -81,6 +86,25 @@ impl Link {
         let _turn = self.turn.read().await;
         let session = self.session(operation).await?;
         self.run(operation, &session, sql, params).await
+    }
+
+    /// Runs one statement that can be repeated without harm, and that is answered promptly as a
+    /// rule: a connection that gives no answer for a while is given up sooner than by the
+    /// deadline. See [`Promptness`].
+    pub(crate) async fn query_promptly(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let _turn = self.turn.read().await;
+        let session = self.session(operation).await?;
+        let began = Instant::now();
+        let span = self.promptness.span(self.connector.deadline());
+        let call = session.query_fresh(sql, params);
+        let result = self.within_span(span, (operation, &session), call).await;
+        self.promptness.note(began.elapsed(), span);
+        result
     }
 
     /// Runs one statement, and has another follow it on the wire: the database begins with it as
@@ -161,16 +185,7 @@ impl Link {
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.within(operation, session, async {
-            match session.query(sql, params).await {
-                Err(error) if error::kind(&error) == Kind::StalePlan => {
-                    session.forget(sql);
-                    session.query(sql, params).await
-                }
-                other => other,
-            }
-        })
-        .await
+        self.within(operation, session, async { session.query_fresh(sql, params).await }).await
     }
 
     /// Waits for a call until its deadline, then cuts the connection.
@@ -180,11 +195,21 @@ impl Link {
         session: &Session,
         call: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, StoreError> {
-        let result = match timeout(self.connector.deadline(), call).await {
+        self.within_span(self.connector.deadline(), (operation, session), call).await
+    }
+
+    async fn within_span<T>(
+        &self,
+        span: Duration,
+        (operation, session): (&'static str, &Session),
+        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, StoreError> {
+        let result = match timeout(span, call).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(error::statement_failed(operation, error)),
             Err(_) => {
                 session.cut();
+                self.connector.count_loss();
                 Err(error::timed_out(operation))
             }
         };
@@ -193,12 +218,13 @@ impl Link {
     }
 
     async fn session(&self, operation: &'static str) -> Result<Arc<Session>, StoreError> {
-        if let Some(session) = self.live() {
+        let sound = |session: &Arc<Session>| session.has_outlived(self.connector.losses());
+        if let Some(session) = self.live().filter(sound) {
             return Ok(session);
         }
         let attempts = self.attempts.load(Ordering::Acquire);
         let _opening = self.opening.lock().await;
-        if let Some(session) = self.live() {
+        if let Some(session) = self.live_and_checked().await {
             return Ok(session);
         }
         if self.attempts.load(Ordering::Acquire) != attempts
@@ -206,7 +232,8 @@ impl Link {
         {
             return Err(error::connect_failed(operation, failure.clone()));
         }
-        let opened = breaker::open(&self.connector, operation).await;
+        // On the heap: it is rare, and larger than everything else here.
+        let opened = Box::pin(breaker::open(&self.connector, operation)).await;
         *self.failure.lock() = opened.as_ref().err().map(|error| error::chain(error));
         self.attempts.fetch_add(1, Ordering::Release);
         let session = Arc::new(opened.inspect_err(|_| count_connect("failed"))?);
@@ -220,8 +247,23 @@ impl Link {
         let mut session = self.session.lock();
         if session.as_ref().is_some_and(|session| !session.is_usable()) {
             *session = None;
+            self.connector.count_loss();
         }
         session.clone()
+    }
+
+    /// The session, if it has outlived the losses of others. One that is in use is not checked:
+    /// the calls that are under way will show it.
+    async fn live_and_checked(&self) -> Option<Arc<Session>> {
+        let losses = self.connector.losses();
+        let session = self.live()?;
+        let in_use = Arc::strong_count(&session) > 2;
+        if in_use || session.has_outlived(losses) || session.is_alive(losses).await {
+            return Some(session);
+        }
+        session.cut();
+        *self.session.lock() = None;
+        None
     }
 
     async fn warm(&self, operation: &'static str, session: &Session) {

@@ -5,6 +5,7 @@
 //! * A commit that was answered is on disk, whatever the default of the database or the role says.
 //! * Errors and [`Connector::location`] never show a password.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -20,9 +21,16 @@ use crate::options::PostgresOptions;
 use crate::tls::{self, Target};
 
 /// Strengthens a default that would answer commits before they are on disk, or on the synchronous
-/// standbys if there are any. A stronger one (`remote_apply`) stays.
-const DURABLE_COMMIT: &str = "SELECT set_config('synchronous_commit', 'on', false) \
-    WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')";
+/// standbys if there are any. A stronger one (`remote_apply`) stays. It is set in any case, so that
+/// a default that is weakened later does not reach this session.
+const DURABLE_COMMIT: &str = "SELECT set_config('synchronous_commit', \
+    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' \
+    ELSE 'on' END, false)";
+
+/// A connection whose peer acknowledges nothing for so long is lost. The pauses between the
+/// system's own repetitions double, so that a longer one would go on for as long again after the
+/// network is back.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
 
 /// A connection whose messages somebody has to read.
 pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
@@ -36,6 +44,8 @@ pub(crate) struct Connector {
     session: String,
     /// Whether the database is known to be away.
     breaker: Breaker,
+    /// Sessions that were lost.
+    losses: AtomicU64,
 }
 
 impl Connector {
@@ -57,7 +67,7 @@ impl Connector {
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(5))
             .keepalives_retries(3)
-            .tcp_user_timeout(Duration::from_secs(8));
+            .tcp_user_timeout(UNACKNOWLEDGED_MAX);
         let session = format!(
             "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
              SET wakeline.node = '{node}'; SET client_min_messages = warning; {DURABLE_COMMIT}",
@@ -70,6 +80,7 @@ impl Connector {
             statement_timeout: options.statement_timeout,
             session,
             breaker: Breaker::default(),
+            losses: AtomicU64::new(0),
         })
     }
 
@@ -116,6 +127,16 @@ impl Connector {
     /// Whether the database is known to be away.
     pub(crate) fn breaker(&self) -> &Breaker {
         &self.breaker
+    }
+
+    /// How many sessions were lost. After a loss the others are checked before they are used.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// A session was lost.
+    pub(crate) fn count_loss(&self) {
+        self.losses.fetch_add(1, Ordering::Release);
     }
 
     /// The statements that set a session up.

@@ -107,7 +107,8 @@ impl QueueDeadLetters for PostgresStore {
         let fitting = Fitting::new(filter);
         let mut gone = 0;
         loop {
-            let rows = fitting.query(self, (OPERATION, sql, Act::counted), &[PURGE_LEN]).await?;
+            let rows = fitting.query(self, (OPERATION, sql, Act::counted), &[PURGE_LEN]).await;
+            let rows = rows.map_err(|error| if gone > 0 { error.after_write() } else { error })?;
             let went = first_count(OPERATION, &rows)?;
             gone += went;
             if went < PURGE_LEN.unsigned_abs() {
@@ -130,7 +131,8 @@ impl QueueDeadLetters for PostgresStore {
             &[&id.0, &number, &queue, &group, &partition, &from, &to, &error, &to_queue, &rate];
         let sql = &core.sql.redrive_start;
         core.recorded(Act { operation: OPERATION, sql, params, changed: Act::any }).await?;
-        let job = self.redrive_job(id).await?.ok_or_else(|| StoreError::Transient {
+        let job = self.redrive_job(id).await.map_err(StoreError::after_write)?;
+        let job = job.ok_or_else(|| StoreError::Transient {
             operation: OPERATION,
             source: "the job is gone again".into(),
         })?;
@@ -151,7 +153,7 @@ impl QueueDeadLetters for PostgresStore {
         let core = &self.queue.core;
         let (sql, changed) = (&core.sql.redrive_cancel, Act::any);
         core.recorded(Act { operation: OPERATION, sql, params: &[&job.0], changed }).await?;
-        self.redrive_job(job).await
+        self.redrive_job(job).await.map_err(StoreError::after_write)
     }
 
     async fn do_queue_chores(&self, rows: u32) -> Result<QueueChores, StoreError> {

@@ -107,10 +107,16 @@ pub(crate) fn blames_rows(error: &StoreError) -> bool {
     }
 }
 
-/// Whether a statement took too long, of which a smaller piece takes less.
-pub(crate) fn took_too_long(error: &StoreError) -> bool {
-    let StoreError::Transient { source, .. } = error else { return false };
-    state_of(source).is_some_and(|state| *state == SqlState::QUERY_CANCELED)
+/// Whether rows of other queues may do better: a queue is encrypted and this node has no keys, or
+/// somebody holds its locks, so that a statement waited or worked too long.
+pub(crate) fn blames_queue(error: &StoreError) -> bool {
+    match error {
+        StoreError::NoKeys { .. } => true,
+        StoreError::Transient { source, .. } => state_of(source).is_some_and(|state| {
+            matches!(*state, SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE)
+        }),
+        _ => false,
+    }
 }
 
 /// Whether the transaction was surely rolled back, so that repeating it whole is safe:
@@ -120,7 +126,11 @@ pub(crate) fn was_rolled_back(error: &StoreError) -> bool {
     source
         .downcast_ref::<tokio_postgres::Error>()
         .and_then(tokio_postgres::Error::code)
-        .is_some_and(|state| state.code().starts_with("40") || state.code() == "55P03")
+        .is_some_and(|state| match state.code() {
+            // The server itself does not know whether the statement was completed.
+            "40003" => false,
+            code => code.starts_with("40") || code == "55P03",
+        })
 }
 
 /// Whether a statement found a name taken that was free when it looked: another one took it at that

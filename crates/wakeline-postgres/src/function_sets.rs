@@ -85,6 +85,11 @@ pub(crate) fn is_in_set(name: &str) -> bool {
     FUNCTIONS.binary_search_by(|file| file.name.cmp(name)).is_ok() && !is_api(name)
 }
 
+/// The names of the functions of a set.
+pub(crate) fn set_names() -> Vec<&'static str> {
+    FUNCTIONS.iter().map(|file| file.name).filter(|name| !is_api(name)).collect()
+}
+
 /// Whether users call a function, or something outlives sets that does.
 pub(crate) fn is_api(name: &str) -> bool {
     API_FUNCTIONS.contains(&name)
@@ -115,8 +120,12 @@ impl Migrator {
         let own_schema = rows.first().is_some_and(|row| row.get("may"));
         let place = own_schema.then(|| schema_for(self.schema.name(), &self.set));
         let mut script = place.as_ref().map_or(String::new(), |place| {
-            // The functions run with the rights of their callers, so that nobody gains any by them.
-            format!("CREATE SCHEMA \"{place}\"; GRANT USAGE ON SCHEMA \"{place}\" TO PUBLIC;\n")
+            // What is there is left over from a main schema that was dropped or restored. The
+            // functions run with the rights of their callers, so that nobody gains any by them.
+            format!(
+                "DROP SCHEMA IF EXISTS \"{place}\" CASCADE; CREATE SCHEMA \"{place}\";
+                 GRANT USAGE ON SCHEMA \"{place}\" TO PUBLIC;\n"
+            )
         });
         let functions = self.set_at(place);
         let schema = self.schema.with_functions(functions.clone());
@@ -169,8 +178,8 @@ impl Migrator {
     }
 }
 
-/// Says once an hour that a node uses its set, until what it returns is dropped. A node that could
-/// not say so for a week, because it was suspended or cut off, installs its set again.
+/// Says once an hour that a node uses its set, until what it returns is dropped, and installs the
+/// set again if it is gone: because the node could not say so for a week, or by a restore in place.
 pub(crate) fn keep_in_use(options: &PostgresOptions) -> DropGuard {
     let gone = CancellationToken::new();
     let guard = gone.clone().drop_guard();
@@ -181,7 +190,7 @@ pub(crate) fn keep_in_use(options: &PostgresOptions) -> DropGuard {
                 () = gone.cancelled() => return,
                 () = tokio::time::sleep(TOUCH_INTERVAL) => {}
             }
-            if let Err(error) = Migrator::keep(&options).await {
+            if let Err(error) = Migrator::prepare(&options).await {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "cannot record that the SQL functions of this node are used");
             }

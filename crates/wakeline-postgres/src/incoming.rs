@@ -12,39 +12,37 @@
 //! * A row is deleted only after its push is durable; repeating the push after a crash in between
 //!   is caught by its transaction id.
 //! * What is emitted is stored, and its row deleted, by one transaction.
-//! * Rows for a queue that is full wait, in order, and hold up no other queue's. While they do the
-//!   queue is looked at once a second.
+//! * Rows for a queue that takes none at the moment wait, in order, and hold up no other queue's:
+//!   it is full, locked, or encrypted with keys that this node does not have. While they do the
+//!   queue is tried once a second.
 //! * A row that can never be pushed, whose application is unknown or whose payload does not fit its
 //!   event type is quarantined with the reason, never dropped, and holds up nobody. Rows that fail
 //!   together are taken over in smaller pieces, until the one at fault is alone.
 //! * A piece has at most [`ROWS_MAX`] rows and about [`BYTES_MAX`] bytes.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+mod work;
 
-use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::time::Instant;
 use tokio_postgres::Row;
-use wakeline_core::{
-    ApplicationRef, Change, Channel, EventId, EventTypeName, HookChange, HookMessageId,
-    MESSAGE_RETENTION_DEFAULT, MessageId, NameError, PartitionName, QueueName, TransactionId,
-    lane_of,
-};
-use wakeline_store::flow::Visible;
-use wakeline_store::hook::{EmitOutcome, NewMessage};
+use wakeline_core::{Change, HookChange, QueueName};
+use wakeline_store::hook::EmitOutcome;
 use wakeline_store::{
-    HintOrigin, HintSink, PushItem, QueueRoom, QueueStore, ScheduleItem, StoreError,
-    TransactCommand, TransactOutcome,
+    HintOrigin, HintSink, QueueRoom, QueueStore, ScheduleItem, StoreError, TransactCommand,
+    TransactOutcome,
 };
 
 use crate::connect::{LinkTransaction, Sql};
-use crate::{PostgresStore, Shared, error, rows};
+use crate::incoming::work::{IncomingItem, Work};
+use crate::{PostgresStore, Shared, error};
 
 const OPERATION: &str = "take over incoming";
 
-/// How soon a queue that was full is looked at again.
-const FULL_AGAIN: Duration = Duration::from_secs(1);
+/// How soon a queue that took nothing is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Most rows of one take-over.
 const ROWS_MAX: i64 = 500;
@@ -52,15 +50,25 @@ const ROWS_MAX: i64 = 500;
 /// Bytes of payload after which a take-over reads no further row.
 const BYTES_MAX: i64 = 8 * 1024 * 1024;
 
-/// A take-over that failed, and the first row that it was about.
+/// Queues whose rows are passed over for now, and when to try them again.
+type Passed = HashMap<QueueName, Instant>;
+
+/// A take-over that failed.
 struct Failed {
-    seq: Option<i64>,
     error: StoreError,
+    /// The first row that it was about; `None` if it did not get that far.
+    first: Option<FirstRow>,
+}
+
+struct FirstRow {
+    seq: i64,
+    /// `None`: it is for webhook endpoints, or its name is not valid.
+    queue: Option<QueueName>,
 }
 
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Self {
-        Self { seq: None, error }
+        Self { error, first: None }
     }
 }
 
@@ -95,26 +103,25 @@ impl<'a> IncomingPump<'a> {
         let timings = &self.shared.options.timings;
         let mut backoff = timings.reconnect_min;
         let mut rows_max = ROWS_MAX;
-        // Queues that were full, and when to look at them again.
-        let mut full: HashMap<QueueName, Instant> = HashMap::new();
+        let mut passed = Passed::new();
         loop {
-            let again = full.values().min().copied();
+            let again = passed.values().min().copied();
             tokio::select! {
                 () = self.shared.notifier.incoming().notified() => {}
                 () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)),
                     if again.is_some() => {}
             }
             let now = Instant::now();
-            full.retain(|_, again| *again > now);
+            passed.retain(|_, again| *again > now);
             loop {
-                match self.take_over(rows_max, &mut full).await {
+                match self.take_over(rows_max, &mut passed).await {
                     Ok(0) => break,
                     Ok(_) => {
                         backoff = timings.reconnect_min;
                         rows_max = (rows_max * 2).min(ROWS_MAX);
                     }
                     Err(failed) => {
-                        if !self.narrowed_down(rows_max, &failed).await {
+                        if !self.narrowed_down(rows_max, &failed, &mut passed).await {
                             tracing::warn!(
                                 error = &failed.error as &dyn std::error::Error,
                                 "incoming messages wait"
@@ -122,48 +129,57 @@ impl<'a> IncomingPump<'a> {
                             tokio::time::sleep(backoff).await;
                             backoff = (backoff * 2).min(timings.reconnect_max);
                         }
-                        rows_max = (rows_max / 2).max(1);
+                        // What a queue's locks cost is not to be waited for with each half.
+                        let pieces = if error::blames_queue(&failed.error) { rows_max } else { 2 };
+                        rows_max = (rows_max / pieces).max(1);
                     }
                 }
             }
         }
     }
 
-    /// Whether a take-over failed because of its rows, and a smaller piece may do better at once. A
-    /// row that failed alone is quarantined.
-    async fn narrowed_down(&self, rows_max: i64, failed: &Failed) -> bool {
-        let Some(seq) = failed.seq else { return false };
+    /// Whether a take-over failed because of its rows or their queues, so that other rows may do
+    /// better at once. A row that failed alone is quarantined, or its queue passed over.
+    async fn narrowed_down(&self, rows_max: i64, failed: &Failed, passed: &mut Passed) -> bool {
+        let Some(first) = &failed.first else { return false };
         let blamed = error::blames_rows(&failed.error);
+        let queue = first.queue.as_ref().filter(|_| error::blames_queue(&failed.error));
         if rows_max > 1 {
-            return blamed || error::took_too_long(&failed.error);
+            return blamed || error::blames_queue(&failed.error);
+        }
+        if let Some(queue) = queue {
+            let error = &failed.error as &dyn std::error::Error;
+            tracing::warn!(%queue, error, "SQL messages wait because their queue takes none");
+            passed.insert(queue.clone(), Instant::now() + TRY_AGAIN);
+            return true;
         }
         if !blamed {
             return false;
         }
         let quarantine = async {
             let transaction = self.shared.links.incoming.begin(OPERATION).await?;
-            self.set_aside(&transaction, seq, &error::chain(&failed.error)).await?;
+            self.set_aside(&transaction, first.seq, &error::chain(&failed.error)).await?;
             transaction.commit().await
         };
         quarantine.await.is_ok()
     }
 
-    /// Pushes the next rows; returns how many it read. Rows of queues that are full stay.
-    async fn take_over(
-        &self,
-        rows_max: i64,
-        full: &mut HashMap<QueueName, Instant>,
-    ) -> Result<usize, Failed> {
+    /// Pushes the next rows; returns how many it read. Rows of queues that take none stay.
+    async fn take_over(&self, rows_max: i64, passed: &mut Passed) -> Result<usize, Failed> {
         let transaction = self.shared.links.incoming.begin(OPERATION).await?;
-        let rows = self.locked_rows(&transaction, rows_max, full).await?;
+        let rows = self.locked_rows(&transaction, rows_max, passed).await?;
         let Some(first) = rows.first() else {
             transaction.rollback().await?;
             return Ok(0);
         };
-        let seq = Some(first.get("seq"));
-        match self.take_over_rows(&transaction, &rows, full).await {
+        let queue: Option<&str> = first.get("queue");
+        let queue = queue.and_then(|name| QueueName::new(name).ok());
+        let first = Some(FirstRow { seq: first.get("seq"), queue });
+        match self.take_over_rows(&transaction, &rows, passed).await {
             Ok(changes) => {
-                transaction.commit().await.map_err(|error| Failed { seq, error })?;
+                if let Err(error) = transaction.commit().await {
+                    return Err(Failed { error, first });
+                }
                 if !changes.is_empty() {
                     self.store.hook.core().tell(&changes);
                     self.sink.hook_changed(&changes, HintOrigin::Notify);
@@ -173,7 +189,7 @@ impl<'a> IncomingPump<'a> {
             Err(error) => {
                 // The first error counts.
                 let _ = transaction.rollback().await;
-                Err(Failed { seq, error })
+                Err(Failed { error, first })
             }
         }
     }
@@ -184,7 +200,7 @@ impl<'a> IncomingPump<'a> {
         &self,
         transaction: &LinkTransaction<'_>,
         rows: &[Row],
-        full: &mut HashMap<QueueName, Instant>,
+        passed: &mut Passed,
     ) -> Result<Vec<HookChange>, StoreError> {
         let mut work = Work::default();
         for row in rows {
@@ -193,9 +209,9 @@ impl<'a> IncomingPump<'a> {
                 self.set_aside(transaction, seq, &reason).await?;
             }
         }
-        self.hold_back(&mut work, full).await?;
-        if !work.items.is_empty() || !work.schedules.is_empty() {
-            self.push(&mut work, full).await?;
+        self.hold_back(&mut work, passed).await?;
+        if !work.items.is_empty() {
+            self.push(&mut work, passed).await?;
         }
         let emitted = self.store.hook.core().emit_along(transaction, &work.messages).await?;
         for (seq, outcome) in work.emitted.iter().zip(&emitted.outcomes) {
@@ -213,38 +229,32 @@ impl<'a> IncomingPump<'a> {
 
     /// Pushes, and stores what is to be delivered later. What is refused for the time of a
     /// maintenance stays, as what there is no room for.
-    async fn push(
-        &self,
-        work: &mut Work,
-        full: &mut HashMap<QueueName, Instant>,
-    ) -> Result<(), StoreError> {
-        let (mut rows, pushes): (Vec<i64>, Vec<PushItem>) =
-            std::mem::take(&mut work.items).into_iter().unzip();
-        let (later, schedules): (Vec<i64>, Vec<ScheduleItem>) =
-            std::mem::take(&mut work.schedules).into_iter().unzip();
-        rows.extend(later);
-        let messages = pushes.iter().chain(schedules.iter().map(|item| &item.message));
-        let queues: Vec<QueueName> = messages.map(|item| item.queue.clone()).collect();
-        match self.store_messages(pushes, schedules).await {
+    async fn push(&self, work: &mut Work, passed: &mut Passed) -> Result<(), StoreError> {
+        let rows: Vec<i64> = work.items.iter().map(|one| one.seq).collect();
+        let queues: Vec<QueueName> = work.items.iter().map(|one| one.item.queue.clone()).collect();
+        match self.store_messages(std::mem::take(&mut work.items)).await {
             Ok(changes) => {
                 work.done.extend(rows);
                 self.sink.changed(&changes, HintOrigin::Notify);
                 Ok(())
             }
             Err(StoreError::Maintenance { .. }) => {
-                let again = Instant::now() + FULL_AGAIN;
-                full.extend(queues.into_iter().map(|queue| (queue, again)));
+                let again = Instant::now() + TRY_AGAIN;
+                passed.extend(queues.into_iter().map(|queue| (queue, again)));
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn store_messages(
-        &self,
-        pushes: Vec<PushItem>,
-        schedules: Vec<ScheduleItem>,
-    ) -> Result<Vec<Change>, StoreError> {
+    async fn store_messages(&self, items: Vec<IncomingItem>) -> Result<Vec<Change>, StoreError> {
+        let (mut pushes, mut schedules) = (Vec::new(), Vec::new());
+        for IncomingItem { item: message, due, .. } in items {
+            match due {
+                None => pushes.push(message),
+                Some(due) => schedules.push(ScheduleItem { message, due, key: None }),
+            }
+        }
         if schedules.is_empty() {
             return self.store.push(pushes).await.map(|reply| reply.changes);
         }
@@ -260,17 +270,13 @@ impl<'a> IncomingPump<'a> {
     }
 
     /// Takes out what there is no room for, and what follows it in the same queue.
-    async fn hold_back(
-        &self,
-        work: &mut Work,
-        full: &mut HashMap<QueueName, Instant>,
-    ) -> Result<(), StoreError> {
+    async fn hold_back(&self, work: &mut Work, passed: &mut Passed) -> Result<(), StoreError> {
         for (queue, mut partitions) in std::mem::take(&mut work.limited) {
             partitions.sort();
             partitions.dedup();
             let Some(mut room) = self.store.room(&queue, &partitions).await? else { continue };
             let mut closed = false;
-            work.items.retain(|(_, item)| {
+            work.items.retain(|IncomingItem { item, .. }| {
                 if item.queue != queue {
                     return true;
                 }
@@ -285,7 +291,7 @@ impl<'a> IncomingPump<'a> {
                 !closed
             });
             if closed {
-                full.insert(queue, Instant::now() + FULL_AGAIN);
+                passed.insert(queue, Instant::now() + TRY_AGAIN);
             }
         }
         Ok(())
@@ -307,92 +313,15 @@ impl<'a> IncomingPump<'a> {
         &self,
         transaction: &LinkTransaction<'_>,
         rows_max: i64,
-        full: &HashMap<QueueName, Instant>,
+        passed: &Passed,
     ) -> Result<Vec<Row>, StoreError> {
         let key = self.shared.schema.incoming_lock();
         let locked = transaction.query(&self.lock, &[&key]).await?;
         if locked.first().is_some_and(|row| row.get("locked")) {
-            let passed: Vec<&str> = full.keys().map(QueueName::as_str).collect();
+            let passed: Vec<&str> = passed.keys().map(QueueName::as_str).collect();
             transaction.query(&self.read, &[&passed, &rows_max, &BYTES_MAX]).await
         } else {
             Ok(Vec::new())
         }
     }
-}
-
-/// What some rows ask for.
-#[derive(Default)]
-struct Work {
-    /// Messages for queues, with their rows.
-    items: Vec<(i64, PushItem)>,
-    /// The same, to be delivered later.
-    schedules: Vec<(i64, ScheduleItem)>,
-    /// Queues with limits, and which of their partitions are meant.
-    limited: BTreeMap<QueueName, Vec<PartitionName>>,
-    messages: Vec<NewMessage>,
-    /// The rows of the messages.
-    emitted: Vec<i64>,
-    /// Rows that can go.
-    done: Vec<i64>,
-}
-
-impl Work {
-    /// Reads a row, or says why it can never be taken over.
-    fn add(&mut self, seq: i64, row: &Row) -> Result<(), String> {
-        match row.get::<_, Option<&str>>("application") {
-            None => {
-                let item = item(row).map_err(|error| error.to_string())?;
-                if let Some(at) = row.get::<_, Option<SystemTime>>("deliver_at") {
-                    let due = Visible::At(rows::timestamp(at));
-                    self.schedules.push((seq, ScheduleItem { message: item, due, key: None }));
-                    return Ok(());
-                }
-                if row.get("limited") {
-                    let partitions = self.limited.entry(item.queue.clone()).or_default();
-                    partitions.push(item.partition.clone());
-                }
-                self.items.push((seq, item));
-            }
-            Some(application) => {
-                self.messages.push(message(application, row)?);
-                self.emitted.push(seq);
-            }
-        }
-        Ok(())
-    }
-}
-
-fn item(row: &Row) -> Result<PushItem, NameError> {
-    let transaction_id = TransactionId::new(row.get::<_, &str>("transaction_id"))?;
-    let partition = PartitionName::new(row.get::<_, &str>("partition"))?;
-    let lanes = u32::try_from(row.get::<_, i64>("lanes")).unwrap_or(0);
-    let laned = lanes > 0 && partition == PartitionName::default_partition();
-    Ok(PushItem {
-        queue: QueueName::new(row.get::<_, &str>("queue"))?,
-        partition: if laned { lane_of(&transaction_id, lanes) } else { partition },
-        id: MessageId::generate(),
-        transaction_id,
-        trace_id: None,
-        payload: Bytes::from(row.get::<_, String>("payload")),
-        producer: None,
-    })
-}
-
-fn message(application: &str, row: &Row) -> Result<NewMessage, String> {
-    let channels: Option<Vec<&str>> = row.get("channels");
-    let channels = channels.unwrap_or_default().into_iter().map(Channel::new);
-    let event_id: Option<&str> = row.get("event_id");
-    Ok(NewMessage {
-        id: HookMessageId(row.get("message_id")),
-        application: ApplicationRef::parse(application).map_err(|error| error.to_string())?,
-        create_application: None,
-        event_type: EventTypeName::new(row.get::<_, &str>("event_type"))
-            .map_err(|error| error.to_string())?,
-        event_id: event_id.map(EventId::parse).transpose().map_err(|error| error.to_string())?,
-        channels: channels.collect::<Result<_, _>>().map_err(|error| error.to_string())?,
-        payload: Bytes::from(row.get::<_, String>("payload")),
-        retention: MESSAGE_RETENTION_DEFAULT,
-        only: None,
-        idempotency: None,
-    })
 }

@@ -40,6 +40,7 @@ mod notifier;
 mod options;
 mod payload;
 mod pool;
+mod promptness;
 mod queue;
 mod queue_options;
 mod room;
@@ -82,6 +83,9 @@ pub(crate) struct Links {
     pub(crate) settle: Vec<Link>,
     /// For everything else.
     pub(crate) general: Pool,
+    /// For saying who calls, and for probes of health; on top of the limit. What anybody may ask
+    /// for, such as long lists, never keeps them waiting.
+    pub(crate) reserved: Link,
     /// For taking over incoming rows; on top of the limit.
     /// It is held while their push runs, which may need any of the others.
     pub(crate) incoming: Link,
@@ -151,6 +155,7 @@ impl Links {
             claim: links(),
             settle: links(),
             general: Pool::new(connector, general),
+            reserved: Link::new(connector.clone()),
             incoming: Link::new(connector.clone()),
             flow: FlowLinks::new(connector),
             hook: HookLinks { emit: links(), claim: Link::new(connector.clone()), settle: links() },
@@ -179,6 +184,7 @@ impl Links {
             link.close().await;
         }
         self.general.close().await;
+        self.reserved.close().await;
         self.incoming.close().await;
     }
 }
@@ -190,6 +196,7 @@ pub(crate) struct Shared {
     pub(crate) node: NodeId,
     pub(crate) links: Links,
     pub(crate) notifier: Notifier,
+    pub(crate) connector: Arc<Connector>,
     pub(crate) listen_connector: Connector,
     /// Ends the listener when the store is closed.
     pub(crate) closed: CancellationToken,
@@ -249,6 +256,7 @@ impl PostgresStore {
             sealing: Sealing::default(),
             _functions_kept: function_sets::keep_in_use(&options),
             location: format!("{} schema {}", connector.location(), schema.name()),
+            connector,
             ping: Sql::new(&schema, include_str!("../sql/queries/ping.sql")),
             node,
             schema,
@@ -314,7 +322,7 @@ impl StoreAdmin for PostgresStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        self.shared.links.general.query("ping", &self.shared.ping, &[]).await.map(|_| ())
+        self.shared.links.reserved.query("ping", &self.shared.ping, &[]).await.map(|_| ())
     }
 
     async fn close(&self) {

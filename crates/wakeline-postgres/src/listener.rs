@@ -33,6 +33,9 @@ use crate::options::NotifyMode;
 use crate::payload::Payload;
 use crate::{PostgresStore, Shared, error};
 
+/// How long the server may take to show that it is still there.
+const CHECKED_WITHIN: Duration = Duration::from_secs(2);
+
 #[async_trait]
 impl HintFeed for PostgresStore {
     async fn feed(&self, sink: Arc<dyn HintSink>, shutdown: CancellationToken) {
@@ -111,6 +114,8 @@ impl HintListener<'_> {
             let pause = match end {
                 End::Asked => return,
                 End::Lost(reason) => {
+                    // Other connections may be lost as well, without knowing it.
+                    self.shared.connector.count_loss();
                     self.tell(LinkState::Down { reason });
                     if started.elapsed() > timings.reconnect_max {
                         backoff = timings.reconnect_min;
@@ -119,12 +124,13 @@ impl HintListener<'_> {
                 }
                 End::Impossible(reason) => {
                     self.tell(LinkState::Off { reason });
-                    timings.reconnect_max
+                    timings.listen_again
                 }
             };
             backoff = (backoff * 2).min(timings.reconnect_max);
             tokio::select! {
                 () = tokio::time::sleep(jittered(pause)) => {}
+                () = self.shared.connector.breaker().until_back() => {}
                 () = shutdown.cancelled() => return,
             }
         }
@@ -144,9 +150,13 @@ impl HintListener<'_> {
 
     async fn connect_and_listen(&mut self, shutdown: &CancellationToken) -> End {
         let connector = &self.shared.listen_connector;
-        let opened = tokio::select! {
-            opened = connector.open_wire("listen") => opened,
-            () = shutdown.cancelled() => return End::Asked,
+        let opened = loop {
+            tokio::select! {
+                opened = connector.open_wire("listen") => break opened,
+                // This try may have begun in an outage that is over, and never get an answer.
+                () = self.shared.connector.breaker().until_back() => {}
+                () = shutdown.cancelled() => return End::Asked,
+            }
         };
         let (client, wire) = match opened {
             Ok(pair) => pair,
@@ -188,7 +198,7 @@ impl HintListener<'_> {
                 () = tokio::time::sleep(timings.listener_check) => {
                     // A Sync message: answered without a statement and without a transaction.
                     let check = session.client.check_connection();
-                    match timeout(timings.listener_patience, check).await {
+                    match timeout(timings.listener_patience.min(CHECKED_WITHIN), check).await {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => return End::Lost(error.to_string()),
                         Err(_) => return End::Lost("the server no longer answers".to_owned()),

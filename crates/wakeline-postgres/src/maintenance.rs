@@ -20,7 +20,7 @@ const OPERATION: &str = "maintenance";
 impl QueueMaintenance for PostgresStore {
     async fn maintenance(&self) -> Result<Maintenance, StoreError> {
         let core = &self.queue.core;
-        let rows = core.general(OPERATION, &core.sql.maintenance_get, &[]).await?;
+        let rows = core.reserved(OPERATION, &core.sql.maintenance_get, &[]).await?;
         let row = rows.first().ok_or_else(missing)?;
         read(&mut Columns::new(OPERATION, row))
     }

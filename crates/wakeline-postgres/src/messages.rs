@@ -44,7 +44,10 @@ impl PostgresStore {
                     let changed = Act::any;
                     core.recorded(Act { operation: OPERATION, sql, params, changed }).await?
                 }
-                _ => core.general(OPERATION, sql, params).await?,
+                _ => {
+                    let rows = core.general(OPERATION, sql, params).await;
+                    rows.map_err(StoreError::after_write)?
+                }
             };
             let Some(row) = rows.first() else { return Ok(None) };
             let mut columns = Columns::new(OPERATION, row);

@@ -19,10 +19,10 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use wakeline_store::StoreError;
 
-use crate::connect::{Link, LinkTransaction, Sql, fill};
+use crate::connect::{Link, LinkTransaction, Params, Sql, fill};
 use crate::connector::Connector;
 use crate::embedded::{FUNCTIONS, MIGRATIONS, SqlFile, TEST_CLOCK};
-use crate::function_sets::{self, FunctionSet, Release};
+use crate::function_sets::{self, FunctionSet, Release, set_names};
 use crate::options::{PostgresOptions, Schema};
 
 pub(crate) const OPERATION: &str = "migrate";
@@ -125,20 +125,6 @@ impl Migrator {
         let functions = migrator.prepare_functions(options.migrate).await;
         migrator.link.close().await;
         functions.map(|functions| migrator.schema.with_functions(functions))
-    }
-
-    /// Records that a node which runs uses its functions. They may have been dropped, if it could
-    /// not do so for a week.
-    pub(crate) async fn keep(options: &PostgresOptions) -> Result<(), StoreError> {
-        let migrator = Self::new(options)?;
-        let kept = match migrator.touch().await {
-            Ok(None) => migrator.prepare_functions(options.migrate).await.map(|_| ()),
-            Ok(Some(_)) if options.migrate => migrator.drop_unused().await,
-            Ok(Some(_)) => Ok(()),
-            Err(error) => Err(error),
-        };
-        migrator.link.close().await;
-        kept
     }
 
     /// Looks before it migrates: a node that may not change the schema can use a current one.
@@ -316,7 +302,8 @@ impl Migrator {
                 api_checksum: row.get("api_checksum"),
             });
             let find = self.sql(include_str!("../sql/queries/function_set_find.sql"));
-            let rows = tx.query(&find, &[&self.set]).await?;
+            let params: Params<'_> = &[&self.set, &set_names(), &self.schema.name()];
+            let rows = tx.query(&find, params).await?;
             installed.functions = rows.first().map(|row| self.set_at(row.get("place")));
         }
         Ok(installed)

@@ -27,13 +27,16 @@ pub struct Timings {
     pub connect: Duration,
     /// First wait before the listener connects again; doubles up to `reconnect_max`.
     pub reconnect_min: Duration,
-    /// Longest wait before the listener connects again.
+    /// Longest wait before the listener connects again, and before hints are sent again.
     pub reconnect_max: Duration,
+    /// How long until the listener tries again where LISTEN cannot work.
+    pub listen_again: Duration,
     /// While hints follow each other faster than this, they are sent together.
     pub coalesce: Duration,
     /// How often the listener makes sure, without a statement, that its server is still there.
     pub listener_check: Duration,
-    /// How long the listener waits for the answer to that, and for its own echo when it joins.
+    /// How long the listener waits for the answer to that, but at most two seconds, and for its
+    /// own echo when it joins.
     pub listener_patience: Duration,
     /// How often rows of dead nodes are looked for while other nodes are known.
     pub reap: Duration,
@@ -44,9 +47,10 @@ impl Default for Timings {
         Self {
             connect: Duration::from_secs(5),
             reconnect_min: Duration::from_millis(100),
-            reconnect_max: Duration::from_secs(10),
+            reconnect_max: Duration::from_secs(1),
+            listen_again: Duration::from_secs(10),
             coalesce: Duration::from_millis(5),
-            listener_check: Duration::from_secs(10),
+            listener_check: Duration::from_secs(2),
             listener_patience: Duration::from_secs(5),
             reap: Duration::from_secs(60),
         }

@@ -68,6 +68,16 @@ impl Pool {
         self.link(operation).await?.query(operation, sql, params).await
     }
 
+    /// As [`Link::query_promptly`], on a free link.
+    pub(crate) async fn query_promptly(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.link(operation).await?.query_promptly(operation, sql, params).await
+    }
+
     /// Waits for the calls under way, then closes all links for good.
     pub(crate) async fn close(&self) {
         let all = self.permits.acquire_many(self.size).await;

@@ -93,6 +93,33 @@ impl Core {
         }
     }
 
+    /// Runs one statement on the connection of authentication; repeats it if it was rolled back.
+    pub(crate) async fn reserved(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.on_link(&self.shared.links.reserved, operation, (sql, params)).await
+    }
+
+    /// Runs one statement for those who wait, on a connection for general use: one that only
+    /// reads, or can be repeated without harm.
+    pub(crate) async fn promptly(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let mut tries = 0;
+        loop {
+            match self.shared.links.general.query_promptly(operation, sql, params).await {
+                Err(error) if error::was_rolled_back(&error) && tries < ROLLBACKS_MAX => tries += 1,
+                other => return other,
+            }
+        }
+    }
+
     /// Runs one statement on a link; repeats it if it was rolled back.
     pub(crate) async fn on_link(
         &self,
@@ -224,7 +251,9 @@ impl QueueStore for PostgresStore {
             let key = first.line.clone();
             let bytes = lines.iter().map(|line| 200 + 40 * line.requests.len()).sum();
             let results = self.queue.claim.submit(key, lines, bytes).await?;
-            outcomes = core.finish_claim(results).await?;
+            // Some of the lines may have been leased from by now.
+            let finished = core.finish_claim(results).await;
+            outcomes = finished.map_err(StoreError::after_write)?;
         }
         for (index, outcome) in refused {
             outcomes.insert(index, outcome);

@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -100,8 +101,13 @@ pub(crate) struct Session {
     pub(crate) client: Client,
     pub(crate) driver: AbortHandle,
     cut: AtomicBool,
+    /// The losses of other sessions after which this one is known to be alive.
+    outlived: AtomicU64,
     statements: Mutex<HashMap<u64, Statement>>,
 }
+
+/// How long a session may take to answer that it is alive.
+const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Opens a connection and sets its session up.
@@ -109,6 +115,7 @@ impl Session {
         connector: &Connector,
         operation: &'static str,
     ) -> Result<Self, StoreError> {
+        let losses = connector.losses();
         let (client, wire) = connector.open_wire(operation).await?;
         let driver = tokio::spawn(async move {
             if let Err(error) = wire.await {
@@ -119,6 +126,7 @@ impl Session {
             client,
             driver: driver.abort_handle(),
             cut: AtomicBool::new(false),
+            outlived: AtomicU64::new(losses),
             statements: Mutex::new(HashMap::new()),
         };
         let set_up = session.client.batch_execute(connector.session());
@@ -141,6 +149,23 @@ impl Session {
     /// Whether a statement may be sent. The driver notices a cut a little later than it happens.
     pub(crate) fn is_usable(&self) -> bool {
         !self.cut.load(Ordering::Acquire) && !self.client.is_closed() && !self.driver.is_finished()
+    }
+
+    /// Whether it is known to have outlived so many losses of other sessions.
+    pub(crate) fn has_outlived(&self, losses: u64) -> bool {
+        self.outlived.load(Ordering::Acquire) >= losses
+    }
+
+    /// Makes sure that it has: others that were open at the same time were lost, and this one may
+    /// be lost without knowing it. Nothing else may be under way on it.
+    pub(crate) async fn is_alive(&self, losses: u64) -> bool {
+        // A Sync message: answered without a statement and without a transaction.
+        let alive = timeout(ALIVE_WITHIN, self.client.check_connection()).await;
+        let alive = matches!(alive, Ok(Ok(())));
+        if alive {
+            self.outlived.fetch_max(losses, Ordering::AcqRel);
+        }
+        alive
     }
 
     /// The prepared statement; makes it if this is its first use.
@@ -166,6 +191,21 @@ impl Session {
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let statement = self.prepare(sql).await?;
         self.client.query(&statement, params).await
+    }
+
+    /// Runs a statement; if its plan went stale, once more with a new one.
+    pub(crate) async fn query_fresh(
+        &self,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        match self.query(sql, params).await {
+            Err(error) if error::kind(&error) == error::Kind::StalePlan => {
+                self.forget(sql);
+                self.query(sql, params).await
+            }
+            other => other,
+        }
     }
 
     /// Has a statement prepared anew.

@@ -68,7 +68,22 @@ enum Tried {
     Done(Done),
 }
 
+/// How it ended.
+enum Ended {
+    Refused(Refusal),
+    Done(Done),
+}
+
 impl Whole {
+    /// The error of a transaction that did not happen. Queues that were made for it stay.
+    fn explain(&self, error: StoreError) -> StoreError {
+        let made = self.schedule.has_made_partitions() || self.exchange.has_made_partitions();
+        match error {
+            StoreError::Unavailable { .. } if made => error.after_write(),
+            error => error,
+        }
+    }
+
     /// Whether it is one call.
     fn is_plain(&self) -> bool {
         self.cancels.is_empty()
@@ -93,14 +108,23 @@ impl PostgresStore {
             enqueue: self.flow.core().enqueue_form(command.envelopes).await?,
             emits: command.emits,
         };
+        match self.run_rounds(&mut whole).await {
+            Ok(Ended::Refused(refusal)) => Ok(TransactReply::refused(refusal)),
+            Ok(Ended::Done(done)) => self.finish_whole(whole, done).await,
+            Err(error) => Err(whole.explain(error)),
+        }
+    }
+
+    /// Tries until it is committed or refused.
+    async fn run_rounds(&self, whole: &mut Whole) -> Result<Ended, StoreError> {
         let core = &self.queue.core;
         let mut rollbacks = 0;
         for _ in 0..ROUNDS_MAX {
             core.plan_schedule(&mut whole.schedule).await?;
             core.plan_exchange(&mut whole.exchange).await?;
             let tried = match whole.is_plain() {
-                true => self.try_plain(&whole).await,
-                false => self.try_whole(&whole).await,
+                true => self.try_plain(whole).await,
+                false => self.try_whole(whole).await,
             };
             match tried {
                 Ok(Tried::Schedule(answers)) => {
@@ -109,8 +133,8 @@ impl PostgresStore {
                 Ok(Tried::Push(answers)) => {
                     core.prepare_exchange(&mut whole.exchange, answers).await?;
                 }
-                Ok(Tried::Refused(refusal)) => return Ok(TransactReply::refused(refusal)),
-                Ok(Tried::Done(done)) => return self.finish_whole(whole, done).await,
+                Ok(Tried::Refused(refusal)) => return Ok(Ended::Refused(refusal)),
+                Ok(Tried::Done(done)) => return Ok(Ended::Done(done)),
                 Err(error) if error::was_rolled_back(&error) && rollbacks < ROLLBACKS_MAX => {
                     rollbacks += 1;
                 }

@@ -149,7 +149,11 @@ impl<F: Face> Hub<F> {
         if hints.is_empty() {
             return false;
         }
-        let (begun, ()) = self.inner.step_counting(|state| state.core.hint(hints, source));
+        let (begun, ()) = self.inner.step_counting(|state| {
+            // Who has something to say of the store was answered by it.
+            state.core.store_answered();
+            state.core.hint(hints, source);
+        });
         begun > 0
     }
 

@@ -6,6 +6,7 @@ mod costs;
 mod crash;
 mod encryption;
 mod fuzz;
+mod heal;
 mod herd;
 mod hook;
 mod hook_crash;

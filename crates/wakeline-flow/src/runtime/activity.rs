@@ -13,6 +13,7 @@ use wakeline_store::flow::InstanceState;
 
 use super::Shared;
 use super::renewal::renew_activity;
+use super::repeats::Repeats;
 use super::slots::Slot;
 use crate::activity::ActivityContext;
 use crate::error::{FailureKind, FlowError};
@@ -23,8 +24,6 @@ use crate::registry::ActivityCode;
 
 /// How long an activity that nothing here can run waits before it is offered again.
 const LATER: Duration = Duration::from_secs(5);
-/// How often the result of an activity is told if the provider fails.
-const COMPLETE_TRIES: u32 = 6;
 
 /// Runs activities.
 pub(super) struct ActivityRunner {
@@ -184,16 +183,18 @@ impl ActivityRunner {
             event: task.event,
             result,
         };
-        for tried in 1..COMPLETE_TRIES {
+        let mut repeats = Repeats::within(self.shared.options.worker_lock_timeout);
+        loop {
             match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
                 Err(error @ ProviderError::Retryable { .. }) => {
-                    tracing::debug!(%error, tried, "a completion is repeated");
-                    tokio::time::sleep(Duration::from_millis(25 << tried)).await;
+                    if !repeats.again().await {
+                        return Err(error);
+                    }
+                    tracing::debug!(%error, "a completion is repeated");
                 }
                 ended => return ended,
             }
         }
-        self.shared.provider.ack_work_item(lock_token, Some(done)).await
     }
 }
 

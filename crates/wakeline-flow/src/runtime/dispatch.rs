@@ -15,8 +15,8 @@ use super::slots::{Fetching, Slot, Slots};
 use super::turn::TurnRunner;
 use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
 
-/// The longest sleep after failures in a row.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// The longest sleep after failures in a row. It bounds how long work waits after an outage.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// What a dispatcher fetches and runs.
 #[async_trait]
 pub(super) trait Source: Send + Sync {

@@ -10,6 +10,7 @@ use super::Shared;
 use super::ack;
 use super::incoming::{Beginning, Incoming};
 use super::renewal::TurnRenewal;
+use super::repeats::Repeats;
 use super::slots::Slot;
 use super::sticky::{Stamp, Sticky};
 use crate::engine::{Execution, Setting, Start};
@@ -19,8 +20,6 @@ use crate::provider::{ItemHistory, OrchestrationAck, OrchestrationItem, Provider
 
 /// How long an instance that nothing here can run waits before it is looked at again.
 const LATER: Duration = Duration::from_secs(5);
-/// How often a commit of unknown outcome is tried.
-const COMMIT_TRIES: u32 = 4;
 
 /// Runs turns.
 pub(super) struct TurnRunner {
@@ -97,16 +96,18 @@ impl TurnRunner {
 
     /// Commits. One of unknown outcome is repeated: if it had succeeded, its lease is gone.
     async fn commit(&self, ack: OrchestrationAck) -> Result<(), ProviderError> {
-        for tried in 1..COMMIT_TRIES {
+        let mut repeats = Repeats::within(self.shared.options.orchestrator_lock_timeout);
+        loop {
             match self.shared.provider.ack_orchestration_item(ack.clone()).await {
                 Err(error @ ProviderError::Retryable { .. }) => {
-                    tracing::debug!(%error, tried, "a commit is repeated");
-                    tokio::time::sleep(Duration::from_millis(25 << tried)).await;
+                    if !repeats.again().await {
+                        return Err(error);
+                    }
+                    tracing::debug!(%error, "a commit is repeated");
                 }
                 ended => return ended,
             }
         }
-        self.shared.provider.ack_orchestration_item(ack).await
     }
 
     async fn suspend(

@@ -5,12 +5,14 @@
 -- which asks are the line's. By ask: p_fresh, attempts for first attempts only; p_leases, how long
 -- leases last, NULL for as long as the endpoint says; p_starts, p_lengths: which keys are its
 -- own. p_again: by key, an earlier try may have leased something under it. p_patient: wait
--- (by lock_timeout) for the first endpoint that is due instead of passing over it.
+-- (by lock_timeout) for the first endpoint that is due instead of passing over it. p_limit_lines,
+-- p_limit_apps, p_limits: an application gets at most so many groups of that line.
 -- Called by: HookStore::claim_deliveries. Lock order: see hook_claim_line.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_claim(
     p_pulls uuid[], p_firsts integer[], p_counts integer[], p_fresh integer[], p_leases bigint[],
-    p_starts integer[], p_lengths integer[], p_keys uuid[], p_again boolean[], p_patient boolean)
+    p_starts integer[], p_lengths integer[], p_keys uuid[], p_again boolean[], p_patient boolean,
+    p_limit_lines integer[], p_limit_apps uuid[], p_limits integer[])
 RETURNS TABLE (
     kind smallint, line integer, code smallint, due_us bigint,
     endpoint uuid, application uuid, url text, headers bytea, secrets bytea[],
@@ -26,10 +28,19 @@ SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     s record;
     v_sent uuid[] := '{}';
+    v_apps uuid[] := '{}';
+    v_limits integer[] := '{}';
 BEGIN
     FOR n IN 1..cardinality(p_pulls) LOOP
+        IF p_limits <> '{}' THEN
+            SELECT coalesce(array_agg(x.app), '{}'), coalesce(array_agg(x.most), '{}')
+            INTO v_apps, v_limits
+            FROM unnest(p_limit_lines, p_limit_apps, p_limits) AS x (line, app, most)
+            WHERE x.line = n;
+        END IF;
         s := @schema@.hook_claim_line(p_pulls[n], p_firsts[n], p_counts[n],
-            p_fresh, p_leases, p_starts, p_lengths, p_keys, p_again, p_patient);
+            p_fresh, p_leases, p_starts, p_lengths, p_keys, p_again, p_patient,
+            v_apps, v_limits);
         kind := 0; line := n; code := s.o_code; due_us := s.o_due_us;
         RETURN NEXT;
         CONTINUE WHEN s.o_deliveries = '{}';

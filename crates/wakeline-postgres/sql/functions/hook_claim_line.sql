@@ -1,5 +1,6 @@
--- Leases deliveries to the asks of one line. p_first, p_count: which asks are the line's.
--- Other parameters and results: see hook_claim.
+-- Leases deliveries to the asks of one line. p_first, p_count: which asks are the line's. p_apps:
+-- the applications that get at most p_limits groups each. Other parameters and results: see
+-- hook_claim.
 -- First it gathers endpoints that can give something, as many as there are attempts to be made, in
 -- order of service; then each gives its fair share; then it is reckoned when they are due again.
 -- Called by: hook_claim. Lock order: states, endpoints, deliveries: all only tried, except the
@@ -8,6 +9,7 @@
 CREATE OR REPLACE FUNCTION @schema@.hook_claim_line(
     p_pull uuid, p_first integer, p_count integer, p_fresh integer[], p_leases bigint[],
     p_starts integer[], p_lengths integer[], p_keys uuid[], p_again boolean[], p_patient boolean,
+    p_apps uuid[], p_limits integer[],
     OUT o_deliveries bigint[], OUT o_keys uuid[], OUT o_asks integer[], OUT o_groups integer[],
     OUT o_endpoints uuid[], OUT o_code smallint, OUT o_due_us bigint, OUT o_now timestamptz)
 LANGUAGE plpgsql AS $$
@@ -28,11 +30,18 @@ DECLARE
     v_ids uuid[];
     v_over uuid[];
     v_seen uuid[] := '{}';
+    -- Limited applications: what they may still get; those that get nothing more; how many of the
+    -- endpoints below are more than that.
+    l_left integer[] := p_limits;
+    v_full uuid[] := '{}';
+    v_beyond integer := 0;
+    v_limit integer;
     v_due timestamptz := '-infinity';
     v_served bigint := -1;
     v_last uuid := '00000000-0000-0000-0000-000000000000';
     -- Endpoints that can give something.
     e_id uuid[] := '{}';
+    e_app uuid[] := '{}';
     e_fifo integer[] := '{}';
     e_rate bigint[] := '{}';
     e_rate_at timestamptz[] := '{}';
@@ -68,11 +77,17 @@ DECLARE
 BEGIN
     o_deliveries := '{}'; o_keys := '{}'; o_asks := '{}'; o_groups := '{}'; o_endpoints := '{}';
     o_code := 0;
+    IF p_apps <> '{}' THEN
+        v_full := ARRAY(
+            SELECT x.app FROM unnest(p_apps, p_limits) AS x (app, most) WHERE x.most <= 0);
+    END IF;
     IF p_patient THEN
         PERFORM set_config('lock_timeout', '50ms', true);
         PERFORM FROM @schema@.hook_states s WHERE s.endpoint_id = coalesce(p_pull, (
             SELECT f.endpoint_id FROM @schema@.hook_states f
             WHERE NOT f.pull AND f.due_at IS NOT NULL
+                AND (v_full = '{}' OR (SELECT e.application_id FROM @schema@.hook_endpoints e
+                    WHERE e.endpoint_id = f.endpoint_id) <> ALL (v_full))
             ORDER BY f.due_at, f.served, f.endpoint_id LIMIT 1))
         FOR NO KEY UPDATE;
     END IF;
@@ -112,7 +127,15 @@ BEGIN
     v_begin := cardinality(o_deliveries) + 1;
     v_only_fresh := v_general = 0;
 
-    WHILE cardinality(e_id) < v_left LOOP
+    LOOP
+        IF p_apps <> '{}' THEN
+            SELECT coalesce(array_agg(x.app) FILTER (WHERE x.got >= x.most), '{}'),
+                sum(greatest(x.got - x.most, 0))
+            INTO v_full, v_beyond FROM (
+                SELECT x.app, x.most, cardinality(array_positions(e_app, x.app)) AS got
+                FROM unnest(p_apps, p_limits) AS x (app, most)) x;
+        END IF;
+        EXIT WHEN cardinality(e_id) >= v_left + v_beyond;
         IF p_pull IS NOT NULL THEN
             SELECT array_agg(k.endpoint_id) INTO v_ids FROM (
                 SELECT s.endpoint_id FROM @schema@.hook_states s
@@ -126,7 +149,10 @@ BEGIN
                 SELECT s.endpoint_id, s.due_at, s.served FROM @schema@.hook_states s
                 WHERE NOT s.pull AND s.fresh AND s.due_at <= o_now
                     AND (s.due_at, s.served, s.endpoint_id) > (v_due, v_served, v_last)
-                ORDER BY s.due_at, s.served, s.endpoint_id LIMIT v_left - cardinality(e_id)
+                    AND (v_full = '{}' OR (SELECT e.application_id FROM @schema@.hook_endpoints e
+                        WHERE e.endpoint_id = s.endpoint_id) <> ALL (v_full))
+                ORDER BY s.due_at, s.served, s.endpoint_id
+                LIMIT v_left + v_beyond - cardinality(e_id)
                 FOR NO KEY UPDATE SKIP LOCKED) k;
         ELSE
             SELECT array_agg(k.endpoint_id), max(k.due_at),
@@ -135,7 +161,10 @@ BEGIN
                 SELECT s.endpoint_id, s.due_at, s.served FROM @schema@.hook_states s
                 WHERE NOT s.pull AND s.due_at <= o_now
                     AND (s.due_at, s.served, s.endpoint_id) > (v_due, v_served, v_last)
-                ORDER BY s.due_at, s.served, s.endpoint_id LIMIT v_left - cardinality(e_id)
+                    AND (v_full = '{}' OR (SELECT e.application_id FROM @schema@.hook_endpoints e
+                        WHERE e.endpoint_id = s.endpoint_id) <> ALL (v_full))
+                ORDER BY s.due_at, s.served, s.endpoint_id
+                LIMIT v_left + v_beyond - cardinality(e_id)
                 FOR NO KEY UPDATE SKIP LOCKED) k;
         END IF;
         EXIT WHEN v_ids IS NULL;
@@ -149,6 +178,7 @@ BEGIN
             PERFORM @schema@.hook_reclaim(v_over, o_now);
         END IF;
         SELECT array_agg(k.id) FILTER (WHERE k.can) AS id,
+            array_agg(k.application_id) FILTER (WHERE k.can) AS app,
             array_agg(k.fifo_batch) FILTER (WHERE k.can) AS fifo,
             array_agg(k.rate) FILTER (WHERE k.can) AS rate,
             array_agg(k.rate_at) FILTER (WHERE k.can) AS rate_at,
@@ -163,7 +193,8 @@ BEGIN
             SELECT k.*, (NOT k.off AND (k.gate > o_now) IS NOT TRUE AND k.room > 0
                 AND k.first <= o_now) IS TRUE AS can
             FROM (
-                SELECT x.id, s.served, s.served_at, s.rate_at, e.fifo_batch, e.rate, e.lease_us,
+                SELECT x.id, e.application_id, s.served, s.served_at, s.rate_at, e.fifo_batch,
+                    e.rate, e.lease_us,
                     s.disabled IS NOT NULL OR e.deleted_at IS NOT NULL AS off,
                     CASE WHEN s.throttled_until IS NOT NULL OR s.open_until IS NOT NULL
                         OR e.rate IS NOT NULL
@@ -182,8 +213,8 @@ BEGIN
                 CROSS JOIN LATERAL (
                     SELECT s.* FROM @schema@.hook_states s WHERE s.endpoint_id = x.id OFFSET 0) s
                 CROSS JOIN LATERAL (
-                    SELECT e.fifo_batch, e.rate, e.lease_us, e.deleted_at, e.breaker_probes,
-                        e.in_flight_max
+                    SELECT e.application_id, e.fifo_batch, e.rate, e.lease_us, e.deleted_at,
+                        e.breaker_probes, e.in_flight_max
                     FROM @schema@.hook_endpoints e WHERE e.endpoint_id = x.id OFFSET 0) e
                 CROSS JOIN LATERAL (
                     SELECT count(*) AS live FROM (
@@ -198,7 +229,8 @@ BEGIN
                         WHERE d.endpoint_id = x.id AND d.state = 0 AND d.class > 0
                         LIMIT 1) AS other OFFSET 0) f
                 OFFSET 0) k) k;
-        e_id := e_id || c.id; e_fifo := e_fifo || c.fifo; e_rate := e_rate || c.rate;
+        e_id := e_id || c.id; e_app := e_app || c.app; e_fifo := e_fifo || c.fifo;
+        e_rate := e_rate || c.rate;
         e_rate_at := e_rate_at || c.rate_at; e_lease := e_lease || c.lease;
         e_room := e_room || c.room; e_plain := e_plain || c.plain;
         e_since := e_since || c.since; e_served := e_served || c.served;
@@ -259,12 +291,16 @@ BEGIN
         i := v_order[n];
         -- The fair share of those that are left, rounded up.
         v_want := least((v_left + cardinality(e_id) - n) / (cardinality(e_id) - n + 1), e_room[i]);
-        v_given := 0; v_more := false; v_ask := 0;
+        v_limit := array_position(p_apps, e_app[i]);
+        v_want := least(v_want, l_left[v_limit]);
+        v_given := 0; v_more := v_want = 0; v_ask := 0;
         v_from := v_at;
         WHILE g_turn[v_at] = n LOOP
             v_at := v_at + 1;
         END LOOP;
-        IF e_plain[i] AND (v_want <= v_share OR v_at - v_from <= least(v_share, e_room[i])) THEN
+        IF v_want = 0 THEN
+            t_id := NULL;
+        ELSIF e_plain[i] AND (v_want <= v_share OR v_at - v_from <= least(v_share, e_room[i])) THEN
             t_id := g_id[v_from:v_at - 1]; t_fresh := NULL;
         ELSE
             SELECT array_agg(p.delivery_id), array_agg(p.fresh) INTO t_id, t_fresh
@@ -309,6 +345,9 @@ BEGIN
                 + coalesce(p_leases[p_first + v_ask - 1], e_lease[i]) * interval '1 microsecond';
             a_next[v_ask] := a_next[v_ask] + 1;
         END LOOP;
+        IF v_limit IS NOT NULL THEN
+            l_left[v_limit] := l_left[v_limit] - v_given;
+        END IF;
         r_id := r_id || e_id[i]; r_more := r_more || (v_more AND v_want < e_room[i]);
         IF v_given = 0 THEN
             r_place := r_place || NULL::bigint; r_rate := r_rate || e_rate_at[i];
@@ -333,10 +372,14 @@ BEGIN
         PERFORM @schema@.hook_rest(r_id, r_more, r_place, r_rate, o_now);
     END IF;
     IF v_left > 0 OR v_short THEN
+        IF p_apps <> '{}' THEN
+            v_full := ARRAY(
+                SELECT x.app FROM unnest(p_apps, l_left) AS x (app, most) WHERE x.most <= 0);
+        END IF;
         SELECT x.o_code, x.o_due_us INTO o_code, o_due_us
         FROM @schema@.hook_next_due(p_pull,
             CASE WHEN v_short THEN v_only_fresh ELSE v_general = 0 END, v_seen, o_now,
-            o_deliveries <> '{}') x;
+            o_deliveries <> '{}', v_full) x;
     END IF;
 END
 $$;

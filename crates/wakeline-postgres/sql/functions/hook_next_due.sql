@@ -5,10 +5,12 @@
 -- something (p_busy), because another will follow.
 -- p_fresh: first attempts only. Endpoints in strict order are passed over whose first attempts stand
 -- behind a head that is due: its end will tell. To be sure, the line looks again in a second.
+-- p_full: applications that may get nothing now; their endpoints do not count.
 -- Called by: hook_claim_line. Lock order: see hook_claim_line; all only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_next_due(
     p_pull uuid, p_fresh boolean, p_seen uuid[], p_now timestamptz, p_busy boolean,
+    p_full uuid[],
     OUT o_code smallint, OUT o_due_us bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -32,11 +34,15 @@ BEGIN
             FROM @schema@.hook_states s
             WHERE NOT s.pull AND s.fresh AND s.due_at IS NOT NULL AND s.disabled IS NULL
                 AND (s.due_at, s.served, s.endpoint_id) > (v_due, v_served, v_passed)
+                AND (p_full = '{}' OR (SELECT e.application_id FROM @schema@.hook_endpoints e
+                    WHERE e.endpoint_id = s.endpoint_id) <> ALL (p_full))
             ORDER BY s.due_at, s.served, s.endpoint_id LIMIT 1;
         ELSE
             SELECT s.endpoint_id, s.due_at, s.served, s.rate_at INTO c
             FROM @schema@.hook_states s
             WHERE NOT s.pull AND s.due_at IS NOT NULL AND s.disabled IS NULL
+                AND (p_full = '{}' OR (SELECT e.application_id FROM @schema@.hook_endpoints e
+                    WHERE e.endpoint_id = s.endpoint_id) <> ALL (p_full))
             ORDER BY s.due_at, s.served, s.endpoint_id LIMIT 1;
         END IF;
         o_due_us := NULL;

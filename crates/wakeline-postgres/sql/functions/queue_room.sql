@@ -1,7 +1,8 @@
 -- How much room a queue has for pushes: its limits, and what counts against them. No row if there is
 -- no such queue. A partition is as full as the group that is furthest behind in it: what that one has
--- yet to read or to settle; without any group, of all that it stores. Nothing is counted without a
--- limit; for the whole queue only cursors are looked at that have something to do.
+-- yet to read or to settle; without any group, of all that it stores. Scheduled messages count as
+-- well. Nothing is counted without a limit; for the whole queue only cursors are looked at that have
+-- something to do.
 -- p_partitions: the partitions whose own messages are counted.
 -- Called by: QueueRoom::room. Reads only.
 
@@ -42,6 +43,9 @@ BEGIN
                 ORDER BY s.first_offset LIMIT 1), p.next_offset) AS first) f
         WHERE p.queue_id = v_queue;
     END IF;
+    IF len_max > 0 THEN
+        len := len + (SELECT count(*) FROM @schema@.scheduled s WHERE s.queue_id = v_queue);
+    END IF;
     IF partition_len_max > 0 AND p_partitions <> '{}' THEN
         SELECT array_agg(coalesce(CASE WHEN v_grouped THEN (
                 SELECT max(@schema@.cursor_lag(c, p.next_offset))
@@ -54,6 +58,7 @@ BEGIN
                     SELECT s.first_offset FROM @schema@.segments s
                     WHERE s.partition_id = p.partition_id
                     ORDER BY s.first_offset LIMIT 1), p.next_offset) AS first) f) END, 0)
+            + (SELECT count(*) FROM @schema@.scheduled s WHERE s.partition_id = p.partition_id)
             ORDER BY n.ord)
         INTO partition_lens
         FROM unnest(p_partitions) WITH ORDINALITY AS n (name, ord)

@@ -1,5 +1,18 @@
--- Where a set of functions is. A dump of this schema alone does not hold it, so that it may be missing
--- after a restore. Called by: migrate.
-SELECT s.place FROM @schema@.function_sets s
+-- Where a complete set of functions is: $1 is its checksum, $2 the names of its functions, $3 the main
+-- schema. No row if one of them is missing, as after a restore of the main schema alone or in place:
+-- dropping a table drops the functions that return its rows. Nor if the set's schema belongs to
+-- somebody who neither owns the main schema or its tables nor is the caller: functions that another
+-- role put there are not ours. Called by: migrate.
+SELECT s.place
+FROM @schema@.function_sets s
+JOIN pg_namespace main ON main.nspname = $3
+JOIN pg_class t ON t.relnamespace = main.oid AND t.relname = 'function_sets'
+JOIN pg_namespace n ON n.nspname = coalesce(s.place, $3)
 WHERE s.checksum = $1
-  AND (s.place IS NULL OR EXISTS (SELECT FROM pg_namespace n WHERE n.nspname = s.place))
+  AND (n.nspowner IN (main.nspowner, t.relowner) OR pg_has_role(n.nspowner, 'USAGE'))
+  AND NOT EXISTS (
+    SELECT FROM unnest($2::text[]) AS wanted (name)
+    WHERE NOT EXISTS (
+      SELECT FROM pg_proc p
+      WHERE p.pronamespace = n.oid
+        AND p.proname = wanted.name || CASE WHEN s.place IS NULL THEN '_' || s.checksum ELSE '' END))

@@ -230,7 +230,8 @@ impl Core {
             for request in lines.iter_mut().flat_map(Line::requests) {
                 request.again = true;
             }
-            result = self.claim_once(ways, lines, false).await;
+            // The first try may have leased something.
+            result = self.claim_once(ways, lines, false).await.map_err(StoreError::after_write);
         }
         if result.is_err() {
             let keys: Vec<Uuid> =
@@ -287,7 +288,7 @@ impl Core {
     ) -> Result<Vec<Claimed<T>>, StoreError> {
         let params: Params<'_> = &[&Json(lines), &patient];
         let rows = match ways.link {
-            Some(link) => link.query(ways.operation, ways.sql, params).await?,
+            Some(link) => link.query_promptly(ways.operation, ways.sql, params).await?,
             None => self.shared.links.general.query(ways.operation, ways.sql, params).await?,
         };
         let mut claimed: Vec<Claimed<T>> = lines

@@ -167,7 +167,7 @@ impl Core {
                     }
                 });
             }
-            for row in &self.general(SWEEP, &self.sql.sweep, &[&Json(&forms)]).await? {
+            for row in &self.queue.promptly(SWEEP, &self.sql.sweep, &[&Json(&forms)]).await? {
                 let mut columns = Columns::new(SWEEP, row);
                 let line = index(columns.take()?);
                 due[line] = Some(rows::span(columns.take()?));

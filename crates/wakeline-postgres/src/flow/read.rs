@@ -86,7 +86,7 @@ impl FlowReader for PostgresStore {
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {
         let core = &self.flow.core;
         let names: Vec<&str> = instances.iter().map(InstanceId::as_str).collect();
-        standings(WATCH, &core.general(WATCH, &core.sql.watch, &[&names]).await?)
+        standings(WATCH, &core.queue.promptly(WATCH, &core.sql.watch, &[&names]).await?)
     }
 
     async fn history(

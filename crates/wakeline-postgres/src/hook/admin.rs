@@ -186,7 +186,8 @@ impl HookAdmin for PostgresStore {
         }
         let changes = vec![HookChange::now(HookWhat::Chores)];
         core.tell(&changes);
-        let job = self.job(spec.id).await?.ok_or_else(|| vanished(JOB))?;
+        let job = self.job(spec.id).await.map_err(StoreError::after_write)?;
+        let job = job.ok_or_else(|| vanished(JOB))?;
         Ok(Some((job, changes)))
     }
 

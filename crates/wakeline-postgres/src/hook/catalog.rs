@@ -78,6 +78,14 @@ impl Core {
         rows.first().map(application).transpose()
     }
 
+    /// Reads an application that was just written.
+    async fn written_application(
+        &self,
+        id: ApplicationId,
+    ) -> Result<Option<Application>, StoreError> {
+        self.application(&ApplicationRef::Id(id)).await.map_err(StoreError::after_write)
+    }
+
     async fn create_application(
         &self,
         new: NewApplication,
@@ -103,7 +111,7 @@ impl Core {
             return Ok(Created::KeyReused);
         }
         let id = columns.take::<Option<Uuid>>()?.ok_or_else(|| vanished(APPLICATION))?;
-        let found = self.application(&ApplicationRef::Id(ApplicationId(id))).await?;
+        let found = self.written_application(ApplicationId(id)).await?;
         let found = found.ok_or_else(|| vanished(APPLICATION))?;
         Ok(match code {
             0 => Created::New(found),
@@ -135,7 +143,7 @@ impl Core {
         match columns.take::<i16>()? {
             0 => {
                 let id = ApplicationId(columns.take()?);
-                let found = self.application(&ApplicationRef::Id(id)).await?;
+                let found = self.written_application(id).await?;
                 Ok(found.map_or(UpdateOutcome::Missing, UpdateOutcome::Updated))
             }
             1 => Ok(UpdateOutcome::Missing),

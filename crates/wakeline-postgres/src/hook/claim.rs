@@ -16,7 +16,9 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 use wakeline_core::{AttemptId, EndpointId, HookChange, HookLine, HookWhat};
 use wakeline_store::StoreError;
-use wakeline_store::hook::{DeliveryAsk, DeliveryClaim, DeliveryClaimed, DeliveryGroup};
+use wakeline_store::hook::{
+    ApplicationLimit, DeliveryAsk, DeliveryClaim, DeliveryClaimed, DeliveryGroup,
+};
 
 use super::Core;
 use super::items::{self, Leased, Targets};
@@ -46,6 +48,7 @@ const CONTENDED_AGAIN: Duration = Duration::from_millis(5);
 pub(super) struct LineForm {
     line: HookLine,
     asks: Vec<AskForm>,
+    limits: Vec<ApplicationLimit>,
 }
 
 #[derive(Debug, Clone)]
@@ -58,7 +61,8 @@ struct AskForm {
 impl LineForm {
     /// About what it adds to a call.
     pub(super) fn bytes(&self) -> usize {
-        100 + self.asks.iter().map(|form| 50 + 17 * form.ask.attempts.len()).sum::<usize>()
+        let asks = self.asks.iter().map(|form| 50 + 17 * form.ask.attempts.len());
+        100 + asks.sum::<usize>() + 24 * self.limits.len()
     }
 
     fn is_empty(&self) -> bool {
@@ -89,6 +93,9 @@ struct Lines {
     lengths: Vec<i32>,
     keys: Vec<Uuid>,
     again: Vec<bool>,
+    limit_lines: Vec<i32>,
+    limit_apps: Vec<Uuid>,
+    limits: Vec<i32>,
     /// By line, which of the call's it is; by ask, which of its line's.
     places: Vec<usize>,
     numbers: Vec<usize>,
@@ -109,6 +116,11 @@ impl Lines {
                 arrays.add(number, form);
             }
             arrays.counts.push(length(arrays.fresh.len() - first));
+            for limit in &form.limits {
+                arrays.limit_lines.push(length(arrays.counts.len()));
+                arrays.limit_apps.push(limit.application.0);
+                arrays.limits.push(i32::try_from(limit.groups).unwrap_or(i32::MAX));
+            }
         }
         arrays
     }
@@ -135,6 +147,7 @@ impl Core {
         let line = |claim: &DeliveryClaim| LineForm {
             line: claim.line.clone(),
             asks: claim.asks.iter().map(ask).collect(),
+            limits: claim.limits.clone(),
         };
         claims.iter().map(line).collect()
     }
@@ -173,7 +186,8 @@ impl Core {
             for form in lines.iter_mut().flat_map(|line| &mut line.asks) {
                 form.again.fill(true);
             }
-            result = self.claim_once(link, lines, false).await;
+            // The first try may have leased something.
+            result = self.claim_once(link, lines, false).await.map_err(StoreError::after_write);
         }
         if result.is_err() {
             let asks = lines.iter().flat_map(|line| &line.asks);
@@ -209,6 +223,12 @@ impl Core {
             // They hold nothing any more, unless giving back failed.
             let spoilt = |attempt: &AttemptId| claimed.spoilt.contains(attempt);
             form.again = form.ask.attempts.iter().map(spoilt).collect();
+        }
+        for limit in &mut rest.limits {
+            let groups = claimed.groups.iter().flatten();
+            let given = groups.filter(|group| group.target.application == limit.application);
+            let given = u32::try_from(given.count()).unwrap_or(u32::MAX);
+            limit.groups = limit.groups.saturating_sub(given);
         }
         match self.claim_once(None, std::slice::from_ref(&rest), true).await {
             Ok(mut again) => {
@@ -270,13 +290,16 @@ impl Core {
             &arrays.keys,
             &arrays.again,
             &patient,
+            &arrays.limit_lines,
+            &arrays.limit_apps,
+            &arrays.limits,
         ];
         let sql = match self.shared.notifier.peers() {
             Some(_) => &self.sql.claim,
             None => &self.sql.claim_polled,
         };
         let rows = match link {
-            Some(link) => link.query(CLAIM, sql, params).await?,
+            Some(link) => link.query_promptly(CLAIM, sql, params).await?,
             None => self.shared.links.general.query(CLAIM, sql, params).await?,
         };
         let found = read(&rows, &arrays, &mut claimed)?;

@@ -203,6 +203,7 @@ impl Core {
         if unknown {
             self.remember(asks.keys.iter().map(|key| AttemptId(*key)));
             rows = self.on_link(link, EMIT, (&self.sql.emit, &params)).await;
+            rows = rows.map_err(StoreError::after_write);
         }
         let sent: Vec<&NewMessage> = commands.iter().map(|command| &command.message).collect();
         let mut written = Written::read(&rows?, &sent, &asks)?;

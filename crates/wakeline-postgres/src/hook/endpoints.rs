@@ -94,6 +94,16 @@ impl Core {
         rows.first().map(endpoint).transpose()
     }
 
+    /// Reads an endpoint that was just written.
+    async fn written_endpoint(
+        &self,
+        application: &ApplicationRef,
+        id: EndpointId,
+    ) -> Result<Option<Endpoint>, StoreError> {
+        let found = self.endpoint(application, &EndpointRef::Id(id)).await;
+        found.map_err(StoreError::after_write)
+    }
+
     pub(super) async fn endpoints(
         &self,
         application: &ApplicationRef,
@@ -148,7 +158,7 @@ impl Core {
             _ => {}
         }
         let id = columns.take::<Option<Uuid>>()?.ok_or_else(|| vanished(ENDPOINT))?;
-        let found = self.endpoint(application, &EndpointRef::Id(EndpointId(id))).await?;
+        let found = self.written_endpoint(application, EndpointId(id)).await?;
         let found = found.ok_or_else(|| vanished(ENDPOINT))?;
         Ok(match code {
             0 => Created::New(found),
@@ -202,7 +212,7 @@ impl Core {
         let changes: Vec<HookChange> =
             due.map(|due| wire::change(id, pull, due)).into_iter().collect();
         self.tell(&changes);
-        let found = self.endpoint(application, &EndpointRef::Id(EndpointId(id))).await?;
+        let found = self.written_endpoint(application, EndpointId(id)).await?;
         Ok((found.map_or(UpdateOutcome::Missing, UpdateOutcome::Updated), changes))
     }
 

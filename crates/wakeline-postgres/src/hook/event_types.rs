@@ -93,7 +93,8 @@ impl Core {
         let Some(row) = rows.first() else { return Err(vanished(EVENT_TYPE)) };
         let mut columns = Columns::new(EVENT_TYPE, row);
         let code: i16 = columns.take()?;
-        Ok((code, self.event_type(columns.take()?).await?))
+        let found = self.event_type(columns.take()?).await.map_err(StoreError::after_write)?;
+        Ok((code, found))
     }
 
     fn types_changed(&self) -> Vec<HookChange> {

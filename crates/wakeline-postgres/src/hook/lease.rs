@@ -78,7 +78,7 @@ impl Core {
                 HookLine::PushFresh => (3, None),
             };
             let (kinds, pulls): (Vec<i16>, Vec<Option<Uuid>>) = chunk.iter().map(form).unzip();
-            for row in &self.general(SWEEP, &self.sql.sweep, &[&kinds, &pulls]).await? {
+            for row in &self.queue.promptly(SWEEP, &self.sql.sweep, &[&kinds, &pulls]).await? {
                 let mut columns = Columns::new(SWEEP, row);
                 let line: i32 = columns.take()?;
                 if line == 0 {

@@ -121,7 +121,7 @@ impl Core {
             }
         }
         let mut answers = answers.into_iter().flatten();
-        lengths.iter().map(|len| answers.by_ref().take(*len).collect()).collect()
+        lengths.iter().map(|len| together(answers.by_ref().take(*len).collect())).collect()
     }
 
     async fn settle_round(&self, link: usize, ends: &[SettleDelivery]) -> Flushed<SettledDelivery> {
@@ -220,6 +220,13 @@ impl Core {
         transaction.commit().await?;
         Ok(settled)
     }
+}
+
+/// The answer to one caller. If some of its ends were settled, an error must not deny it.
+fn together(answers: Flushed<SettledDelivery>) -> Result<Vec<SettledDelivery>, StoreError> {
+    let settled = answers.iter().any(Result::is_ok);
+    let all: Result<Vec<_>, StoreError> = answers.into_iter().collect();
+    all.map_err(|error| if settled { error.after_write() } else { error })
 }
 
 fn read(rows: &[Row], len: usize) -> Result<Vec<SettledDelivery>, StoreError> {

@@ -216,11 +216,9 @@ impl Core {
             }
         }
         if matches!(result, Err(StoreError::Transient { .. })) {
+            // The first try may have leased something.
             result = self.claim_once(link, claims, How { again: true, ..how }).await;
-            if let Err(StoreError::Unavailable { operation, source }) = result {
-                // The first try may have leased something.
-                result = Err(StoreError::Transient { operation, source });
-            }
+            result = result.map_err(StoreError::after_write);
         }
         if result.is_err() {
             self.tokens.remember(claims.iter().flat_map(|c| &c.requests).map(|r| r.token));
@@ -268,7 +266,7 @@ impl Core {
             None => &self.sql.claim_polled,
         };
         let rows = match link {
-            Some(link) => link.query(OPERATION, sql, params).await?,
+            Some(link) => link.query_promptly(OPERATION, sql, params).await?,
             None => self.shared.links.general.query(OPERATION, sql, params).await?,
         };
         let results = self.read_claim(claims, &rows)?;

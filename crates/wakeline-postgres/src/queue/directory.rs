@@ -78,6 +78,25 @@ impl Directory {
         }
     }
 
+    /// The numbers of partitions that are known here, and the partitions that are not.
+    pub(crate) fn look_up(
+        &self,
+        keys: Vec<PartitionKey>,
+    ) -> (HashMap<PartitionKey, i64>, BTreeMap<PartitionKey, Scope>) {
+        let mut found = HashMap::with_capacity(keys.len());
+        let mut missing = BTreeMap::new();
+        for key in keys {
+            match self.get(&key) {
+                Some(id) => drop(found.insert(key, id)),
+                None => {
+                    let scope = key.0.derived_scope();
+                    missing.insert(key, scope);
+                }
+            }
+        }
+        (found, missing)
+    }
+
     /// Forgets a partition that is no more.
     pub(crate) fn forget(&self, key: &PartitionKey) {
         self.ids.write().remove(key);
@@ -96,28 +115,8 @@ impl Directory {
 pub(crate) type Scope = (Option<Namespace>, Option<TaskName>);
 
 impl Core {
-    /// The numbers of partitions; makes those that are missing, unless they are for a producer
-    /// and producers are refused just now.
-    pub(crate) async fn partitions(
-        &self,
-        keys: &[PartitionKey],
-        producer: bool,
-    ) -> Result<HashMap<PartitionKey, i64>, StoreError> {
-        let mut found = HashMap::with_capacity(keys.len());
-        let mut missing = BTreeMap::new();
-        for key in keys {
-            match self.directory.get(key) {
-                Some(id) => drop(found.insert(key.clone(), id)),
-                None => drop(missing.insert(key.clone(), key.0.derived_scope())),
-            }
-        }
-        if !missing.is_empty() {
-            found.extend(self.make_partitions(missing, producer).await?);
-        }
-        Ok(found)
-    }
-
-    /// Makes partitions, and their queues with the scopes given, where they are missing.
+    /// Makes partitions, and their queues with the scopes given, where they are missing, unless they
+    /// are for a producer and producers are refused just now.
     pub(crate) async fn make_partitions(
         &self,
         missing: BTreeMap<PartitionKey, Scope>,

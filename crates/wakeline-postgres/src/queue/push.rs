@@ -16,7 +16,7 @@ use wakeline_core::{Change, Timestamp};
 use wakeline_store::{PushItem, PushOutcome, PushReply, StoreError};
 
 use super::push_answer::SlotAnswer;
-use super::push_plan::{Planned, PushCall, PushPlan, SlotState};
+use super::push_plan::{Begun, Planned, PushCall, PushPlan, SlotState};
 use super::{Core, same_error};
 use crate::connect::{Followed, Follower, Link};
 use crate::dedup::{Known, SegmentIds};
@@ -39,8 +39,8 @@ pub(crate) struct PushPart {
     pub(super) left: Vec<(usize, PushItem)>,
     /// Whether some of them failed with the call, and not because their partition was busy.
     failed: bool,
-    /// Whether a try of unknown outcome may have stored them.
-    repeated: bool,
+    /// What the call may have written of them.
+    begun: Begun,
 }
 
 /// A hint that goes right behind a push.
@@ -64,7 +64,9 @@ impl Core {
         let alone = lens.len() > 1 && failure.as_ref().is_some_and(error::blames_values);
         let answer = |part: PushPart| match &failure {
             // One request is at fault: each is pushed once more, by itself (trap 70).
-            Some(failure) if part.failed && !alone => Err(part.after(same_error(failure))),
+            Some(failure) if part.failed && !alone => {
+                Err(part.begun.explain(&part.outcomes, same_error(failure)))
+            }
             _ => Ok(part),
         };
         split(call, &lens).into_iter().map(answer).collect()
@@ -73,7 +75,7 @@ impl Core {
     /// Pushes what a fused call left to do. Waits for busy partitions, one call each, so that none
     /// waits behind another.
     pub(super) async fn push_left(&self, part: PushPart) -> Result<PushReply, StoreError> {
-        let PushPart { mut outcomes, mut changes, left, failed, repeated } = part;
+        let PushPart { mut outcomes, mut changes, left, failed, begun } = part;
         let mut by_partition: BTreeMap<_, Vec<(usize, PushItem)>> = BTreeMap::new();
         for (index, item) in left {
             let key = (item.queue.clone(), item.partition.clone());
@@ -82,8 +84,9 @@ impl Core {
         let calls = by_partition.into_values().map(|left| async move {
             let (indexes, items): (Vec<usize>, Vec<PushItem>) = left.into_iter().unzip();
             let mut call = PushCall::new(items);
-            call.repeated = failed || repeated;
-            self.run_push(None, &mut call).await?;
+            (call.repeated, call.begun) = (failed || begun.stored, begun);
+            let ended = self.run_push(None, &mut call).await;
+            ended.map_err(|error| call.begun.explain(&call.outcomes, error))?;
             Ok::<_, StoreError>((indexes, call))
         });
         let mut failure = None;
@@ -101,7 +104,7 @@ impl Core {
             }
         }
         if let Some(error) = failure {
-            return Err(after(&outcomes, error));
+            return Err(begun.explain(&outcomes, error));
         }
         let outcomes = outcomes.into_iter().collect::<Option<_>>().ok_or_else(unanswered)?;
         Ok(PushReply { outcomes, changes })
@@ -164,10 +167,8 @@ impl Core {
                 Ok(rows) => self.apply_push(call, &plan, &rows).await?,
                 // What `on_link` does by itself.
                 Err(error) if error::was_rolled_back(&error) && led.take().is_some() => continue,
-                Err(StoreError::Transient { .. }) if !call.repeated => call.repeated = true,
-                // An earlier try may have stored what this one could not even send.
-                Err(StoreError::Unavailable { operation, source }) if call.repeated => {
-                    return Err(StoreError::Transient { operation, source });
+                Err(StoreError::Transient { .. }) if !call.repeated => {
+                    (call.repeated, call.begun.stored) = (true, true);
                 }
                 Err(error) => return Err(error),
             }
@@ -198,8 +199,12 @@ impl Core {
         call: &mut PushCall,
         unknown: Vec<usize>,
     ) -> Result<(), StoreError> {
-        let keys: Vec<_> = unknown.iter().map(|slot| call.slots[*slot].key.clone()).collect();
-        let ids = self.partitions(&keys, call.producer).await?;
+        let keys = unknown.iter().map(|slot| call.slots[*slot].key.clone()).collect();
+        let (mut ids, missing) = self.directory.look_up(keys);
+        if !missing.is_empty() {
+            ids.extend(self.make_partitions(missing, call.producer).await?);
+            call.begun.made = true;
+        }
         for slot in unknown {
             // A queue that is deleted just now may be missing; the next round makes it again.
             let found = &mut call.slots[slot];
@@ -330,7 +335,7 @@ fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
     let mut answers = call.items.into_iter().zip(call.outcomes).zip(call.slot_of);
     let mut parts = Vec::with_capacity(lens.len());
     for len in lens {
-        let mut part = PushPart { repeated: call.repeated, ..PushPart::default() };
+        let mut part = PushPart { begun: call.begun, ..PushPart::default() };
         let mut queued = Vec::new();
         for (index, ((item, outcome), slot)) in answers.by_ref().take(*len).enumerate() {
             match outcome {
@@ -351,28 +356,6 @@ fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
         parts.push(part);
     }
     parts
-}
-
-impl PushPart {
-    fn after(&self, error: StoreError) -> StoreError {
-        after(&self.outcomes, error)
-    }
-}
-
-/// The error of a push of which some items may have been stored before: then it must not say that
-/// nothing was written.
-fn after(outcomes: &[Option<PushOutcome>], error: StoreError) -> StoreError {
-    let stored = outcomes.iter().any(Option::is_some);
-    match error {
-        StoreError::Unavailable { operation, source } if stored => {
-            StoreError::Transient { operation, source }
-        }
-        StoreError::Maintenance { operation } | StoreError::Full { operation } if stored => {
-            let source = "some of the messages were stored before".into();
-            StoreError::Transient { operation, source }
-        }
-        error => error,
-    }
 }
 
 fn unanswered() -> StoreError {

@@ -71,8 +71,31 @@ pub(super) struct PushCall {
     sealed: HashMap<usize, Bytes>,
     /// An earlier try may have been stored: a message that is found under its own id is ours.
     pub(super) repeated: bool,
+    /// What may have been written by now.
+    pub(super) begun: Begun,
     /// It is a producer who pushes, not the server itself: a maintenance may refuse it.
     pub(super) producer: bool,
+}
+
+/// What a call may have written by now, so that its error must not deny it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Begun {
+    /// Messages, by a try of unknown outcome.
+    pub(super) stored: bool,
+    /// Partitions and queues that were missing.
+    pub(super) made: bool,
+}
+
+impl Begun {
+    /// The error of the call, given what is known of its items.
+    pub(super) fn explain(self, outcomes: &[Option<PushOutcome>], error: StoreError) -> StoreError {
+        let stored = self.stored || outcomes.iter().any(Option::is_some);
+        // A full disk and a maintenance refuse messages; that a queue was made is no secret.
+        if stored || (self.made && matches!(error, StoreError::Unavailable { .. })) {
+            return error.after_write();
+        }
+        error
+    }
 }
 
 impl PushCall {
@@ -101,8 +124,9 @@ impl PushCall {
         }
         let outcomes = vec![None; items.len()];
         let changes = slots.iter().map(|_| None).collect();
-        let sealed = HashMap::new();
-        Self { slots, outcomes, changes, slot_of, sealed, repeated: false, producer: true, items }
+        let (sealed, begun) = (HashMap::new(), Begun::default());
+        let (repeated, producer) = (false, true);
+        Self { slots, outcomes, changes, slot_of, sealed, repeated, begun, producer, items }
     }
 
     /// The slots that are to be tried.

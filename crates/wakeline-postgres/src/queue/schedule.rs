@@ -100,6 +100,11 @@ impl Schedule {
         self.items.is_empty()
     }
 
+    /// Whether partitions that it writes to may have been made for it.
+    pub(crate) fn has_made_partitions(&self) -> bool {
+        self.call.begun.made
+    }
+
     /// The partitions that it writes to.
     pub(crate) fn partitions(&self) -> impl Iterator<Item = i64> {
         self.call.slots.iter().map(|slot| slot.partition)

@@ -72,7 +72,7 @@ impl Core {
                 LineColumns::new(chunk.iter());
             let sql = &self.sql.sweep;
             let rows = self
-                .general(
+                .promptly(
                     OPERATION,
                     sql,
                     &[&kinds, &queues, &partitions, &namespaces, &tasks, &groups],

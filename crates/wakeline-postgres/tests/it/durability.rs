@@ -5,10 +5,11 @@ use wakeline_testkit::conformance::Ask;
 use crate::claims::{push, queue, take};
 use crate::support::{Node, TestSchema, eventually};
 
-/// Records with which setting each table is written.
+/// Records with which setting each table is written, and who set it.
 const RECORD: &str = "CREATE TABLE wakeline.committed (setting text);
     CREATE FUNCTION wakeline.record() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        INSERT INTO wakeline.committed VALUES (current_setting('synchronous_commit'));
+        INSERT INTO wakeline.committed SELECT setting || ' by ' || source
+            FROM pg_settings WHERE name = 'synchronous_commit';
         RETURN NULL;
     END $$;
     CREATE TRIGGER record AFTER INSERT ON wakeline.segments
@@ -18,7 +19,13 @@ const RECORD: &str = "CREATE TABLE wakeline.committed (setting text);
 
 #[tokio::test]
 async fn commits_are_synced_where_the_default_is_weaker() {
-    for (default, expected) in [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")] {
+    let defaults = ["off", "local", "remote_write", "on", "remote_apply"];
+    for default in defaults {
+        // By the session itself, so that a default that is weakened later does not reach it.
+        let expected = match default {
+            "remote_apply" => "remote_apply by session",
+            _ => "on by session",
+        };
         let schema = TestSchema::new().await;
         let client = schema.client().await;
         client.batch_execute(RECORD).await.expect("recorded");

@@ -315,6 +315,7 @@ async fn a_black_holed_store_call_is_an_error_within_its_deadline() {
     options.url = proxy.url(&schema.database.url());
     options.statement_timeout = Duration::from_millis(100);
     let store = wakeline_postgres::PostgresStore::connect(options).await.expect("a store");
+    store.ping().await.expect("a connection is open");
     proxy.black_hole();
     let error = store.ping().await.expect_err("no answer");
     assert!(error.is_transient(), "{error:?}");

@@ -201,10 +201,13 @@ async fn a_function_set_goes_when_no_node_has_used_it_for_a_week() {
     assert_eq!(sets(&client).await, [OLD, NEW]);
     old.close().await;
 
+    let place = set_of(&client, OLD).await;
+    let left = |names: Vec<String>| names.iter().filter(|name| name.starts_with(&place)).count();
+    assert!(left(functions(&client).await) > 0);
     unused_for_days(&client, OLD, 8).await;
     node(&schema, NEW).await.close().await;
     assert_eq!(sets(&client).await, [NEW]);
-    assert!(!functions(&client).await.iter().any(|name| name.contains("7000001")));
+    assert_eq!(left(functions(&client).await), 0);
     // One that comes back after all brings its own again.
     let old = node(&schema, OLD).await;
     hand_over(&old, &old, "back").await;
@@ -223,6 +226,42 @@ async fn a_set_that_a_restore_left_behind_is_installed_again() {
     let store = schema.store().await;
     hand_over(&store, &store, "restored").await;
     store.close().await;
+}
+
+/// As after `DROP SCHEMA wakeline CASCADE` and a restore of a dump in place: the set stays,
+/// without the functions that return rows of the dropped tables.
+#[tokio::test]
+async fn a_set_whose_main_schema_was_dropped_is_installed_again() {
+    let schema = TestSchema::missing().await;
+    migrate_up(&schema.options()).await.expect("migrated");
+    let client = schema.client().await;
+    client.batch_execute("DROP SCHEMA wakeline CASCADE").await.expect("dropped");
+    let store = schema.store().await;
+    hand_over(&store, &store, "first").await;
+    store.close().await;
+
+    let place = schema.functions().await;
+    let lose = format!("DROP FUNCTION \"{place}\".claim CASCADE");
+    client.batch_execute(&lose).await.expect("dropped");
+    assert!(!migrate_status(&schema.options()).await.expect("read").is_current());
+    let store = schema.store().await;
+    hand_over(&store, &store, "second").await;
+    store.close().await;
+}
+
+/// Anyone who may create schemas can take the name of a set's before it is installed.
+#[tokio::test]
+async fn functions_of_another_role_are_not_taken_for_a_set() {
+    let schema = TestSchema::missing().await;
+    migrate_up(&schema.options()).await.expect("migrated");
+    let place = schema.functions().await;
+    // Only a superuser gives a schema to another role.
+    let steal = format!("ALTER SCHEMA \"{place}\" OWNER TO postgres");
+    schema.database.superuser().await.batch_execute(&steal).await.expect("stolen");
+    assert!(!migrate_status(&schema.options()).await.expect("read").is_current());
+    let refused = PostgresStore::connect(schema.options()).await.err().expect("refused");
+    let reason = format!("{refused:?}");
+    assert!(reason.contains(&format!("must be owner of schema {place}")), "{reason}");
 }
 
 /// An administrator creates the schema, and the role may create no other.

@@ -1,12 +1,18 @@
 //! The SQL function `push`: a message as part of the user's own transaction.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wakeline_core::{
-    GroupName, MessageId, PartitionName, QueueLine, QueueName, Selector, TransactionId,
+    GroupName, MessageId, PartitionName, QueueLine, QueueName, QueueOptions, Selector,
+    TransactionId,
 };
 use wakeline_postgres::{NotifyMode, PostgresOptions};
-use wakeline_store::{PushGate, PushItem, QueueMaintenance as _, QueueStore, SetMaintenance};
+use wakeline_seal::KeyRing;
+use wakeline_store::{
+    ConfigureQueue, KeyedStore as _, PushGate, PushItem, QueueAdmin as _, QueueMaintenance as _,
+    QueueStore, SetMaintenance, StoreAdmin as _,
+};
 
 use crate::support::{Node, SOON, TestSchema, eventually};
 
@@ -256,5 +262,83 @@ async fn a_row_that_cannot_be_taken_over_is_quarantined_and_holds_up_no_other() 
     let in_order: Vec<String> =
         (1..=50).filter(|n| ![17, 40].contains(n)).map(|n| format!("\"{n}\"")).collect();
     assert_eq!(payloads(&schema).await, in_order);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn rows_for_a_queue_that_takes_none_hold_up_no_other() {
+    let schema = TestSchema::new().await;
+    let options =
+        PostgresOptions { statement_timeout: Duration::from_millis(500), ..schema.options() };
+    let node = Node::start(options).await;
+    let user = schema.client().await;
+    // This node has no encryption keys, and somebody holds the locks of another queue.
+    let keys = KeyRing::generate("k").expect("random");
+    let other = schema.store().await;
+    other.use_keys(Arc::new(KeyRing::parse(&keys).expect("a key")));
+    let options = QueueOptions { encrypted: true, ..QueueOptions::default() };
+    let queue = QueueName::new("encrypted").expect("valid");
+    let command = ConfigureQueue { queue, namespace: None, task: None, options };
+    other.configure(command).await.expect("configured");
+    other.close().await;
+    user.batch_execute("SELECT wakeline.push('locked', '1')").await.expect("pushed");
+    eventually("it is stored", async || payloads(&schema).await.len() == 1).await;
+    let locker = schema.client().await;
+    locker
+        .batch_execute("BEGIN; SELECT FROM wakeline.partitions FOR UPDATE")
+        .await
+        .expect("locked");
+
+    let push = "SELECT wakeline.push(CASE n % 3 WHEN 0 THEN 'encrypted' WHEN 1 THEN 'locked'
+            ELSE 'free' END, to_json(n)) FROM generate_series(0, 29) AS n";
+    user.batch_execute(push).await.expect("pushed");
+    eventually("the others are stored", async || payloads(&schema).await.len() == 11).await;
+    locker.batch_execute("ROLLBACK").await.expect("unlocked");
+    eventually("what was locked follows", async || payloads(&schema).await.len() == 21).await;
+    let waiting = "SELECT count(*) FROM wakeline.incoming
+        WHERE queue = 'encrypted' AND refused IS NULL";
+    let waiting: i64 = user.query_one(waiting, &[]).await.expect("read").get(0);
+    assert_eq!(waiting, 10, "they wait for a node that has the keys");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn delayed_rows_wait_for_capacity_like_others() {
+    let schema = TestSchema::new().await;
+    let node = Node::start(schema.options()).await;
+    let user = schema.client().await;
+    let options = QueueOptions { len_max: 2, ..QueueOptions::default() };
+    let queue = QueueName::new("q").expect("valid");
+    let command = ConfigureQueue { queue, namespace: None, task: None, options };
+    node.store.configure(command).await.expect("configured");
+    let push = "SELECT wakeline.push('q', '1', p_delay => interval '1 day')
+        FROM generate_series(1, 5); SELECT wakeline.push('other', '1')";
+    user.batch_execute(push).await.expect("pushed");
+    eventually("those behind them are stored", async || payloads(&schema).await.len() == 1).await;
+    let count = "SELECT count(*) FROM wakeline.scheduled";
+    assert_eq!(user.query_one(count, &[]).await.expect("read").get::<_, i64>(0), 2);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn rows_that_no_consumer_could_read_are_quarantined() {
+    let schema = TestSchema::new().await;
+    let node = Node::start(schema.options()).await;
+    let user = schema.client().await;
+    let insert = "SELECT wakeline.push('q', (repeat('[', 200) || repeat(']', 200))::json);
+        INSERT INTO wakeline.incoming (application, event_type, message_id, payload, channels)
+            VALUES ('ada', 'a.b', gen_random_uuid(), '1', ARRAY[NULL]);
+        SELECT wakeline.push('q', '1')";
+    user.batch_execute(insert).await.expect("inserted");
+    eventually("the last one is stored", async || payloads(&schema).await == ["1"]).await;
+    let sql = "SELECT refused FROM wakeline.incoming WHERE refused IS NOT NULL ORDER BY seq";
+    let reasons = async || {
+        let rows = user.query(sql, &[]).await.expect("read");
+        rows.iter().map(|row| row.get(0)).collect::<Vec<String>>()
+    };
+    eventually("the others are quarantined", async || reasons().await.len() == 2).await;
+    let reasons = reasons().await;
+    assert!(reasons[0].contains("deeper than 128 levels"), "{reasons:?}");
+    assert!(reasons[1].contains("channel"), "{reasons:?}");
     node.stop().await;
 }

@@ -70,6 +70,7 @@ impl TestSchema {
             timings: Timings {
                 reconnect_min: Duration::from_millis(20),
                 reconnect_max: Duration::from_millis(200),
+                listen_again: Duration::from_millis(200),
                 listener_check: Duration::from_millis(200),
                 listener_patience: Duration::from_secs(2),
                 ..Timings::default()

@@ -225,6 +225,8 @@ impl<F: Face> Core<F> {
         self.counters.claims.error += 1;
         let lines_per_call_max = (call.lines.len() / 2).max(1);
         for seats in call.lines {
+            let failures = self.lines.get(seats.line).map_or(0, |line| line.failures) + 1;
+            let retry_at = self.now + self.line_backoff(failures);
             if let Some(line) = self.lines.get_mut(seats.line) {
                 if let Some(place) = line.calls.iter().position(|(id, _)| *id == call_id) {
                     let (_, hinted) = line.calls.swap_remove(place);
@@ -233,8 +235,7 @@ impl<F: Face> Core<F> {
                 // Polling takes over: that the hint has no answer is known by now.
                 line.overdue = true;
                 line.activity += 1;
-                line.failures += 1;
-                line.retry_at = self.now + self.config.backoff(line.failures);
+                (line.failures, line.retry_at) = (failures, retry_at);
                 line.error.clone_from(&error);
                 line.empty_at = None;
                 line.lines_per_call_max = lines_per_call_max;

@@ -10,8 +10,11 @@ use crate::snapshot::Degradation;
 use super::timers::Key;
 use super::{Action, Core, Moment, Reason};
 
-/// Failing claims are tried again at growing distances, up to this.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// Failing claims are tried again at growing distances, up to this. It bounds how long waiters go
+/// without work after an outage.
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
+/// The same for a line whose claims fail while those of others do not.
+const OWN_BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// The health of hints and claims.
 pub(super) struct Trouble {
@@ -55,9 +58,9 @@ impl Trouble {
 
 impl LongPollConfig {
     /// How long to wait after that many failures in a row.
-    pub(super) fn backoff(&self, failures: u32) -> Duration {
+    fn backoff(&self, failures: u32, most: Duration) -> Duration {
         let factor = 1 << failures.saturating_sub(1).min(10);
-        (self.degraded_poll_interval * factor).min(BACKOFF_MAX.max(self.degraded_poll_interval))
+        (self.degraded_poll_interval * factor).min(most.max(self.degraded_poll_interval))
     }
 }
 
@@ -83,6 +86,7 @@ impl<F: Face> Core<F> {
                 if let Some(episode) = &mut self.trouble.episode {
                     episode.clean = 0;
                 }
+                self.store_answered();
                 self.arm_degraded_poll();
             }
         }
@@ -135,7 +139,34 @@ impl<F: Face> Core<F> {
         self.arm_degraded_poll();
     }
 
+    /// How long a line waits after that many failures of its claims in a row. If all claims
+    /// failed since the first of them it is the store's trouble, otherwise the line's own.
+    pub(super) fn line_backoff(&self, failures: u32) -> Duration {
+        // The claim that failed just now is not among the store's yet.
+        let own = failures > self.trouble.failures + 1;
+        self.config.backoff(failures, if own { OWN_BACKOFF_MAX } else { BACKOFF_MAX })
+    }
+
+    /// The store has answered somebody: claims that failed need not wait any longer for it. If
+    /// they fail again their distances go on growing.
+    pub(crate) fn store_answered(&mut self) {
+        let failures = self.trouble.failures;
+        if failures == 0 {
+            return;
+        }
+        self.trouble.hold = self.now;
+        for (_, line) in self.lines.iter_mut() {
+            if line.failures <= failures {
+                line.retry_at = line.retry_at.min(self.now);
+            }
+        }
+    }
+
     pub(super) fn claim_succeeded(&mut self, found: bool) {
+        // A single failure may be one line's own.
+        if self.trouble.failures > 1 {
+            self.store_answered();
+        }
         self.trouble.failures = 0;
         self.trouble.hold = self.now;
         let Some(episode) = &mut self.trouble.episode else { return };
@@ -148,7 +179,7 @@ impl<F: Face> Core<F> {
     pub(super) fn claim_troubled(&mut self, words: String) {
         self.trouble.failures = self.trouble.failures.saturating_add(1);
         if self.trouble.failures > 1 {
-            self.trouble.hold = self.now + self.config.backoff(self.trouble.failures);
+            self.trouble.hold = self.now + self.config.backoff(self.trouble.failures, BACKOFF_MAX);
         }
         self.enter_degraded(Reason::ClaimError, words);
     }

@@ -75,6 +75,7 @@ impl<F: Face> Core<F> {
     pub(crate) fn swept(&mut self, due: Vec<Option<Duration>>) {
         let asked = std::mem::take(&mut self.sweeper.asked);
         debug_assert_eq!(asked.len(), due.len(), "one answer per line");
+        self.store_answered();
         for (line, due) in asked.into_iter().zip(due) {
             self.line_swept(line, due);
         }

@@ -40,7 +40,7 @@ impl<F: Face> Core<F> {
         if !self.mode.uses_hints() {
             return;
         }
-        self.trouble.hold = self.now;
+        self.store_answered();
         for line in self.lines.ids() {
             self.rouse(line, Reason::Reconnect);
         }

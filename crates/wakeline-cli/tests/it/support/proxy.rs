@@ -1,4 +1,4 @@
-//! A TCP proxy that can cut what goes through it.
+//! A TCP proxy that can cut what goes through it, or swallow it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,45 +6,63 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Passes connections on to a server until it is cut.
+/// What the proxy does with connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Pass,
+    /// Ends them, and refuses new ones.
+    Cut,
+    /// Keeps them open and passes nothing on. What is open then never works again.
+    Swallow,
+}
+
+/// Passes connections on to a server until it is told otherwise.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
-    open: Arc<watch::Sender<bool>>,
+    mode: Arc<watch::Sender<Mode>>,
 }
 
 impl Proxy {
     pub(crate) async fn start(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("bound");
-        let open = Arc::new(watch::Sender::new(true));
-        let watched = Arc::clone(&open);
+        let mode = Arc::new(watch::Sender::new(Mode::Pass));
+        let watched = Arc::clone(&mode);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if *watched.borrow() {
+                if *watched.borrow() != Mode::Cut {
                     tokio::spawn(pass(client, server.clone(), watched.subscribe()));
                 }
             }
         });
-        Self { address, open }
+        Self { address, mode }
     }
 
     /// Ends all connections and refuses new ones.
     pub(crate) fn cut(&self) {
-        self.open.send_replace(false);
+        self.mode.send_replace(Mode::Cut);
     }
 
-    /// Lets connections through again.
+    /// Swallows what comes, on connections that are open and on new ones, without a word.
+    pub(crate) fn swallow(&self) {
+        self.mode.send_replace(Mode::Swallow);
+    }
+
+    /// Lets new connections through again.
     pub(crate) fn mend(&self) {
-        self.open.send_replace(true);
+        self.mode.send_replace(Mode::Pass);
     }
 }
 
-async fn pass(mut client: TcpStream, server: String, mut open: watch::Receiver<bool>) {
-    let Ok(mut server) = TcpStream::connect(server).await else {
-        return;
-    };
-    tokio::select! {
-        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-        _ = open.wait_for(|open| !open) => {}
+async fn pass(mut client: TcpStream, server: String, mut mode: watch::Receiver<Mode>) {
+    if *mode.borrow_and_update() == Mode::Pass {
+        let Ok(mut server) = TcpStream::connect(server).await else { return };
+        tokio::select! {
+            _ = tokio::io::copy_bidirectional(&mut client, &mut server) => return,
+            _ = mode.wait_for(|mode| *mode != Mode::Pass) => {}
+        }
+    }
+    if *mode.borrow() == Mode::Swallow {
+        let _ = tokio::io::copy(&mut client, &mut tokio::io::sink()).await;
     }
 }

@@ -150,7 +150,7 @@ fn failing_claims_back_off_and_waiters_stay_parked() {
             rig.fail();
         }
     }
-    assert!(rig.core.counters.claims.error < 15, "{}", rig.core.counters.claims.error);
+    assert!(rig.core.counters.claims.error < 40, "{}", rig.core.counters.claims.error);
     assert_eq!(rig.core.now, 30 * S);
     assert_eq!(rig.ended[&id], Ended::Failed("no database".into()));
 }
@@ -224,6 +224,64 @@ fn line_whose_claims_always_fail_is_tried_less_and_less_often() {
     let claims = rig.core.counters.claims;
     assert!(claims.error < 15, "{claims:?}");
     assert!(claims.empty > 100, "its neighbour is polled as ever: {claims:?}");
+}
+
+/// Lets every claim fail until the store works again; returns when the next one begins.
+fn next_claim_after_an_outage(mode: WakeMode, heals: Duration) -> Duration {
+    let config = LongPollConfig { max_wait_time: 600 * S, ..LongPollConfig::default() };
+    let mut rig = Rig::with(mode, config);
+    for line in [(1, 0), (1, 0), (2, 0), (3, 0)] {
+        rig.arrive(line, Patience::Wait(600 * S));
+    }
+    rig.settle();
+    rig.core.link(down());
+    rig.pump();
+    loop {
+        while !rig.claims.is_empty() {
+            rig.fail();
+        }
+        let next = rig.core.next_wakeup().expect("the next try");
+        rig.at(next);
+        if next >= heals && !rig.claims.is_empty() {
+            return next;
+        }
+    }
+}
+
+#[test]
+fn however_long_an_outage_lasted_claims_are_tried_again_within_a_second_of_its_end() {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        for tenth in (1..=100).chain([600, 1_237, 3_000]) {
+            let heals = tenth * 100 * MS;
+            let waited = next_claim_after_an_outage(mode, heals) - heals;
+            assert!(waited <= S, "{mode}: {waited:?} after an outage of {heals:?}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_of_the_store_ends_the_holding_back_of_all_lines() {
+    let (mut rig, id) = Rig::with_parked(WakeMode::Fused);
+    rig.arrive((2, 0), LONG);
+    rig.settle();
+    rig.core.link(down());
+    while rig.core.now < 10 * S {
+        let next = rig.core.next_wakeup().expect("the next try");
+        rig.at(next);
+        while !rig.claims.is_empty() {
+            rig.fail();
+        }
+    }
+    rig.core.store_answered();
+    let next = rig.core.next_wakeup().expect("the next poll");
+    assert!(next - rig.core.now <= 100 * MS, "{next:?}");
+    rig.at(next);
+    assert_eq!(rig.asked().concat(), [((1, 0), 1), ((2, 0), 1)], "as degraded polling does");
+    while rig.claims.front().is_some_and(|seen| seen.lines[0].0 != (1, 0)) {
+        rig.empty(None);
+    }
+    rig.found(1);
+    assert_eq!(rig.ended[&id], Ended::Granted(1));
 }
 
 #[test]

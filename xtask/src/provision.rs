@@ -6,9 +6,10 @@
 //! # Invariants
 //! * Without root nothing but cargo's own programs is installed: the one line to run is printed
 //!   instead.
-//! * Installing PostgreSQL does not leave a server running: the tests start their own.
+//! * Installing PostgreSQL and PgBouncer leaves no server running: the tests start their own.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,6 +27,8 @@ const NODE_MAJOR_MIN: u32 = 18;
 /// A version that is known to build with the workspace's `rust-version`.
 const NEXTEST: &str = "cargo-nextest@0.9.143";
 const NO_CLUSTER: &str = "/etc/postgresql-common/createcluster.d/wakeline-tests.conf";
+/// Debian's packages ask it whether they may start a server.
+const NO_START: &str = "/usr/sbin/policy-rc.d";
 
 /// What a command cannot do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,8 @@ struct Host {
     curl: bool,
     /// For the certificates of a PostgreSQL that speaks TLS.
     openssl: bool,
+    /// For tests behind a pooler.
+    pgbouncer: bool,
     nextest: bool,
     root: bool,
     apt: bool,
@@ -65,6 +70,7 @@ impl Host {
             (self.npm, "npm"),
             (self.curl, "curl"),
             (self.openssl, "openssl"),
+            (self.pgbouncer, "pgbouncer"),
         ];
         needs.iter().filter(|(there, _)| !there).map(|(_, package)| *package).collect()
     }
@@ -90,7 +96,7 @@ fn plan(host: Host) -> Plan {
         format!(
             "install what Debian calls {packages}: PostgreSQL {POSTGRES_MAJOR_MIN} or later with \
              its contrib modules, Python 3 with venv, Node.js {NODE_MAJOR_MIN} or later with npm, \
-             curl, openssl; initdb, pg_ctl and postgres on the PATH"
+             curl, openssl, PgBouncer; initdb, pg_ctl, postgres and pgbouncer on the PATH"
         )
     })
 }
@@ -109,6 +115,8 @@ pub(crate) fn ensure(guard: &mut Guard, need: Need) -> Result<Option<PathBuf>> {
         npm: !tests || run::succeeds(Command::new("npm").arg("--version")),
         curl: !tests || run::exists("curl"),
         openssl: !tests || run::exists("openssl"),
+        // Debian's folder, which is on root's PATH only.
+        pgbouncer: !tests || run::exists("pgbouncer") || Path::new("/usr/sbin/pgbouncer").is_file(),
         nextest: !tests || cargo(),
         root: is_root()?,
         apt: run::exists("apt-get"),
@@ -148,7 +156,7 @@ pub(crate) fn is_root() -> Result<bool> {
 
 fn install_packages(guard: &mut Guard, packages: &[&str]) -> Result<()> {
     eprintln!("xtask: installing {}", packages.join(" "));
-    let _no_cluster = NoCluster::make()?;
+    let _no_servers = NoServers::make()?;
     let mut apt_get = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
@@ -171,23 +179,39 @@ fn install_nextest(guard: &mut Guard) -> Result<()> {
     Ok(())
 }
 
-/// While this lives, Debian's package makes no database cluster of its own.
-struct NoCluster;
+/// While this lives, Debian's packages create no database cluster and start no server.
+struct NoServers {
+    /// Files to remove.
+    written: Vec<&'static str>,
+}
 
-impl NoCluster {
+impl NoServers {
     fn make() -> Result<Self> {
-        let path = Path::new(NO_CLUSTER);
-        fs::create_dir_all(path.parent().expect("an absolute path"))?;
-        fs::write(path, "create_main_cluster = false\n")
-            .with_context(|| format!("writing {NO_CLUSTER}"))?;
-        Ok(Self)
+        let mut made = Self { written: Vec::new() };
+        made.write(NO_CLUSTER, "create_main_cluster = false\n", 0o644)?;
+        // One that is there is the machine's own.
+        if !Path::new(NO_START).exists() {
+            made.write(NO_START, "#!/bin/sh\nexit 101\n", 0o755)?;
+        }
+        Ok(made)
+    }
+
+    fn write(&mut self, path: &'static str, text: &str, mode: u32) -> Result<()> {
+        let folder = Path::new(path).parent().expect("an absolute path");
+        fs::create_dir_all(folder)?;
+        fs::write(path, text).with_context(|| format!("writing {path}"))?;
+        self.written.push(path);
+        fs::set_permissions(path, PermissionsExt::from_mode(mode))?;
+        Ok(())
     }
 }
 
-impl Drop for NoCluster {
+impl Drop for NoServers {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(NO_CLUSTER) {
-            eprintln!("xtask: removing {NO_CLUSTER}: {error}");
+        for path in &self.written {
+            if let Err(error) = fs::remove_file(path) {
+                eprintln!("xtask: removing {path}: {error}");
+            }
         }
     }
 }
@@ -251,6 +275,7 @@ mod tests {
         npm: false,
         curl: false,
         openssl: false,
+        pgbouncer: false,
         nextest: false,
         root: false,
         apt: true,
@@ -262,6 +287,7 @@ mod tests {
         npm: true,
         curl: true,
         openssl: true,
+        pgbouncer: true,
         nextest: true,
         ..BARE
     };
@@ -269,7 +295,9 @@ mod tests {
     #[test]
     fn root_installs_what_is_missing_and_nothing_else() {
         let host = Host { root: true, ..BARE };
-        let packages = vec!["postgresql", "python3-venv", "nodejs", "npm", "curl", "openssl"];
+        let packages =
+            ["postgresql", "python3-venv", "nodejs", "npm", "curl", "openssl", "pgbouncer"];
+        let packages = packages.to_vec();
         assert_eq!(plan(host), Plan::Install { packages, nextest: true });
         let host = Host { root: true, ..FULL };
         assert_eq!(plan(host), Plan::Install { packages: vec![], nextest: false });

@@ -27,7 +27,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Deserialize;
 use wakeline_http::{HttpSettings, ServerOptions};
-use wakeline_postgres::NotifyMode;
+use wakeline_postgres::{NotifyMode, PreparedStatements};
 use wakeline_store::{Housekeeping, PushGate};
 use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
 
@@ -100,6 +100,12 @@ pub(crate) struct ServeArgs {
     /// Most connections to PostgreSQL, the LISTEN connection not counted [default: 10]
     #[arg(long, env = "WAKELINE_PG_POOL_MAX", value_name = "COUNT")]
     pg_pool_max: Option<usize>,
+    /// Whether statements are prepared on PostgreSQL: auto (not behind a pooler), on or off
+    /// [default: auto]
+    #[arg(long, env = "WAKELINE_PREPARED_STATEMENTS", value_name = "MODE",
+        value_parser = prepared_statements)]
+    #[serde(deserialize_with = "prepared_statements_from_text")]
+    prepared_statements: Option<PreparedStatements>,
     /// Longest request body [default: 16777216]
     #[arg(long, env = "WAKELINE_BODY_BYTES_MAX", value_name = "BYTES")]
     body_bytes_max: Option<usize>,
@@ -202,6 +208,7 @@ pub(crate) struct Settings {
     pub(crate) notify: NotifyMode,
     pub(crate) listen_url: Option<String>,
     pub(crate) pg_pool_max: usize,
+    pub(crate) prepared_statements: PreparedStatements,
     pub(crate) http: HttpSettings,
     pub(crate) server: ServerOptions,
     pub(crate) log_format: LogFormat,
@@ -247,6 +254,7 @@ impl ServeArgs {
             notify: pick!(self, file, notify).unwrap_or_default(),
             listen_url: pick!(self, file, listen_url),
             pg_pool_max: pick!(self, file, pg_pool_max).unwrap_or(10),
+            prepared_statements: pick!(self, file, prepared_statements).unwrap_or_default(),
             http: http_settings(&self, &file, mode),
             server: server_options(&self, &file),
             log_format: pick!(self, file, log_format).unwrap_or_default(),
@@ -398,6 +406,23 @@ fn notify_from_text<'de, D: serde::Deserializer<'de>>(
     notify_mode(&text).map(Some).map_err(|why| serde::de::Error::custom(format!("notify {why}")))
 }
 
+fn prepared_statements(text: &str) -> Result<PreparedStatements, String> {
+    match text {
+        "auto" => Ok(PreparedStatements::Auto),
+        "on" => Ok(PreparedStatements::On),
+        "off" => Ok(PreparedStatements::Off),
+        _ => Err("must be auto, on or off".to_owned()),
+    }
+}
+
+fn prepared_statements_from_text<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<PreparedStatements>, D::Error> {
+    let text = String::deserialize(from)?;
+    let said = |why| serde::de::Error::custom(format!("prepared_statements {why}"));
+    prepared_statements(&text).map(Some).map_err(said)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,6 +460,7 @@ mod tests {
     fn flags_go_before_the_file() {
         let file = "store = \"postgres://db/x\"\nschema = \"team\"\nwake_mode = \"poll\"\n\
                     poll_interval_ms = 7\nnotify = \"trigger\"\n\
+                    prepared_statements = \"off\"\n\
                     [long_poll]\nintentions_max = 5\nmax_wait_time_ms = 9\n\
                     [queue]\nbatch_len_max = 3\n";
         let settings = settle(&["--intentions-max", "6"], Some(file)).expect("valid");
@@ -444,6 +470,7 @@ mod tests {
         assert_eq!(settings.long_poll.max_wait_time, Duration::from_millis(9));
         assert_eq!(settings.http.batch_len_max, 3);
         assert_eq!(settings.notify, NotifyMode::Trigger);
+        assert_eq!(settings.prepared_statements, PreparedStatements::Off);
         let WakeMode::Poll(poll) = settings.mode else { panic!("{:?}", settings.mode) };
         assert_eq!(poll.interval, Duration::from_millis(7));
     }
@@ -477,6 +504,7 @@ mod tests {
             (&[], Some("[qeue]\nbatch_len_max = 1"), "did you mean queue?"),
             (&[], Some("[long_poll]\nintentions_max = \"x\""), "intentions_max"),
             (&[], Some("notify = \"maybe\""), "notify"),
+            (&[], Some("prepared_statements = \"yes\""), "auto, on or off"),
             (&["--claims-in-flight-max", "0"], None, "claims_in_flight_max"),
             (&["--default-batch-size", "0"], None, "default_batch_size"),
             (&["--wait-ms-max", "10"], None, "default_timeout_ms"),

@@ -31,6 +31,7 @@ pub(crate) async fn open(settings: &Settings) -> anyhow::Result<Arc<dyn WholeSto
             options.listen_url = settings.listen_url.clone();
             options.pool_max = settings.pg_pool_max;
             options.notify = settings.notify;
+            options.prepared_statements = settings.prepared_statements;
             Arc::new(connect(options, settings.store_wait).await?)
         }
     })

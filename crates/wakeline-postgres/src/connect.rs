@@ -7,8 +7,9 @@
 //! # Invariants
 //! * Every call has a deadline. A connection that misses it is dropped, socket and all: it may be
 //!   a black hole (trap 42). The server ends the statement by its own timeout a little earlier.
-//! * Statements are prepared once per connection. One whose plan went stale (trap 45) is prepared
-//!   anew and repeated, because nothing of it was executed.
+//! * Statements are prepared once per connection, unless a pooler shares it between clients. One
+//!   whose plan went stale (trap 45) is prepared anew and repeated, because nothing of it was
+//!   executed.
 //! * `Unavailable` means that no statement was sent.
 //! * A database that is known to be away is an error at once (see [`crate::breaker`]).
 //! * After a loss every session of the same connector is checked before it is used: the others
@@ -141,7 +142,7 @@ impl Link {
                 Err(error) if error::kind(&error) == Kind::StalePlan => {
                     followed = None;
                     session.forget(sql);
-                    session.query(sql, params).await
+                    session.query_fresh(sql, params).await
                 }
                 other => other,
             }
@@ -157,7 +158,7 @@ impl Link {
     ) -> Result<LinkTransaction<'_>, StoreError> {
         let turn = self.turn.write().await;
         let session = self.session(operation).await?;
-        self.within(operation, &session, session.client.batch_execute("BEGIN")).await?;
+        self.within(operation, &session, session.begin()).await?;
         Ok(LinkTransaction { link: self, session, operation, open: true, _turn: turn })
     }
 

@@ -3,29 +3,24 @@
 //! # Invariants
 //! * Every connection has keepalives and a user timeout, so that a dead peer is noticed.
 //! * A commit that was answered is on disk, whatever the default of the database or the role says.
+//! * A setting never reaches a session that other clients use as well (see [`Connector::set_up`]).
 //! * Errors and [`Connector::location`] never show a password.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
 use tokio_postgres::config::Host;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Connection, Socket};
+use tokio_postgres::{Client, Config, Connection, SimpleQueryMessage, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
+use uuid::Uuid;
 use wakeline_store::StoreError;
 
 use crate::breaker::Breaker;
 use crate::error;
-use crate::options::PostgresOptions;
+use crate::options::{PostgresOptions, PreparedStatements};
 use crate::tls::{self, Target};
-
-/// Strengthens a default that would answer commits before they are on disk, or on the synchronous
-/// standbys if there are any. A stronger one (`remote_apply`) stays. It is set in any case, so that
-/// a default that is weakened later does not reach this session.
-const DURABLE_COMMIT: &str = "SELECT set_config('synchronous_commit', \
-    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' \
-    ELSE 'on' END, false)";
 
 /// A connection whose peer acknowledges nothing for so long is lost. The pauses between the
 /// system's own repetitions double, so that a longer one would go on for as long again after the
@@ -40,8 +35,15 @@ pub(crate) struct Connector {
     target: Target,
     connect_timeout: Duration,
     statement_timeout: Duration,
-    /// Statements that set a new session up.
-    session: String,
+    /// Gives a session, or a transaction of a shared one, its settings.
+    settings: String,
+    prepared: PreparedStatements,
+    /// As the target's, with the mark that shows whether a session is this client's own.
+    marked: Config,
+    /// Somebody on the way refuses the mark, as poolers do. It is not sent any more.
+    mark_refused: AtomicBool,
+    /// Whether the session that was set up last is shared with other clients.
+    shared: AtomicBool,
     /// Whether the database is known to be away.
     breaker: Breaker,
     /// Sessions that were lost.
@@ -68,26 +70,32 @@ impl Connector {
             .keepalives_interval(Duration::from_secs(5))
             .keepalives_retries(3)
             .tcp_user_timeout(UNACKNOWLEDGED_MAX);
-        let session = format!(
-            "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; \
-             SET wakeline.node = '{node}'; SET client_min_messages = warning; {DURABLE_COMMIT}",
-            options.statement_timeout.as_millis().max(1),
-            options.statement_timeout.as_millis().max(1) * 2,
-        );
+        let mark = Uuid::new_v4().simple().to_string();
+        let mut marked = config.clone();
+        let given = config.get_options().map(|given| format!("{given} ")).unwrap_or_default();
+        marked.options(format!("{given}-c wakeline.session={mark}"));
+        let statement_ms = options.statement_timeout.as_millis().max(1);
+        // Without its comments: transactions send it again and again.
+        let settings = include_str!("../sql/queries/session_set_up.sql").lines();
+        let settings: Vec<&str> = settings.filter(|line| !line.starts_with("--")).collect();
+        let settings = settings
+            .join(" ")
+            .replace("@statement_ms@", &statement_ms.to_string())
+            .replace("@idle_ms@", &(statement_ms * 2).to_string())
+            .replace("@node@", node)
+            .replace("@mark@", &mark);
         Ok(Self {
             target,
             connect_timeout: options.timings.connect,
             statement_timeout: options.statement_timeout,
-            session,
+            settings,
+            prepared: options.prepared_statements,
+            marked,
+            mark_refused: AtomicBool::new(options.prepared_statements == PreparedStatements::Off),
+            shared: AtomicBool::new(false),
             breaker: Breaker::default(),
             losses: AtomicU64::new(0),
         })
-    }
-
-    /// Adds statements to what sets a session up.
-    pub(crate) fn with_session(mut self, statements: &str) -> Self {
-        self.session = format!("{}; {statements}", self.session);
-        self
     }
 
     /// Host, port and database, without secrets.
@@ -116,12 +124,58 @@ impl Connector {
         operation: &'static str,
     ) -> Result<(Client, Wire), StoreError> {
         // The driver's own timeout does not cover TLS and authentication.
-        let opening = self.target.config.connect(self.target.tls.clone());
-        match timeout(self.connect_timeout, opening).await {
+        match timeout(self.connect_timeout, self.connect()).await {
             Ok(Ok(pair)) => Ok(pair),
             Ok(Err(error)) => Err(error::connect_failed(operation, error)),
             Err(_) => Err(error::connect_failed(operation, "no connection within the deadline")),
         }
+    }
+
+    async fn connect(&self) -> Result<(Client, Wire), tokio_postgres::Error> {
+        if !self.mark_refused.load(Ordering::Acquire) {
+            match self.marked.connect(self.target.tls.clone()).await {
+                Err(error) if error::refuses_options(&error) => {
+                    self.mark_refused.store(true, Ordering::Release);
+                }
+                other => return other,
+            }
+        }
+        self.target.config.connect(self.target.tls.clone()).await
+    }
+
+    /// Gives a new session its settings, if it is this client's own. Returns whether it is shared
+    /// with other clients: then [`Self::settings`] have to begin each transaction.
+    ///
+    /// A session is shared unless it has the mark that this client sent as a startup option. A
+    /// pooler makes its sessions itself, and so refuses or ignores that. Unlike a look at what
+    /// survives a transaction, this does not depend on which session the pooler hands out next.
+    pub(crate) async fn set_up(&self, client: &Client) -> Result<bool, tokio_postgres::Error> {
+        let answer = client.simple_query(&self.settings).await?;
+        let shared = answer.iter().any(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get("shared") != Some("f"),
+            _ => false,
+        });
+        self.shared.store(shared, Ordering::Release);
+        Ok(shared)
+    }
+
+    /// Gives a transaction of a shared session its settings.
+    pub(crate) fn settings(&self) -> &str {
+        &self.settings
+    }
+
+    /// Whether statements of a session are prepared under a name.
+    pub(crate) fn prepares(&self, shared: bool) -> bool {
+        match self.prepared {
+            PreparedStatements::Auto => !shared,
+            PreparedStatements::On => true,
+            PreparedStatements::Off => false,
+        }
+    }
+
+    /// Whether the session that was opened last is shared with other clients.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared.load(Ordering::Acquire)
     }
 
     /// Whether the database is known to be away.
@@ -137,11 +191,6 @@ impl Connector {
     /// A session was lost.
     pub(crate) fn count_loss(&self) {
         self.losses.fetch_add(1, Ordering::Release);
-    }
-
-    /// The statements that set a session up.
-    pub(crate) fn session(&self) -> &str {
-        &self.session
     }
 
     /// How long opening may take.

@@ -30,7 +30,8 @@ pub(crate) fn kind_of_state(state: &SqlState) -> Kind {
     match code {
         // Disk full, out of memory, too many connections: only the first is about data.
         "53100" => Kind::Full,
-        "0A000" | "26000" => Kind::StalePlan,
+        // The latter two: a pooler gave this client's prepared statements to others.
+        "0A000" | "26000" | "42P05" => Kind::StalePlan,
         // Starting up, shutting down: refused before anything ran.
         "57P03" | "53300" | "08001" | "08004" => Kind::Unavailable,
         // Lock not available, object in use.
@@ -143,6 +144,21 @@ pub(crate) fn lost_a_name(error: &StoreError) -> bool {
         .is_some_and(|state| *state == SqlState::UNIQUE_VIOLATION)
 }
 
+/// Whether a prepared statement is gone, or its name is taken: sessions are shared with others.
+pub(crate) fn is_of_prepared_statements(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|state| {
+        matches!(*state, SqlState::INVALID_SQL_STATEMENT_NAME | SqlState::DUPLICATE_PSTATEMENT)
+    })
+}
+
+/// Whether a connection was refused because of a startup option, as poolers do: PgBouncer calls it
+/// a protocol violation, others a feature that they lack.
+pub(crate) fn refuses_options(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|state| {
+        matches!(*state, SqlState::PROTOCOL_VIOLATION | SqlState::FEATURE_NOT_SUPPORTED)
+    })
+}
+
 /// What the driver said, once more: for another command of the same call.
 #[derive(Debug)]
 struct Copied {
@@ -229,6 +245,7 @@ mod tests {
             ("58030", Kind::Transient),
             ("0A000", Kind::StalePlan),
             ("26000", Kind::StalePlan),
+            ("42P05", Kind::StalePlan),
             ("22021", Kind::Data),
             ("22P05", Kind::Data),
             ("23505", Kind::Data),

@@ -69,7 +69,7 @@ use crate::migrate::Migrator;
 pub use crate::migrate::{MigrationReport, MigrationStatus, migrate_status, migrate_up};
 use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;
-pub use crate::options::{NotifyMode, PostgresOptions, Timings};
+pub use crate::options::{NotifyMode, PostgresOptions, PreparedStatements, Timings};
 use crate::pool::Pool;
 pub use crate::schema_dump::dump_schema;
 
@@ -269,6 +269,7 @@ impl PostgresStore {
         store.install_triggers().await?;
         let lead = store.shared.notifier.lead_sql();
         store.shared.links.warm(&store.queue.core.sql, lead).await?;
+        store.report_pooler();
         Ok(store)
     }
 
@@ -285,6 +286,17 @@ impl PostgresStore {
                 Err(error) if tries > 0 && error::was_rolled_back(&error) => tries -= 1,
                 other => return other.map(|_| ()),
             }
+        }
+    }
+
+    fn report_pooler(&self) {
+        let connector = &self.shared.connector;
+        if connector.is_shared() {
+            let prepares = connector.prepares(true);
+            tracing::info!(
+                prepared_statements = prepares,
+                "the store's URL leads through a pooler: each transaction begins with its settings"
+            );
         }
     }
 

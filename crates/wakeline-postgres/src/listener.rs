@@ -20,6 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -212,10 +213,9 @@ impl HintListener<'_> {
     async fn join(&self, session: &mut Session<'_>) -> Result<HashSet<NodeId>, End> {
         let patience = self.shared.options.timings.listener_patience;
         let schema = &self.shared.schema;
-        let set_up = session.connector.session().to_owned();
         let listen = fill(schema, include_str!("../sql/queries/listen.sql"));
         let steps = async {
-            session.client.batch_execute(&set_up).await?;
+            session.connector.set_up(&session.client).await?;
             session.client.batch_execute(&listen).await
         };
         in_time(patience, steps).await?;
@@ -223,8 +223,8 @@ impl HintListener<'_> {
         let sql = fill(schema, include_str!("../sql/queries/node_join.sql"));
         let key = i64::from_be_bytes(random_bytes());
         let node = self.shared.node.0;
-        let steps = async { session.client.query(&sql, &[&node, &key]).await };
-        let rows = in_time(patience, steps).await?;
+        let params: [(&(dyn ToSql + Sync), Type); 2] = [(&node, Type::UUID), (&key, Type::INT8)];
+        let rows = in_time(patience, session.client.query_typed(&sql, &params)).await?;
         // Once more, without effect, so that pg_stat_activity shows what the connection is for.
         in_time(patience, session.client.batch_execute(&listen)).await?;
         Ok(rows.iter().map(|row| NodeId(row.get::<_, Uuid>("node_id"))).collect())
@@ -259,7 +259,8 @@ impl HintListener<'_> {
 
     async fn leave(&self, session: &Session<'_>) {
         let sql = fill(&self.shared.schema, include_str!("../sql/queries/node_leave.sql"));
-        let leaving = async { session.client.query(&sql, &[&self.shared.node.0]).await };
+        let params: [(&(dyn ToSql + Sync), Type); 1] = [(&self.shared.node.0, Type::UUID)];
+        let leaving = session.client.query_typed(&sql, &params);
         // If it fails, the others find out by themselves.
         let _ = timeout(self.shared.options.timings.listener_patience, leaving).await;
     }

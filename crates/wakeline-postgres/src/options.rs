@@ -20,6 +20,19 @@ pub enum NotifyMode {
     Off,
 }
 
+/// Whether statements are prepared under a name, once per connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PreparedStatements {
+    /// If connections lead to PostgreSQL itself. Behind a pooler none are.
+    #[default]
+    Auto,
+    /// Always: for a pooler that gives each client a connection of its own, or that supports
+    /// prepared statements.
+    On,
+    /// Never, and each transaction begins with its settings.
+    Off,
+}
+
 /// How long the store waits for what. The defaults suit production; tests shorten them.
 #[derive(Debug, Clone)]
 pub struct Timings {
@@ -72,6 +85,8 @@ pub struct PostgresOptions {
     pub statement_timeout: Duration,
     /// How other nodes learn of what this one committed.
     pub notify: NotifyMode,
+    /// Whether statements are prepared under a name.
+    pub prepared_statements: PreparedStatements,
     /// Whether to bring the schema up to date when connecting.
     pub migrate: bool,
     /// Gives a new schema a clock that tests can advance. Refused for a schema that has a true one.
@@ -96,6 +111,7 @@ impl PostgresOptions {
             pool_max: 10,
             statement_timeout: Duration::from_secs(10),
             notify: NotifyMode::default(),
+            prepared_statements: PreparedStatements::default(),
             migrate: true,
             test_clock: false,
             test_release: None,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio_postgres::Row;
 use wakeline_store::StoreError;
 
 use crate::connect::{Link, Sql};
@@ -12,12 +13,8 @@ use crate::options::{PostgresOptions, Schema};
 /// called `wakeline` in it.
 pub async fn dump_schema(options: &PostgresOptions) -> Result<String, StoreError> {
     let schema = Schema::new(&options.schema)?;
-    // Without a search path the catalogs name everything in full.
-    let connector =
-        Connector::new("url", &options.url, options, "")?.with_session("SET search_path = ''");
-    let link = Link::new(Arc::new(connector));
-    let dump = Sql::new(&schema, include_str!("../sql/queries/schema_dump.sql"));
-    let rows = link.query("dump schema", &dump, &[&schema.name()]).await;
+    let link = Link::new(Arc::new(Connector::new("url", &options.url, options, "")?));
+    let rows = read(&link, &schema).await;
     link.close().await;
     let mut text = String::new();
     for row in rows? {
@@ -25,6 +22,15 @@ pub async fn dump_schema(options: &PostgresOptions) -> Result<String, StoreError
         text.push('\n');
     }
     Ok(normalised(&schema, &text))
+}
+
+async fn read(link: &Link, schema: &Schema) -> Result<Vec<Row>, StoreError> {
+    let dump = Sql::new(schema, include_str!("../sql/queries/schema_dump.sql"));
+    let transaction = link.begin("dump schema").await?;
+    // Without a search path the catalogs name everything in full.
+    transaction.script("SET LOCAL search_path = ''").await?;
+    let rows = transaction.query(&dump, &[&schema.name()]).await?;
+    transaction.rollback().await.map(|()| rows)
 }
 
 fn normalised(schema: &Schema, text: &str) -> String {

@@ -1,23 +1,27 @@
-//! One open connection, and the statements that were prepared on it.
+//! One open connection, and how statements run on it.
 //!
 //! # Where it sits
 //! [`crate::connect`] opens sessions and gives them up; nothing else does.
 //!
 //! # Invariants
-//! * A statement is prepared once per session.
+//! * A statement is prepared once per session, or sent without a name.
 //! * The first poll of a query puts it on the wire.
+//! * On a session that is shared with other clients nothing outlives a transaction, and each one
+//!   begins with its settings.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join3};
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 use uuid::Uuid;
 use wakeline_store::StoreError;
 
@@ -34,13 +38,16 @@ pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub(crate) struct Sql {
     id: u64,
     text: Arc<str>,
+    /// The types of its parameters, once it was sent without a name.
+    types: Arc<OnceLock<Vec<Type>>>,
 }
 
 impl Sql {
     /// Fills a template. See [`fill`].
     pub(crate) fn new(schema: &Schema, template: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { id: NEXT.fetch_add(1, Ordering::Relaxed), text: fill(schema, template).into() }
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { id, text: fill(schema, template).into(), types: Arc::default() }
     }
 }
 
@@ -104,6 +111,22 @@ pub(crate) struct Session {
     /// The losses of other sessions after which this one is known to be alive.
     outlived: AtomicU64,
     statements: Mutex<HashMap<u64, Statement>>,
+    /// Other clients use it as well, between transactions.
+    shared: bool,
+    /// Statements are prepared under a name.
+    prepares: bool,
+    /// Begins a transaction, on a shared session with its settings.
+    begin: String,
+    /// Held while what belongs together is put on the wire.
+    sending: Mutex<()>,
+    /// What a pooler did to prepared statements was logged.
+    warned: AtomicBool,
+}
+
+/// A statement as it is sent.
+enum Form<'a> {
+    Named(Statement),
+    Unnamed(&'a [Type]),
 }
 
 /// How long a session may take to answer that it is alive.
@@ -122,22 +145,33 @@ impl Session {
                 tracing::debug!(error = &error as &dyn std::error::Error, "connection lost");
             }
         });
-        let session = Self {
+        let mut session = Self {
             client,
             driver: driver.abort_handle(),
             cut: AtomicBool::new(false),
             outlived: AtomicU64::new(losses),
             statements: Mutex::new(HashMap::new()),
+            shared: false,
+            prepares: false,
+            begin: "BEGIN".to_owned(),
+            sending: Mutex::new(()),
+            warned: AtomicBool::new(false),
         };
-        let set_up = session.client.batch_execute(connector.session());
-        match timeout(connector.connect_timeout(), set_up).await {
-            Ok(Ok(())) => Ok(session),
-            Ok(Err(error)) => Err(error::connect_failed(operation, error)),
+        let set_up = connector.set_up(&session.client);
+        let shared = match timeout(connector.connect_timeout(), set_up).await {
+            Ok(Ok(shared)) => shared,
+            Ok(Err(error)) => return Err(error::connect_failed(operation, error)),
             Err(_) => {
                 session.cut();
-                Err(error::connect_failed(operation, "no session within the deadline"))
+                return Err(error::connect_failed(operation, "no session within the deadline"));
             }
+        };
+        session.shared = shared;
+        session.prepares = connector.prepares(shared);
+        if shared {
+            session.begin = format!("BEGIN; {}", connector.settings());
         }
+        Ok(session)
     }
 
     /// Closes the socket without a farewell, which a black hole would swallow.
@@ -168,41 +202,140 @@ impl Session {
         alive
     }
 
-    /// The prepared statement; makes it if this is its first use.
-    pub(crate) async fn prepare(&self, sql: &Sql) -> Result<Statement, tokio_postgres::Error> {
-        if let Some(statement) = self.prepared(sql) {
-            return Ok(statement);
-        }
-        let statement = self.client.prepare(&sql.text).await?;
-        self.statements.lock().insert(sql.id, statement.clone());
-        Ok(statement)
+    /// Begins a transaction. Nothing else may be under way on this session until it ends.
+    pub(crate) async fn begin(&self) -> Result<(), tokio_postgres::Error> {
+        self.client.batch_execute(&self.begin).await
     }
 
-    /// The prepared statement, if it was made before.
+    /// Gets a statement ready, so that its first call does not pay for it.
+    pub(crate) async fn prepare(&self, sql: &Sql) -> Result<(), tokio_postgres::Error> {
+        self.form(sql).await.map(drop)
+    }
+
+    /// The prepared statement, if it was made before and needs no settings of its own.
     pub(crate) fn prepared(&self, sql: &Sql) -> Option<Statement> {
-        self.statements.lock().get(&sql.id).cloned()
+        if self.shared { None } else { self.statements.lock().get(&sql.id).cloned() }
     }
 
-    /// Runs a statement, preparing it if need be.
+    /// Runs a statement in the transaction that is open, or on a session of its own.
     pub(crate) async fn query(
         &self,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let statement = self.prepare(sql).await?;
-        self.client.query(&statement, params).await
+        let form = self.form(sql).await?;
+        self.send(sql, &form, params).await.inspect_err(|error| self.warn_of_pooler(error))
     }
 
-    /// Runs a statement; if its plan went stale, once more with a new one.
+    /// Runs a statement as a transaction, which begins with its settings if the session has none.
+    async fn query_whole(
+        &self,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        if !self.shared {
+            return self.query(sql, params).await;
+        }
+        let form = self.form(sql).await?;
+        // Polled in this order, and so sent in this order: one round trip. If one fails, those
+        // after it do nothing.
+        let call = join3(
+            self.client.batch_execute(&self.begin),
+            self.send(sql, &form, params),
+            self.client.batch_execute("COMMIT"),
+        );
+        let (begun, rows, committed) = self.send_together(call).await;
+        let rows = begun.and(rows).inspect_err(|error| self.warn_of_pooler(error))?;
+        committed.map(|()| rows)
+    }
+
+    async fn send(
+        &self,
+        sql: &Sql,
+        form: &Form<'_>,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        match form {
+            Form::Named(statement) => self.client.query(statement, params).await,
+            Form::Unnamed(types) => {
+                let typed: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
+                self.client.query_typed(&sql.text, &typed).await
+            }
+        }
+    }
+
+    /// Puts all of a call on the wire without anything of other calls in between: on a shared
+    /// session that would run in this call's transaction.
+    async fn send_together<F: Future>(&self, call: F) -> F::Output {
+        let mut call = pin!(call);
+        let mut sent = false;
+        poll_fn(|context| {
+            let _sending = (!sent).then(|| self.sending.lock());
+            sent = true;
+            call.as_mut().poll(context)
+        })
+        .await
+    }
+
+    async fn form<'a>(&self, sql: &'a Sql) -> Result<Form<'a>, tokio_postgres::Error> {
+        if !self.prepares {
+            return self.types(sql).await.map(Form::Unnamed);
+        }
+        if let Some(statement) = self.statements.lock().get(&sql.id) {
+            return Ok(Form::Named(statement.clone()));
+        }
+        let preparing = self.send_together(self.client.prepare(&sql.text)).await;
+        let statement = preparing.inspect_err(|error| self.warn_of_pooler(error))?;
+        self.statements.lock().insert(sql.id, statement.clone());
+        Ok(Form::Named(statement))
+    }
+
+    /// The types of a statement's parameters, as the driver would learn them by preparing it.
+    async fn types<'a>(&self, sql: &'a Sql) -> Result<&'a [Type], tokio_postgres::Error> {
+        if let Some(types) = sql.types.get() {
+            return Ok(types);
+        }
+        let name = format!("wakeline_{}", Uuid::new_v4().simple());
+        let script = include_str!("../sql/queries/statement_types.sql")
+            .replace("@name@", &name)
+            .replace("@statement@", &sql.text);
+        let answer = self.send_together(self.client.simple_query(&script)).await?;
+        let oids = answer.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get("types"),
+            _ => None,
+        });
+        let oids = oids.unwrap_or_default().trim_matches(['{', '}']).split(',');
+        // The store uses built-in types only; with another one the driver refuses the value.
+        let known = |oid: u32| Type::from_oid(oid).unwrap_or(Type::UNKNOWN);
+        let types = oids.filter_map(|oid| oid.parse().ok()).map(known).collect();
+        Ok(sql.types.get_or_init(|| types))
+    }
+
+    fn warn_of_pooler(&self, error: &tokio_postgres::Error) {
+        if self.prepares
+            && error::is_of_prepared_statements(error)
+            && !self.warned.swap(true, Ordering::AcqRel)
+        {
+            let error = error::chain(error);
+            tracing::warn!(
+                error,
+                "a prepared statement was made by another client, or is gone: the store's URL \
+                 leads through a pooler that gives transactions any of its connections and does \
+                 not support prepared statements; set prepared_statements to auto or off"
+            );
+        }
+    }
+
+    /// Runs a statement as a transaction; if its plan went stale, once more with a new one.
     pub(crate) async fn query_fresh(
         &self,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        match self.query(sql, params).await {
+        match self.query_whole(sql, params).await {
             Err(error) if error::kind(&error) == error::Kind::StalePlan => {
                 self.forget(sql);
-                self.query(sql, params).await
+                self.query_whole(sql, params).await
             }
             other => other,
         }

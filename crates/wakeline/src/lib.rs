@@ -50,7 +50,7 @@ pub use wakeline_store::StoreError;
 pub use wakeline_wake::{AggressiveOn, Link, LongPollConfig, PollMode, Snapshot, WakeMode};
 
 #[cfg(feature = "postgres")]
-pub use wakeline_postgres::{NotifyMode, PostgresOptions};
+pub use wakeline_postgres::{NotifyMode, PostgresOptions, PreparedStatements};
 #[cfg(feature = "sqlite")]
 pub use wakeline_sqlite::SqliteOptions;
 

@@ -25,6 +25,7 @@ mod modes;
 mod nodes;
 mod outage;
 mod own_tls;
+mod pooler;
 mod redrive;
 mod rolling;
 mod serve;

@@ -1,5 +1,6 @@
 //! A commit that was answered is on disk, whatever the defaults of the database are.
 
+use wakeline_postgres::{PostgresOptions, PreparedStatements};
 use wakeline_testkit::conformance::Ask;
 
 use crate::claims::{push, queue, take};
@@ -19,6 +20,15 @@ const RECORD: &str = "CREATE TABLE wakeline.committed (setting text);
 
 #[tokio::test]
 async fn commits_are_synced_where_the_default_is_weaker() {
+    commits_are_synced(PreparedStatements::Auto).await;
+}
+
+#[tokio::test]
+async fn commits_are_synced_where_sessions_are_shared_with_other_clients() {
+    commits_are_synced(PreparedStatements::Off).await;
+}
+
+async fn commits_are_synced(prepared_statements: PreparedStatements) {
     let defaults = ["off", "local", "remote_write", "on", "remote_apply"];
     for default in defaults {
         // By the session itself, so that a default that is weakened later does not reach it.
@@ -34,8 +44,9 @@ async fn commits_are_synced_where_the_default_is_weaker() {
             format!("ALTER DATABASE {} SET synchronous_commit = {default}", schema.database.name());
         schema.database.superuser().await.batch_execute(&alter).await.expect("weakened");
         // Two nodes, so that notifications are sent in between, which need not be synced.
-        let node = Node::start(schema.options()).await;
-        let other = Node::start(schema.options()).await;
+        let options = PostgresOptions { prepared_statements, ..schema.options() };
+        let node = Node::start(options.clone()).await;
+        let other = Node::start(options).await;
         push(&node.store, "p", "1").await;
         eventually("the other node was notified", async || node.store.notifies_sent() > 0).await;
         push(&node.store, "p", "2").await;

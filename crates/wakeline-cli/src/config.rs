@@ -18,6 +18,7 @@ mod file;
 mod hook;
 mod long_poll;
 mod names;
+mod postgres;
 mod store;
 
 use std::net::SocketAddr;
@@ -91,8 +92,8 @@ pub(crate) struct ServeArgs {
     poll_adaptive: Option<bool>,
     /// How other nodes learn of commits on PostgreSQL: after_commit, trigger or off
     /// [default: after_commit]
-    #[arg(long, env = "WAKELINE_NOTIFY", value_name = "MODE", value_parser = notify_mode)]
-    #[serde(deserialize_with = "notify_from_text")]
+    #[arg(long, env = "WAKELINE_NOTIFY", value_name = "MODE", value_parser = postgres::notify)]
+    #[serde(deserialize_with = "postgres::notify_in_file")]
     notify: Option<NotifyMode>,
     /// Where to LISTEN, if the store's URL leads through a transaction pooler
     #[arg(long, env = "WAKELINE_LISTEN_URL", hide_env_values = true, value_name = "URL")]
@@ -103,8 +104,8 @@ pub(crate) struct ServeArgs {
     /// Whether statements are prepared on PostgreSQL: auto (not behind a pooler), on or off
     /// [default: auto]
     #[arg(long, env = "WAKELINE_PREPARED_STATEMENTS", value_name = "MODE",
-        value_parser = prepared_statements)]
-    #[serde(deserialize_with = "prepared_statements_from_text")]
+        value_parser = postgres::prepared_statements)]
+    #[serde(deserialize_with = "postgres::prepared_statements_in_file")]
     prepared_statements: Option<PreparedStatements>,
     /// Longest request body [default: 16777216]
     #[arg(long, env = "WAKELINE_BODY_BYTES_MAX", value_name = "BYTES")]
@@ -388,39 +389,6 @@ fn millis(given: Option<u64>, preset: Duration) -> Duration {
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let asked = "must be an IP address and a port, like 127.0.0.1:7632 or [::1]:7632";
     text.parse().map_err(|_| asked.to_owned())
-}
-
-fn notify_mode(text: &str) -> Result<NotifyMode, String> {
-    match text {
-        "after_commit" => Ok(NotifyMode::AfterCommit),
-        "trigger" => Ok(NotifyMode::Trigger),
-        "off" => Ok(NotifyMode::Off),
-        _ => Err("must be after_commit, trigger or off".to_owned()),
-    }
-}
-
-fn notify_from_text<'de, D: serde::Deserializer<'de>>(
-    from: D,
-) -> Result<Option<NotifyMode>, D::Error> {
-    let text = String::deserialize(from)?;
-    notify_mode(&text).map(Some).map_err(|why| serde::de::Error::custom(format!("notify {why}")))
-}
-
-fn prepared_statements(text: &str) -> Result<PreparedStatements, String> {
-    match text {
-        "auto" => Ok(PreparedStatements::Auto),
-        "on" => Ok(PreparedStatements::On),
-        "off" => Ok(PreparedStatements::Off),
-        _ => Err("must be auto, on or off".to_owned()),
-    }
-}
-
-fn prepared_statements_from_text<'de, D: serde::Deserializer<'de>>(
-    from: D,
-) -> Result<Option<PreparedStatements>, D::Error> {
-    let text = String::deserialize(from)?;
-    let said = |why| serde::de::Error::custom(format!("prepared_statements {why}"));
-    prepared_statements(&text).map(Some).map_err(said)
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0021_releases",
     "0022_sql_json",
     "0023_retry_defaults",
+    "0024_clock",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -53,6 +54,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "claim_next_due",
     "claim_scope",
     "clock",
+    "clock_hold",
     "cursor_await",
     "cursor_due",
     "cursor_lag",
@@ -185,6 +187,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "log_cut",
     "log_due",
     "log_fit",
+    "machine_clock",
     "maintenance_set",
     "message_browse",
     "message_bury",
@@ -251,6 +254,7 @@ pub(crate) const API_FUNCTIONS: &[&str] = &[
     "clock",
     "emit",
     "hook_message_name",
+    "machine_clock",
     "notify_changes",
     "notify_cursors",
     "notify_incoming",
@@ -259,9 +263,9 @@ pub(crate) const API_FUNCTIONS: &[&str] = &[
     "push",
 ];
 
-/// Takes the place of the function `clock` in schemas made for tests.
+/// Takes the place of the function `machine_clock` in schemas made for tests.
 pub(crate) const TEST_CLOCK: &SqlFile =
-    &SqlFile { name: "clock", text: include_str!("../sql/test/clock.sql") };
+    &SqlFile { name: "machine_clock", text: include_str!("../sql/test/machine_clock.sql") };
 
 #[cfg(test)]
 mod tests {

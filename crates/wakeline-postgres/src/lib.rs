@@ -15,6 +15,7 @@
 mod access;
 mod admin;
 mod breaker;
+mod clock;
 mod commands;
 mod connect;
 mod connector;
@@ -62,6 +63,7 @@ use tokio_util::task::TaskTracker;
 use wakeline_core::NodeId;
 use wakeline_store::{Sealing, StoreAdmin, StoreError, StoreInfo};
 
+use crate::clock::ClockWatch;
 use crate::connect::{Link, Params, Sql};
 use crate::connector::Connector;
 pub use crate::error::is_refused;
@@ -204,6 +206,8 @@ pub(crate) struct Shared {
     pub(crate) feeds: TaskTracker,
     /// Seals and opens the payloads of encrypted queues.
     pub(crate) sealing: Sealing,
+    /// Notices when the clock of the database's machine is set.
+    pub(crate) clock: ClockWatch,
     /// Ends what records that this node uses its functions.
     _functions_kept: DropGuard,
     location: String,
@@ -254,6 +258,10 @@ impl PostgresStore {
             closed: CancellationToken::new(),
             feeds: TaskTracker::new(),
             sealing: Sealing::default(),
+            clock: ClockWatch::new(
+                Sql::new(&schema, include_str!("../sql/queries/clock_hold.sql")),
+                options.timings.clock_step,
+            ),
             _functions_kept: function_sets::keep_in_use(&options),
             location: format!("{} schema {}", connector.location(), schema.name()),
             connector,
@@ -269,6 +277,7 @@ impl PostgresStore {
         store.install_triggers().await?;
         let lead = store.shared.notifier.lead_sql();
         store.shared.links.warm(&store.queue.core.sql, lead).await?;
+        clock::start(&store.shared).await?;
         store.report_pooler();
         Ok(store)
     }

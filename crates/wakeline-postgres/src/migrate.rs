@@ -260,7 +260,7 @@ impl Migrator {
         let api = FUNCTIONS.iter().filter(|file| function_sets::is_api(file.name));
         // A schema that was made with a test's clock keeps it.
         let clocks = api.map(|file| match file.name {
-            "clock" if installed.test_clock => TEST_CLOCK,
+            "machine_clock" if installed.test_clock => TEST_CLOCK,
             _ => file,
         });
         clocks.map(|file| fill(&schema, file.text)).collect()

@@ -53,6 +53,9 @@ pub struct Timings {
     pub listener_patience: Duration,
     /// How often rows of dead nodes are looked for while other nodes are known.
     pub reap: Duration,
+    /// The least step of the database's clock that is noticed. A smaller one is not told from slow
+    /// answers and from clocks that are slewed.
+    pub clock_step: Duration,
 }
 
 impl Default for Timings {
@@ -66,6 +69,7 @@ impl Default for Timings {
             listener_check: Duration::from_secs(2),
             listener_patience: Duration::from_secs(5),
             reap: Duration::from_secs(60),
+            clock_step: Duration::from_secs(10),
         }
     }
 }

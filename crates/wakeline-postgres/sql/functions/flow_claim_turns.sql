@@ -34,12 +34,12 @@ BEGIN
         IF t.o_ids <> '{}' THEN
             v_commands := v_commands || array_fill(n.ord::integer, ARRAY[cardinality(t.o_ids)]);
         END IF;
-        command := n.ord; code := t.o_code; due_us := t.o_due_us;
+        now_at := v_now; command := n.ord; code := t.o_code; due_us := t.o_due_us;
         RETURN NEXT;
     END LOOP;
     IF v_ids <> '{}' THEN
         kind := 1; command := NULL; code := NULL; due_us := NULL;
-        ids := v_ids; commands := v_commands; requests := v_requests; now_at := v_now;
+        ids := v_ids; commands := v_commands; requests := v_requests;
         RETURN NEXT;
     END IF;
 END

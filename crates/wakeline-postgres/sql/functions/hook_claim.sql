@@ -41,7 +41,7 @@ BEGIN
         s := @schema@.hook_claim_line(p_pulls[n], p_firsts[n], p_counts[n],
             p_fresh, p_leases, p_starts, p_lengths, p_keys, p_again, p_patient,
             v_apps, v_limits);
-        kind := 0; line := n; code := s.o_code; due_us := s.o_due_us;
+        kind := 0; line := n; code := s.o_code; due_us := s.o_due_us; now_at := s.o_now;
         RETURN NEXT;
         CONTINUE WHEN s.o_deliveries = '{}';
         RETURN QUERY

@@ -1,4 +1,4 @@
--- A clock that tests can advance: the true one plus a shift. Only in schemas that were made with
+-- A clock that tests can move: the true one plus a shift. Only in schemas that were made with
 -- it; production code never creates this table, and never runs this file.
 
 CREATE TABLE IF NOT EXISTS @schema@.test_clock (
@@ -7,7 +7,7 @@ CREATE TABLE IF NOT EXISTS @schema@.test_clock (
 );
 INSERT INTO @schema@.test_clock DEFAULT VALUES ON CONFLICT DO NOTHING;
 
-CREATE OR REPLACE FUNCTION @schema@.clock() RETURNS timestamptz
+CREATE OR REPLACE FUNCTION @schema@.machine_clock() RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN clock_timestamp() + (SELECT shift FROM @schema@.test_clock);

@@ -6,7 +6,7 @@
 //! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
 //!   leased. So does a later claim with a key that was granted before.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use serde::Serialize;
@@ -22,6 +22,7 @@ use wakeline_store::flow::{
 use super::Core;
 use super::items::{self, Leased};
 use super::wire::micros;
+use crate::clock::CLAIM_AGAIN;
 use crate::commands::{Flushed, one_by_one};
 use crate::connect::{Link, Params, Sql};
 use crate::error;
@@ -287,6 +288,7 @@ impl Core {
         patient: bool,
     ) -> Result<Vec<Claimed<T>>, StoreError> {
         let params: Params<'_> = &[&Json(lines), &patient];
+        let sent = Instant::now();
         let rows = match ways.link {
             Some(link) => link.query_promptly(ways.operation, ways.sql, params).await?,
             None => self.shared.links.general.query(ways.operation, ways.sql, params).await?,
@@ -309,6 +311,11 @@ impl Core {
             let line = items::index(columns.take()?);
             claimed[line].contended = code == 2;
             claimed[line].next_due = columns.take::<Option<i64>>()?.map(rows::span);
+        }
+        if self.shared.clock.went_back(&self.shared, sent, (&rows, "clock_at")).await {
+            for line in &mut claimed {
+                line.next_due = Some(CLAIM_AGAIN);
+            }
         }
         Ok(claimed)
     }

@@ -9,7 +9,7 @@
 //! * A call of unknown outcome is repeated once, and then finds by its keys what the first try
 //!   leased. So does a later claim with a key that was granted before.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use tokio_postgres::Row;
@@ -24,6 +24,7 @@ use super::Core;
 use super::items::{self, Leased, Targets};
 use super::set_aside::Spoilt;
 use super::wire::{index, length, micros};
+use crate::clock::CLAIM_AGAIN;
 use crate::commands::{Flushed, one_by_one};
 use crate::connect::{Link, Params};
 use crate::error;
@@ -298,11 +299,17 @@ impl Core {
             Some(_) => &self.sql.claim,
             None => &self.sql.claim_polled,
         };
+        let sent = Instant::now();
         let rows = match link {
             Some(link) => link.query_promptly(CLAIM, sql, params).await?,
             None => self.shared.links.general.query(CLAIM, sql, params).await?,
         };
         let found = read(&rows, &arrays, &mut claimed)?;
+        if self.shared.clock.went_back(&self.shared, sent, (&rows, "now_at")).await {
+            for line in &mut claimed {
+                line.next_due = Some(CLAIM_AGAIN);
+            }
+        }
         if found.incoming {
             self.shared.notifier.incoming().notify_one();
         }

@@ -10,7 +10,7 @@
 //!   nobody. It is an error for those whose claim found nothing else, and in the log.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio_postgres::Row;
 use wakeline_core::{Change, Subscription};
@@ -22,6 +22,7 @@ use super::grants::{Grants, Slice, Spoilt};
 use super::set_aside::SET_ASIDE;
 use super::sweep::LineColumns;
 use super::{Core, same_error};
+use crate::clock::CLAIM_AGAIN;
 use crate::connect::Link;
 use crate::error;
 use crate::rows::{self, Columns};
@@ -265,11 +266,17 @@ impl Core {
             Some(_) => &self.sql.claim,
             None => &self.sql.claim_polled,
         };
+        let sent = Instant::now();
         let rows = match link {
             Some(link) => link.query_promptly(OPERATION, sql, params).await?,
             None => self.shared.links.general.query(OPERATION, sql, params).await?,
         };
-        let results = self.read_claim(claims, &rows)?;
+        let mut results = self.read_claim(claims, &rows)?;
+        if self.shared.clock.went_back(&self.shared, sent, (&rows, "clock_at")).await {
+            for result in &mut results {
+                result.outcome.next_due = Some(CLAIM_AGAIN);
+            }
+        }
         for ((claim, result), under) in claims.iter().zip(&results).zip(floors) {
             let served = result.outcome.grants.iter().all(Option::is_some);
             self.floors.note(&claim.line, under, result.seen.filter(|_| served));

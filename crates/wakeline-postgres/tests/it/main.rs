@@ -2,6 +2,7 @@
 
 mod access;
 mod claims;
+mod clock;
 mod conformance;
 mod durability;
 mod flow;

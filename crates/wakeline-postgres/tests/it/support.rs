@@ -42,11 +42,12 @@ impl TestSchema {
         let database = TestDatabase::copy_of("wl_stopped_clock", async |url| {
             let options = PostgresOptions { test_clock: true, ..PostgresOptions::new(&url) };
             migrate_up(&options).await.expect("migrated");
-            let stop = "CREATE OR REPLACE FUNCTION wakeline.clock() RETURNS timestamptz
+            let stop = "CREATE OR REPLACE FUNCTION wakeline.machine_clock() RETURNS timestamptz
                  LANGUAGE plpgsql STABLE AS $$ BEGIN
                      RETURN timestamptz '2026-01-01 00:00:00Z'
                          + (SELECT shift FROM wakeline.test_clock);
-                 END $$";
+                 END $$;
+                 UPDATE wakeline.function_sets SET used_at = wakeline.clock()";
             let client = connect(&url).await;
             client.batch_execute(stop).await.expect("the clock can be stopped");
         });
@@ -73,6 +74,8 @@ impl TestSchema {
                 listen_again: Duration::from_millis(200),
                 listener_check: Duration::from_millis(200),
                 listener_patience: Duration::from_secs(2),
+                // Longer than a test: a clock that stands still was not set back.
+                clock_step: Duration::from_secs(3 * 3600),
                 ..Timings::default()
             },
             ..PostgresOptions::new(self.database.url())

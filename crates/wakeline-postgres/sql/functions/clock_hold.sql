@@ -1,0 +1,29 @@
+-- Moves the store's clock on to where it must be by now, if the machine's was set back. The caller
+-- read p_then from it, and measured how many microseconds have passed since, p_passed_us. Returns
+-- by how many microseconds it was moved, 0 if that was not needed: nodes notice the same step
+-- each for themselves, and the first one moves the clock.
+-- While the clock is ahead it runs slower by a tenth; if it may have been at p_then, as much is allowed for.
+-- Called by: ClockWatch. Lock order: clock_ahead alone.
+
+CREATE OR REPLACE FUNCTION @schema@.clock_hold(p_then timestamptz, p_passed_us bigint)
+RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_passed interval := p_passed_us * interval '1 microsecond';
+    v_machine timestamptz;
+    v_expected timestamptz;
+    v_short interval;
+    a @schema@.clock_ahead;
+BEGIN
+    SELECT x.* INTO a FROM @schema@.clock_ahead x FOR UPDATE;
+    v_expected := p_then
+        + v_passed * CASE WHEN a.since + a.ahead * 10 <= p_then THEN 1.0 ELSE 0.9 END;
+    v_machine := @schema@.machine_clock();
+    v_short := v_expected - @schema@.clock();
+    IF v_short < interval '5 seconds' + v_passed / 1000 THEN
+        RETURN 0;
+    END IF;
+    UPDATE @schema@.clock_ahead SET ahead = v_expected - v_machine, since = v_machine;
+    RETURN (extract(epoch FROM v_short) * 1000000)::bigint;
+END
+$$;

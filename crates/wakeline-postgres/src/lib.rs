@@ -27,6 +27,7 @@ mod face_hints;
 mod flow;
 mod function_sets;
 mod fuse;
+mod grants;
 mod groups;
 mod hook;
 mod incoming;

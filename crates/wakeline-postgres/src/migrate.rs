@@ -23,6 +23,7 @@ use crate::connect::{Link, LinkTransaction, Params, Sql, fill};
 use crate::connector::Connector;
 use crate::embedded::{FUNCTIONS, MIGRATIONS, SqlFile, TEST_CLOCK};
 use crate::function_sets::{self, FunctionSet, Release, set_names};
+use crate::grants::Grants;
 use crate::options::{PostgresOptions, Schema};
 
 pub(crate) const OPERATION: &str = "migrate";
@@ -203,12 +204,7 @@ impl Migrator {
             installed.test_clock = true;
         }
         let mut report = MigrationReport::default();
-        let record = self.sql(include_str!("../sql/queries/migrate_record.sql"));
-        for file in pending_migrations(&installed) {
-            tx.script(&fill(&self.schema, file.text)).await?;
-            tx.query(&record, &[&file.name, &checksum(file.text)]).await?;
-            report.migrations.push(file.name.to_owned());
-        }
+        self.apply_pending(tx, &installed, &mut report).await?;
         // Bodies may name functions and tables that come later in the list.
         tx.script("SET LOCAL check_function_bodies = off").await?;
         let fresh = installed.functions.is_none();
@@ -223,6 +219,23 @@ impl Migrator {
             tx.query(&record, &[&self.set, &self.release.0, &place]).await?;
         }
         Ok(report)
+    }
+
+    /// Runs the migrations that are pending. Users keep what they were granted.
+    async fn apply_pending(
+        &self,
+        tx: &LinkTransaction<'_>,
+        installed: &Installed,
+        report: &mut MigrationReport,
+    ) -> Result<(), StoreError> {
+        let record = self.sql(include_str!("../sql/queries/migrate_record.sql"));
+        let grants = Grants::read(&self.schema, tx).await?;
+        for file in pending_migrations(installed) {
+            tx.script(&fill(&self.schema, file.text)).await?;
+            tx.query(&record, &[&file.name, &checksum(file.text)]).await?;
+            report.migrations.push(file.name.to_owned());
+        }
+        grants.restore(&self.schema, tx).await
     }
 
     /// Replaces the functions for users, unless a newer release has installed its own.

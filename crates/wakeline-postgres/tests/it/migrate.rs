@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use sha2::{Digest, Sha256};
 use wakeline_postgres::{PostgresOptions, PostgresStore, dump_schema, migrate_status, migrate_up};
 use wakeline_store::{StoreAdmin, StoreError};
 use wakeline_testkit::conformance::Ask;
@@ -135,6 +136,63 @@ async fn a_function_for_users_is_put_back_when_its_text_differs() {
     assert_eq!(report.functions, status.functions_pending);
     let clock = "SELECT wakeline.clock() > timestamptz '2020-01-01'";
     assert!(client.query_one(clock, &[]).await.expect("read").get::<_, bool>(0));
+}
+
+/// Puts a schema at an earlier version: the first so many migrations.
+async fn migrate_to(schema: &TestSchema, count: usize) {
+    let client = schema.client().await;
+    let sql = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql");
+    let read = |path: &Path| std::fs::read_to_string(path).expect("readable");
+    let script = |text: &str| text.replace("@schema@", &schema.name);
+    let bootstrap = script(&read(&sql.join("queries/migrate_bootstrap.sql")));
+    let create = format!("CREATE SCHEMA {}; {bootstrap}", schema.name);
+    client.batch_execute(&create).await.expect("created");
+    let files = std::fs::read_dir(sql.join("migrations")).expect("a folder");
+    let mut files: Vec<_> = files.map(|file| file.expect("readable").path()).collect();
+    files.sort();
+    let record = format!("INSERT INTO {}.migrations (name, checksum) VALUES ($1, $2)", schema.name);
+    for file in &files[..count] {
+        let text = read(file);
+        client.batch_execute(&script(&text)).await.expect("migrated");
+        let digest = Sha256::digest(text.as_bytes());
+        let checksum: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = file.file_stem().and_then(|name| name.to_str()).expect("a name");
+        client.execute(&record, &[&name, &checksum]).await.expect("recorded");
+    }
+}
+
+#[tokio::test]
+async fn what_users_were_granted_survives_migrations_that_create_a_view_again() {
+    let schema = TestSchema::missing().await;
+    // The next one drops views and creates them with other columns.
+    migrate_to(&schema, 21).await;
+    let (superuser, owner) = (schema.database.superuser().await, schema.client().await);
+    let reader = format!("reader_{}", schema.database.name());
+    // Only a superuser may create a role.
+    superuser.batch_execute(&format!("CREATE ROLE {reader}")).await.expect("created");
+    let grants = format!(
+        "GRANT USAGE ON SCHEMA wakeline TO {reader};
+         GRANT SELECT ON wakeline.messages TO {reader} WITH GRANT OPTION;
+         GRANT SELECT (queue, payload) ON wakeline.dead_letter_messages TO {reader};
+         GRANT SELECT ON wakeline.scheduled_messages TO PUBLIC"
+    );
+    owner.batch_execute(&grants).await.expect("granted");
+    let report = migrate_up(&schema.options()).await.expect("migrated");
+    assert_eq!(report.migrations.first().map(String::as_str), Some("0022_sql_json"));
+    let reads = format!(
+        "SET ROLE {reader};
+         SELECT * FROM wakeline.messages;
+         SELECT queue, payload FROM wakeline.dead_letter_messages;
+         SELECT * FROM wakeline.scheduled_messages"
+    );
+    superuser.batch_execute(&reads).await.expect("the role can still read");
+    let other = superuser.batch_execute("SELECT error FROM wakeline.dead_letter_messages").await;
+    assert!(other.is_err(), "and nothing else");
+    let option = "SELECT has_table_privilege('wakeline.messages', 'SELECT WITH GRANT OPTION')";
+    let may_grant: bool = superuser.query_one(option, &[]).await.expect("read").get(0);
+    assert!(may_grant);
+    let drop = format!("RESET ROLE; DROP OWNED BY {reader}; DROP ROLE {reader}");
+    superuser.batch_execute(&drop).await.expect("dropped");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The SQLite store against the rules that every store is held to, and against its own.
 
 mod access;
+mod clock;
 mod corrupt;
 mod files;
 mod fixture;

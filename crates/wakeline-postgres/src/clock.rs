@@ -81,7 +81,8 @@ impl ClockWatch {
                 false
             }
             Seen::Back { then, passed_us } => {
-                self.hold(shared, then, passed_us).await;
+                // On the heap: it is rare, and larger than everything else here.
+                Box::pin(self.hold(shared, then, passed_us)).await;
                 true
             }
         }

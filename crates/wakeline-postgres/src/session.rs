@@ -227,15 +227,25 @@ impl Session {
         self.send(sql, &form, params).await.inspect_err(|error| self.warn_of_pooler(error))
     }
 
-    /// Runs a statement as a transaction, which begins with its settings if the session has none.
+    /// Runs a statement as a transaction of its own.
     async fn query_whole(
         &self,
         sql: &Sql,
         params: Params<'_>,
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        if !self.shared {
-            return self.query(sql, params).await;
+        if self.shared {
+            // On the heap, so that calls on a session of their own need not hold it.
+            return Box::pin(self.query_with_settings(sql, params)).await;
         }
+        self.query(sql, params).await
+    }
+
+    /// Runs a statement as a transaction that begins with its settings.
+    async fn query_with_settings(
+        &self,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
         let form = self.form(sql).await?;
         // Polled in this order, and so sent in this order: one round trip. If one fails, those
         // after it do nothing.
@@ -259,7 +269,7 @@ impl Session {
             Form::Named(statement) => self.client.query(statement, params).await,
             Form::Unnamed(types) => {
                 let typed: Vec<_> = params.iter().copied().zip(types.iter().cloned()).collect();
-                self.client.query_typed(&sql.text, &typed).await
+                Box::pin(self.client.query_typed(&sql.text, &typed)).await
             }
         }
     }
@@ -279,12 +289,12 @@ impl Session {
 
     async fn form<'a>(&self, sql: &'a Sql) -> Result<Form<'a>, tokio_postgres::Error> {
         if !self.prepares {
-            return self.types(sql).await.map(Form::Unnamed);
+            return Box::pin(self.types(sql)).await.map(Form::Unnamed);
         }
         if let Some(statement) = self.statements.lock().get(&sql.id) {
             return Ok(Form::Named(statement.clone()));
         }
-        let preparing = self.send_together(self.client.prepare(&sql.text)).await;
+        let preparing = Box::pin(self.send_together(self.client.prepare(&sql.text))).await;
         let statement = preparing.inspect_err(|error| self.warn_of_pooler(error))?;
         self.statements.lock().insert(sql.id, statement.clone());
         Ok(Form::Named(statement))

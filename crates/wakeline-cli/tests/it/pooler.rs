@@ -68,7 +68,7 @@ async fn deliver(nodes: [&Server; 2]) {
     assert!(log.iter().all(|one| one.outcome == "succeeded" && one.number == 1), "{log:?}");
 }
 
-/// No request to this node and no call of it to the database failed.
+/// No request to this node failed, and no call of it to the database but for locks that it met.
 async fn assert_no_failure(node: &Server) {
     let metrics = node.client.get("/metrics").await.body;
     let failed: Vec<&str> = metrics
@@ -77,6 +77,7 @@ async fn assert_no_failure(node: &Server) {
             line.starts_with("wakeline_http_requests_total") && line.contains("status=\"5")
                 || line.starts_with("wakeline_store_calls_total")
                     && !line.contains("outcome=\"ok\"")
+                    && !line.contains("outcome=\"transient\"")
         })
         .collect();
     assert!(failed.is_empty(), "{failed:?}");

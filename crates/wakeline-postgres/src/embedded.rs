@@ -42,6 +42,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0021_releases",
     "0022_sql_json",
     "0023_retry_defaults",
+    "0024_idle_groups",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -120,7 +121,12 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "group_begin",
     "group_delete",
     "group_due",
+    "group_idle_at",
+    "group_poll_due",
+    "group_polled",
     "group_seek",
+    "group_settled",
+    "groups_holding",
     "hook_again",
     "hook_application_create",
     "hook_application_delete",

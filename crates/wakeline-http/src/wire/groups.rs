@@ -34,6 +34,13 @@ pub(crate) struct GroupAnswer {
     /// Where a subscription by time begins.
     subscription_timestamp: Option<String>,
     subscription_created_at: String,
+    /// When consumers last polled, or waited; up to an hour less exact than that.
+    last_polled_at: String,
+    /// Nobody has polled for `groupIdleSeconds`: the group no longer counts in the queue's
+    /// capacity, nor holds completed messages back, unless all groups of the queue are idle.
+    idle: bool,
+    /// Since when.
+    idle_since: Option<String>,
 }
 
 impl From<GroupDetail> for GroupAnswer {
@@ -61,6 +68,9 @@ impl From<GroupDetail> for GroupAnswer {
             subscription_mode: mode,
             subscription_timestamp: from,
             subscription_created_at: render::time(group.created_at),
+            last_polled_at: render::time(group.polled_at),
+            idle: group.idle_since.is_some(),
+            idle_since: group.idle_since.map(render::time),
         }
     }
 }

@@ -66,6 +66,10 @@ pub(crate) struct OptionsBody {
     unordered: Option<bool>,
     /// Seconds for which it is remembered how deliveries ended (86,400; 0: not at all).
     ledger_retention_seconds: Option<u32>,
+    /// Seconds without a poll after which a group is idle: it no longer counts in the queue's
+    /// capacity, nor holds completed messages back (2,419,200: four weeks; at least 600; 0: never).
+    /// A group that has never settled anything is idle after a quarter of it.
+    group_idle_seconds: Option<u32>,
     /// Orders partitions in a pop over several; higher first, 0 for those not named.
     #[schema(value_type = Option<BTreeMap<String, i32>>)]
     partition_priorities: Option<BTreeMap<PartitionName, i32>>,
@@ -123,6 +127,7 @@ impl OptionsBody {
             encrypted: self.encryption_enabled.unwrap_or_default(),
             lanes: lanes(self.lanes, self.unordered)?,
             ledger_secs: self.ledger_retention_seconds.unwrap_or(default.ledger_secs),
+            group_idle_secs: self.group_idle_seconds.unwrap_or(default.group_idle_secs),
             partition_priorities: self.partition_priorities.unwrap_or_default(),
         };
         let span_ms_max = u64::from(SPAN_SECS_MAX) * 1000;
@@ -142,11 +147,26 @@ impl OptionsBody {
         within("completedRetentionSeconds", completed, 0, AGE_SECS_MAX.into())?;
         within("maxWaitTimeSeconds", options.wait_secs_max.into(), 0, SPAN_SECS_MAX.into())?;
         within("ledgerRetentionSeconds", options.ledger_secs.into(), 0, SPAN_SECS_MAX.into())?;
+        idle_span(options.group_idle_secs)?;
         within("lanes", options.lanes.into(), 0, LANES_MAX.into())?;
         let priorities = options.partition_priorities.len() as u64;
         within("partitionPriorities (their number)", priorities, 0, PRIORITIES_LEN_MAX)?;
         Ok(options)
     }
+}
+
+/// Shortest time after which a group is idle: polls of those who wait are recorded by the sweep
+/// only, which comes once a minute.
+const GROUP_IDLE_SECS_MIN: u32 = 600;
+
+fn idle_span(secs: u32) -> Result<(), ApiError> {
+    if secs == 0 || (GROUP_IDLE_SECS_MIN..=SPAN_SECS_MAX).contains(&secs) {
+        return Ok(());
+    }
+    Err(ApiError::invalid(format!(
+        "options.groupIdleSeconds must be 0 or from {GROUP_IDLE_SECS_MIN} to {SPAN_SECS_MAX}, not \
+         {secs}"
+    )))
 }
 
 /// The number of lanes that `lanes` and `unordered` together ask for.
@@ -204,6 +224,7 @@ pub(crate) struct OptionsAnswer {
     lanes: u32,
     unordered: bool,
     ledger_retention_seconds: u32,
+    group_idle_seconds: u32,
     #[schema(value_type = BTreeMap<String, i32>)]
     partition_priorities: BTreeMap<PartitionName, i32>,
 }
@@ -236,6 +257,7 @@ impl From<QueueOptions> for OptionsAnswer {
             lanes: options.lanes,
             unordered: options.lanes > 0,
             ledger_retention_seconds: options.ledger_secs,
+            group_idle_seconds: options.group_idle_secs,
             partition_priorities: options.partition_priorities,
         }
     }

@@ -52,6 +52,7 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
     assert_eq!(answer["namespace"], "a");
     assert_eq!(answer["options"]["leaseTime"], 7);
     assert_eq!(answer["options"]["retryDelay"], 1000);
+    assert_eq!(answer["options"]["groupIdleSeconds"], 2_419_200);
     assert_eq!(answer["options"]["retryDelayMax"], 300_000);
     assert_eq!(answer["options"]["deadLetterQueue"], true);
     let read = node.get("/api/v1/resources/queues/a.b").await.json();
@@ -64,6 +65,7 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
         (json!({"retentionSeconds": 3_200_000_000u64}), "retentionSeconds"),
         (json!({"leaseTime": 0}), "leaseTime"),
         (json!({"leaseTime": -1}), "leaseTime"),
+        (json!({"groupIdleSeconds": 599}), "groupIdleSeconds"),
         (json!({"colour": "red"}), "colour"),
         (json!({"ordering": "random"}), "ordering"),
     ] {

@@ -38,6 +38,12 @@ pub(super) fn configure(
         task.map(TaskName::as_str),
         options_text(&command.options),
     ))?;
+    if queue.options.group_idle_secs != command.options.group_idle_secs {
+        // How long groups went without a poll counts from the change on: the last poll was
+        // recorded as exactly as the old time needed it.
+        let sql = include_str!("../../sql/queries/group_polled_all.sql");
+        s.conn.prepare_cached(sql)?.execute((queue.id, s.now.0))?;
+    }
     s.cache.clear();
     let queue = s.queue(name)?.expect("it was just changed");
     correct_due_times(s, &queue)?;

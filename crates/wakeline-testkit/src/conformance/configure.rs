@@ -32,6 +32,7 @@ fn unusual() -> QueueOptions {
         encrypted: false,
         lanes: 12,
         ledger_secs: 7,
+        group_idle_secs: 4_321,
         partition_priorities: [(PartitionName::default_partition(), -5)].into(),
     }
 }

@@ -26,6 +26,9 @@ impl State {
         let queue = self.queues.get_mut(name).expect("it was just made");
         queue.namespace = command.namespace.or(queue.namespace.take());
         queue.task = command.task.or(queue.task.take());
+        if queue.options.group_idle_secs != command.options.group_idle_secs {
+            queue.groups.values_mut().for_each(|group| group.polled_at = now);
+        }
         queue.options = command.options;
         let change = queue.change(name, Duration::ZERO);
         (self.queue(name).expect("it was just made"), vec![change])

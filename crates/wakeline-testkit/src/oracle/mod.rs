@@ -18,6 +18,7 @@ mod delete;
 mod flow;
 mod groups;
 mod hook;
+mod idle;
 mod keep;
 mod ledger;
 mod maintenance;
@@ -167,7 +168,10 @@ impl QueueStore for MemoryStore {
     }
 
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        for line in &lines {
+            state.poll(line, self.now());
+        }
         Ok(lines.iter().map(|line| state.next_due(line, self.now())).collect())
     }
 }

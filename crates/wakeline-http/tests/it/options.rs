@@ -119,3 +119,36 @@ async fn lanes_spread_what_names_no_partition() {
     let lane = |message: &Value| message["partition"].as_str().expect("a name").to_owned();
     assert!(messages.iter().all(|message| lane(message).starts_with("lane-000")), "{popped}");
 }
+
+#[tokio::test]
+async fn a_patch_changes_only_the_options_that_it_names() {
+    let node = Node::start().await;
+    let path = "/api/v1/resources/queues/q";
+    node.expect(404, "PATCH", path, json!({"options": {"leaseTime": 7}})).await;
+    node.expect(404, "GET", path, Value::Null).await;
+    let body = json!({"queue": "q", "options": {"leaseTime": 7, "retentionSeconds": 60}});
+    node.expect(200, "POST", "/api/v1/configure", body).await;
+
+    let mut expected = node.expect(200, "GET", path, Value::Null).await["options"].clone();
+    let patched = node.expect(200, "PATCH", path, json!({"options": {"unordered": true}})).await;
+    expected["lanes"] = json!(16);
+    expected["unordered"] = json!(true);
+    assert_eq!(patched["options"], expected);
+    let patched = node.expect(200, "PATCH", path, json!({"options": {"leaseTime": 8}})).await;
+    expected["leaseTime"] = json!(8);
+    assert_eq!(patched["options"], expected);
+    let nothing = node.expect(200, "PATCH", path, json!({"task": "t"})).await;
+    assert_eq!((&nothing["options"], &nothing["task"]), (&expected, &json!("t")));
+
+    for (options, named) in [
+        (json!({"leaseTime": 0}), "leaseTime"),
+        (json!({"leasetime": 9}), "leaseTime"),
+        (json!({"unordered": true, "lanes": 0}), "lanes"),
+        (json!({"groupIdleSeconds": 1}), "groupIdleSeconds"),
+    ] {
+        let answer = node.expect(400, "PATCH", path, json!({ "options": options })).await;
+        assert!(answer["error"].to_string().contains(named), "{answer}");
+    }
+    let answer = node.expect(200, "GET", path, Value::Null).await;
+    assert_eq!(answer["options"], expected, "a refused patch changes nothing");
+}

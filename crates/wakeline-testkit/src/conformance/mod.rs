@@ -267,6 +267,7 @@ macro_rules! conformance_suite {
             racing_timers_of_a_key_leave_one,
         );
         $crate::conformance_module!([$($fixture)*]; configure;
+            a_patch_changes_only_what_it_names, a_patch_makes_no_queue, patches_at_once_lose_nothing,
             a_queue_is_made_by_configuring_it,
             a_queue_is_made_by_pushing_to_it,
             configuring_replaces_all_options,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeline_core::{
     Change, GroupName, PartitionId, PartitionName, QueueName, Selector, Timestamp, TransactionId,
 };
-use wakeline_store::{ConfigureQueue, MessageDetail, MessageState, QueueDetail};
+use wakeline_store::{ConfigureQueue, MessageDetail, MessageState, PatchQueue, QueueDetail};
 
 use super::claim::delivered;
 use super::dead::Buried;
@@ -32,6 +32,16 @@ impl State {
         queue.options = command.options;
         let change = queue.change(name, Duration::ZERO);
         (self.queue(name).expect("it was just made"), vec![change])
+    }
+
+    pub(super) fn patch(
+        &mut self,
+        command: PatchQueue,
+        now: Timestamp,
+    ) -> Option<(QueueDetail, Vec<Change>)> {
+        let PatchQueue { queue, namespace, task, options } = command;
+        let options = options.apply(self.queues.get(&queue)?.options.clone());
+        Some(self.configure(ConfigureQueue { queue, namespace, task, options }, now))
     }
 
     pub(super) fn queue(&self, name: &QueueName) -> Option<QueueDetail> {

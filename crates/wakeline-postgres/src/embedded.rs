@@ -54,6 +54,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "claim_next_due",
     "claim_scope",
     "clock",
+    "configure",
     "cursor_await",
     "cursor_due",
     "cursor_lag",
@@ -223,6 +224,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "queue_configure",
     "queue_delete",
     "queue_depth",
+    "queue_options_check",
     "queue_purge",
     "queue_room",
     "queue_tally",
@@ -255,6 +257,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
 pub(crate) const API_FUNCTIONS: &[&str] = &[
     "ack",
     "clock",
+    "configure",
     "emit",
     "hook_message_name",
     "notify_changes",

@@ -17,8 +17,8 @@ pub(crate) struct GroupAnswer {
     /// The queue, once more.
     topics: Vec<String>,
     queue_name: String,
-    /// Partitions that it reads.
-    members: u64,
+    /// Partitions that it reads. How many consumers it has is not known.
+    partition_count: u64,
     /// Partitions in which something is unread or unsettled.
     partitions_with_lag: u64,
     /// Messages that are unread or unsettled.
@@ -59,7 +59,7 @@ impl From<GroupDetail> for GroupAnswer {
             name: group.group.into(),
             topics: vec![group.queue.to_string()],
             queue_name: group.queue.into(),
-            members: group.partitions,
+            partition_count: group.partitions,
             partitions_with_lag: group.partitions_behind,
             total_lag: group.lag,
             max_time_lag: group.behind.as_secs(),

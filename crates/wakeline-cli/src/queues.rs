@@ -1,19 +1,54 @@
-//! `wakeline queues`: how queues stand, read from the store itself, also while servers run on it.
+//! `wakeline queues`: how queues stand, and their options; on the store itself, also while servers
+//! run on it.
 
 use std::process::ExitCode;
 
 use anyhow::bail;
-use clap::Args;
-use serde_json::{Value, json};
-use wakeline_core::QueueName;
-use wakeline_store::{Page, QueueTally};
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+use wakeline_core::{OptionsPatch, QueueName, QueueOptions};
+use wakeline_store::{ConfigureQueue, Page, PatchQueue, QueueTally};
 
-use crate::access::{Common, on_store, print};
+use crate::access::{Common, deed, on_store, print};
 use crate::config::ConfigMistake;
 
-/// Which queues to list.
+/// Which queues to list, or which to configure.
 #[derive(Debug, Clone, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct QueuesArgs {
+    #[command(subcommand)]
+    command: Option<QueuesCommand>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+/// What to do with a queue.
+#[derive(Debug, Clone, Subcommand)]
+enum QueuesCommand {
+    /// Change options of a queue; those that are not named stay as they are. Prints all options
+    Configure(ConfigureArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+struct ConfigureArgs {
+    /// The queue
+    #[arg(value_name = "QUEUE")]
+    queue: String,
+    /// Make the queue if there is none
+    #[arg(long)]
+    create: bool,
+    /// Messages need no order: any number of consumers work at once (the option unordered)
+    #[arg(long)]
+    unordered: bool,
+    /// An option and its value, named as over HTTP, like leaseTime=60; can be repeated
+    #[arg(long = "set", value_name = "OPTION=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Clone, Args)]
+struct ListArgs {
     /// Only this queue
     #[arg(value_name = "QUEUE")]
     queue: Option<String>,
@@ -27,10 +62,66 @@ pub(crate) struct QueuesArgs {
     common: Common,
 }
 
-/// Lists queues and how they stand.
+/// Lists queues and how they stand, or configures one.
 pub(crate) fn run(args: QueuesArgs) -> anyhow::Result<ExitCode> {
-    let mistake = |error: wakeline_core::NameError| ConfigMistake(format!("queue: {error}"));
-    let queue = args.queue.map(QueueName::new).transpose().map_err(mistake)?;
+    match args.command {
+        Some(QueuesCommand::Configure(args)) => configure(args),
+        None => list(args.list),
+    }
+}
+
+fn queue_name(name: String) -> Result<QueueName, ConfigMistake> {
+    QueueName::new(name).map_err(|error| ConfigMistake(format!("queue: {error}")))
+}
+
+fn configure(args: ConfigureArgs) -> anyhow::Result<ExitCode> {
+    let queue = queue_name(args.queue)?;
+    let options = options(&args.set, args.unordered)?;
+    let command =
+        PatchQueue { queue: queue.clone(), namespace: None, task: None, options: options.clone() };
+    on_store(&args.common, async |store| {
+        let deed = deed("queue.configure", queue.as_str(), "");
+        let patched = deed.clone().during(store.patch(command)).await?;
+        let detail = match patched {
+            Some((detail, _)) => detail,
+            None if args.create => {
+                let options = options.apply(QueueOptions::default());
+                let command = ConfigureQueue { queue, namespace: None, task: None, options };
+                deed.during(store.configure(command)).await?.0
+            }
+            None => bail!("there is no queue {queue}: --create makes it"),
+        };
+        let options = wakeline_http::render_options(detail.options);
+        let lines: Vec<String> = (options.as_object().into_iter().flatten())
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        print(&args.common, [json!({"queue": detail.queue.as_str(), "options": options})], lines);
+        Ok(())
+    })
+}
+
+/// Options from the command line. What is no JSON is a text: no quotes are needed around a word.
+fn options(set: &[String], unordered: bool) -> Result<OptionsPatch, ConfigMistake> {
+    let mut options = Map::new();
+    for pair in set {
+        let Some((name, text)) = pair.split_once('=') else {
+            return Err(ConfigMistake(format!("--set {pair}: write it like leaseTime=60")));
+        };
+        let value = serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()));
+        options.insert(name.to_owned(), value);
+    }
+    if unordered {
+        options.insert("unordered".to_owned(), Value::Bool(true));
+    }
+    if options.is_empty() {
+        let text = "name at least one option: --unordered, or --set OPTION=VALUE";
+        return Err(ConfigMistake(text.to_owned()));
+    }
+    wakeline_http::parse_options(options).map_err(ConfigMistake)
+}
+
+fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
+    let queue = args.queue.map(queue_name).transpose()?;
     let page = Page { limit: args.limit, offset: args.offset };
     on_store(&args.common, async |store| {
         let all = store.queue_tallies(queue.as_ref(), page).await?;

@@ -21,6 +21,7 @@ mod line;
 mod name;
 mod nearest;
 mod options;
+mod patch;
 mod time;
 
 pub use access::{Realm, Scope, ScopeError, Scopes, Verb};
@@ -46,4 +47,5 @@ pub use name::{
 };
 pub use nearest::nearest;
 pub use options::{Backoff, Fencing, MessageOrder, QueueOptions, RetryDecision, Verdict, lane_of};
+pub use patch::OptionsPatch;
 pub use time::Timestamp;

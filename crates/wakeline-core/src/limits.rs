@@ -46,6 +46,20 @@ impl QueueOptions {
         spans.into_iter().flatten().min()
     }
 
+    /// How long a group stays without a poll until it is idle. One that has never settled anything,
+    /// such as that of a misspelt name, is idle after a quarter of the time.
+    pub fn group_idle_after(&self, settled: bool) -> Option<Duration> {
+        let after = span(self.group_idle_secs)?;
+        Some(if settled { after } else { after / 4 })
+    }
+
+    /// How old the recorded time of a group's last poll gets before a poll is recorded again: so
+    /// that polls cost no write each, and an idle server next to none.
+    pub fn poll_recorded_after(&self, settled: bool) -> Duration {
+        let after = self.group_idle_after(settled).map(|after| after / 10);
+        after.map_or(POLL_RECORDED_MAX, |after| after.min(POLL_RECORDED_MAX))
+    }
+
     /// Whether a message that was pushed and became available then is lost by now, and why: by
     /// what came first.
     pub fn loss(
@@ -61,6 +75,9 @@ impl QueueOptions {
     }
 }
 
+/// Longest time between two records of polls of a group that is polled all the time.
+const POLL_RECORDED_MAX: Duration = Duration::from_secs(3600);
+
 fn span(secs: u32) -> Option<Duration> {
     (secs > 0).then(|| Duration::from_secs(secs.into()))
 }
@@ -71,6 +88,25 @@ mod tests {
 
     fn at(secs: i64) -> Timestamp {
         Timestamp(secs * 1_000_000)
+    }
+
+    #[test]
+    fn a_group_that_never_settled_anything_is_idle_four_times_as_soon() {
+        let options = QueueOptions { group_idle_secs: 400, ..QueueOptions::default() };
+        let spans = [true, false].map(|settled| options.group_idle_after(settled));
+        assert_eq!(spans, [400, 100].map(|secs| Some(Duration::from_secs(secs))));
+        assert_eq!(options.poll_recorded_after(false), Duration::from_secs(10));
+        let never = QueueOptions { group_idle_secs: 0, ..options };
+        assert_eq!(never.group_idle_after(false), None);
+    }
+
+    #[test]
+    fn by_default_a_group_may_pause_for_four_weeks_and_polls_are_recorded_hourly() {
+        let options = QueueOptions::default();
+        let weeks = |n: u64| Some(Duration::from_secs(n * 7 * 86_400));
+        assert_eq!(options.group_idle_after(true), weeks(4));
+        assert_eq!(options.group_idle_after(false), weeks(1));
+        assert_eq!(options.poll_recorded_after(true), Duration::from_secs(3600));
     }
 
     #[test]

@@ -95,6 +95,9 @@ pub struct QueueOptions {
     pub lanes: u32,
     /// How long it is remembered how deliveries ended; 0: it is not.
     pub ledger_secs: u32,
+    /// A group that nobody polled for so long is idle: it no longer holds messages back from other
+    /// groups' limits; 0: never.
+    pub group_idle_secs: u32,
     /// Orders partitions in a pop over several; higher first, 0 where none is named.
     pub partition_priorities: BTreeMap<PartitionName, i32>,
 }
@@ -125,6 +128,7 @@ impl Default for QueueOptions {
             encrypted: false,
             lanes: 0,
             ledger_secs: 86_400,
+            group_idle_secs: 28 * 86_400,
             partition_priorities: BTreeMap::new(),
         }
     }

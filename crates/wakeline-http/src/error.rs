@@ -44,6 +44,11 @@ impl ApiError {
         Self { status, code, message, retry_after_secs: None, allow: None, place }
     }
 
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     fn retry_after(mut self, secs: u64) -> Self {
         self.retry_after_secs = Some(secs.max(1));
         self

@@ -41,3 +41,4 @@ pub use routes::app;
 pub use server::{Server, ServerOptions};
 pub use state::{AppState, Faces, HttpSettings, install_metrics};
 pub use tls::{Certificates, TlsFiles};
+pub use wire::options::{parse_options, render_options};

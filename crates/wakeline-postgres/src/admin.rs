@@ -11,11 +11,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio_postgres::Row;
 use wakeline_core::{
-    Change, GroupName, MessageId, PartitionId, PartitionName, QueueName, TransactionId,
+    Change, GroupName, MessageId, Namespace, PartitionId, PartitionName, QueueName, TaskName,
+    TransactionId,
 };
 use wakeline_store::{
     ConfigureQueue, Delivered, DeliveryOutcome, LedgerEntry, MessageDetail, MessageState,
-    QueueAdmin, QueueDetail, StoreError,
+    PatchQueue, QueueAdmin, QueueDetail, StoreError,
 };
 
 use crate::PostgresStore;
@@ -43,16 +44,21 @@ impl QueueAdmin for PostgresStore {
                 None => configured = self.configure_again(&command).await?,
             }
         };
-        let changes = vec![Change {
-            queue: detail.queue.clone(),
-            partition: None,
-            namespace: detail.namespace.clone(),
-            task: detail.task.clone(),
-            group: None,
-            due_in: Duration::ZERO,
-        }];
-        self.shared.notifier.tell(&changes);
-        Ok((detail, changes))
+        Ok(self.tell_configured(detail))
+    }
+
+    async fn patch(
+        &self,
+        command: PatchQueue,
+    ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
+        const OPERATION: &str = "patch queue";
+        if command.options.encrypted == Some(true) {
+            self.shared.sealing.keys(OPERATION)?;
+        }
+        let PatchQueue { queue, namespace, task, options } = command;
+        let options = queue_options::to_some_columns(&options);
+        let detail = self.configure_row(OPERATION, (&queue, namespace, task), options).await?;
+        Ok(detail.map(|detail| self.tell_configured(detail)))
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
@@ -138,12 +144,10 @@ impl PostgresStore {
         let key = (command.queue.clone(), PartitionName::default_partition());
         self.queue.core.make_partitions(BTreeMap::from([(key, scope)]), false).await?;
         let written = async {
-            let rows = self.configure_row(CONFIGURE, command).await?;
-            let done = rows.first().map(|row| Columns::new(CONFIGURE, row).take::<bool>());
-            match done.transpose()? {
-                Some(true) => self.queue(&command.queue).await,
-                _ => Ok(None),
-            }
+            let ConfigureQueue { queue, namespace, task, options } = command;
+            let options = queue_options::to_columns(options);
+            let scope = (queue, namespace.clone(), task.clone());
+            self.configure_row(CONFIGURE, scope, options).await
         };
         written.await.map_err(StoreError::after_write)
     }
@@ -156,26 +160,44 @@ impl PostgresStore {
         self.try_configure(command).await.map_err(StoreError::after_write)
     }
 
+    /// Changes the columns that `options` names. `None` if there is no such queue.
     async fn configure_row(
         &self,
         operation: &'static str,
-        command: &ConfigureQueue,
-    ) -> Result<Vec<Row>, StoreError> {
+        (queue, namespace, task): (&QueueName, Option<Namespace>, Option<TaskName>),
+        options: String,
+    ) -> Result<Option<QueueDetail>, StoreError> {
         let core = &self.queue.core;
-        let options = queue_options::to_columns(&command.options);
-        let sql = &core.sql.queue_configure;
-        core.recorded(Act {
+        let act = Act {
             operation,
-            sql,
+            sql: &core.sql.queue_configure,
             changed: Act::said,
             params: &[
-                &command.queue.as_str(),
-                &command.namespace.as_ref().map(|name| name.as_str()),
-                &command.task.as_ref().map(|name| name.as_str()),
+                &queue.as_str(),
+                &namespace.as_ref().map(Namespace::as_str),
+                &task.as_ref().map(TaskName::as_str),
                 &options,
             ],
-        })
-        .await
+        };
+        let rows = core.recorded(act).await?;
+        match Act::said(&rows) {
+            true => self.queue(queue).await.map_err(StoreError::after_write),
+            false => Ok(None),
+        }
+    }
+
+    /// What was configured, and whom to tell; other nodes are told here.
+    fn tell_configured(&self, detail: QueueDetail) -> (QueueDetail, Vec<Change>) {
+        let changes = vec![Change {
+            queue: detail.queue.clone(),
+            partition: None,
+            namespace: detail.namespace.clone(),
+            task: detail.task.clone(),
+            group: None,
+            due_in: Duration::ZERO,
+        }];
+        self.shared.notifier.tell(&changes);
+        (detail, changes)
     }
 }
 

@@ -43,6 +43,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0022_sql_json",
     "0023_retry_defaults",
     "0024_clock",
+    "0025_idle_groups",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -55,6 +56,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "claim_scope",
     "clock",
     "clock_hold",
+    "configure",
     "cursor_await",
     "cursor_due",
     "cursor_lag",
@@ -122,7 +124,12 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "group_begin",
     "group_delete",
     "group_due",
+    "group_idle_at",
+    "group_poll_due",
+    "group_polled",
     "group_seek",
+    "group_settled",
+    "groups_holding",
     "hook_again",
     "hook_application_create",
     "hook_application_delete",
@@ -220,6 +227,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "queue_configure",
     "queue_delete",
     "queue_depth",
+    "queue_options_check",
     "queue_purge",
     "queue_room",
     "queue_tally",
@@ -252,6 +260,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
 pub(crate) const API_FUNCTIONS: &[&str] = &[
     "ack",
     "clock",
+    "configure",
     "emit",
     "hook_message_name",
     "machine_clock",

@@ -146,6 +146,8 @@ fn group_detail(columns: &mut Columns<'_>) -> Result<GroupDetail, StoreError> {
         lag: count(columns.take()?),
         leases: count(columns.take()?),
         behind: behind(columns)?,
+        polled_at: columns.moment()?,
+        idle_since: columns.take::<Option<SystemTime>>()?.map(rows::timestamp),
     })
 }
 

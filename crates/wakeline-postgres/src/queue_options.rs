@@ -4,7 +4,8 @@
 //! `QueueAdmin` writes and reads options through it; SQL that needs one reads its column.
 
 use serde::{Deserialize, Serialize};
-use wakeline_core::{Backoff, Fencing, MessageOrder, QueueOptions};
+use serde_json::{Map, Value};
+use wakeline_core::{Backoff, Fencing, MessageOrder, OptionsPatch, QueueOptions};
 
 /// Options whose columns are not of the same name and form. The others are those of
 /// [`QueueOptions`] itself.
@@ -51,6 +52,25 @@ pub(crate) fn to_columns(options: &QueueOptions) -> String {
         .expect("numbers, names and flags always have a JSON form")
 }
 
+/// The same for some options only: the function leaves the columns of the others as they are.
+pub(crate) fn to_some_columns(patch: &OptionsPatch) -> String {
+    let named = patch.clone().apply(QueueOptions::default());
+    let all = serde_json::from_str::<Map<String, Value>>(&to_columns(&named));
+    let mut all = all.expect("it was just written");
+    let flags = [
+        ("retry_exponential", patch.retry_backoff.is_some()),
+        ("strict_order", patch.ordering.is_some()),
+        ("strict_fencing", patch.fencing.is_some()),
+    ];
+    let Ok(Value::Object(fields)) = serde_json::to_value(patch) else {
+        unreachable!("a struct becomes an object");
+    };
+    all.retain(|name, _| {
+        fields.contains_key(name) || flags.iter().any(|(flag, given)| flag == name && *given)
+    });
+    Value::Object(all).to_string()
+}
+
 /// Reads what a row has.
 pub(crate) fn from_columns(text: &str) -> Result<QueueOptions, serde_json::Error> {
     let Read { flags, options } = serde_json::from_str(text)?;
@@ -74,6 +94,19 @@ pub(crate) fn from_columns(text: &str) -> Result<QueueOptions, serde_json::Error
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_is_named_is_written() {
+        let patch = OptionsPatch {
+            lanes: Some(0),
+            ordering: Some(MessageOrder::Relaxed),
+            ..OptionsPatch::default()
+        };
+        let written: Value = serde_json::from_str(&to_some_columns(&patch)).expect("JSON");
+        let expected =
+            serde_json::json!({"lanes": 0, "ordering": "relaxed", "strict_order": false});
+        assert_eq!(written, expected);
+    }
 
     #[test]
     fn what_is_written_is_read_back() {

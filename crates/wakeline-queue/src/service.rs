@@ -13,8 +13,9 @@ use wakeline_core::{
 };
 use wakeline_store::{
     Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, Housekeeping,
-    Intervened, Intervention, MessageKey, PushItem, PushOutcome, QueueDetail, Redrive, RedriveJob,
-    Seek, SettleItem, SettleOutcome, Store, StoreError, TransactCommand, TransactOutcome,
+    Intervened, Intervention, MessageKey, PatchQueue, PushItem, PushOutcome, QueueDetail, Redrive,
+    RedriveJob, Seek, SettleItem, SettleOutcome, Store, StoreError, TransactCommand,
+    TransactOutcome,
 };
 use wakeline_wake::{
     HintSource, Hub, HubOptions, LongPollConfig, Patience, Snapshot, TakeError, Taken, WakeMode,
@@ -304,6 +305,22 @@ impl QueueService {
             let done = store.configure(command).await?;
             configured.notify_one();
             Ok(done)
+        });
+        let done = done.await;
+        self.rooms.forget(&queue);
+        done
+    }
+
+    /// Changes those of a queue's options that are named; `None` if there is no such queue.
+    pub async fn patch(&self, command: PatchQueue) -> Result<Option<QueueDetail>, QueueError> {
+        let (store, configured) = (Arc::clone(&self.store), Arc::clone(&self.configured));
+        let queue = command.queue.clone();
+        let done = self.to_the_end(async move {
+            let Some((detail, changes)) = store.patch(command).await? else {
+                return Ok((None, Vec::new()));
+            };
+            configured.notify_one();
+            Ok((Some(detail), changes))
         });
         let done = done.await;
         self.rooms.forget(&queue);

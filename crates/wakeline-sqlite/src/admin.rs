@@ -22,7 +22,7 @@ use wakeline_core::{
 use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, GroupDetail, GroupPartition,
     GroupPartitionFilter, Intervened, Intervention, ListedMessages, MessageDetail, MessageFilter,
-    MessageKey, MessagePlace, NamedTraces, NewTrace, Page, PartitionDetail, QueueAdmin,
+    MessageKey, MessagePlace, NamedTraces, NewTrace, Page, PartitionDetail, PatchQueue, QueueAdmin,
     QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueMessages, QueueTraces, Redrive,
     RedriveJob, Seek, StoreAdmin, StoreError, StoreInfo, Trace, TraceNames, Traced,
 };
@@ -37,6 +37,14 @@ impl QueueAdmin for SqliteStore {
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
         self.write(Work::new("configure", move |s| configure::configure(s, &command)).recorded())
+            .await
+    }
+
+    async fn patch(
+        &self,
+        command: PatchQueue,
+    ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
+        self.write(Work::new("patch queue", move |s| configure::patch(s, &command)).recorded())
             .await
     }
 

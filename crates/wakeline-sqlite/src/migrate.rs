@@ -68,6 +68,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../sql/migrations/0013_deleted_messages.sql"),
     },
     Migration { version: 14, name: "clock", sql: include_str!("../sql/migrations/0014_clock.sql") },
+    Migration {
+        version: 15,
+        name: "idle groups",
+        sql: include_str!("../sql/migrations/0015_idle_groups.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

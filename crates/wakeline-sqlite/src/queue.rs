@@ -4,6 +4,7 @@ pub(crate) mod claim;
 pub(crate) mod cursor;
 pub(crate) mod gap;
 pub(crate) mod group;
+pub(crate) mod idle;
 pub(crate) mod keep;
 pub(crate) mod ledger;
 pub(crate) mod line;
@@ -30,6 +31,7 @@ use wakeline_store::{
 
 use crate::SqliteStore;
 use crate::call::Work;
+use sweep::Swept;
 
 #[async_trait]
 impl QueueStore for SqliteStore {
@@ -70,7 +72,17 @@ impl QueueStore for SqliteStore {
 
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
         self.tidy();
-        self.read("sweep", move |s| sweep::sweep(s, &lines)).await
+        let lines = Arc::new(lines);
+        let same = Arc::clone(&lines);
+        let Swept { due, polls_due } = self.read("sweep", move |s| sweep::sweep(s, &same)).await?;
+        if polls_due {
+            let work = Work::new("sweep", move |s| idle::record_polls(s, &lines));
+            // What is due is known all the same, and the next sweep records the polls.
+            if let Err(error) = self.write(work).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot record polls");
+            }
+        }
+        Ok(due)
     }
 }
 

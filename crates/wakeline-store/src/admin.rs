@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use wakeline_core::{
-    Change, GroupName, Namespace, PartitionId, PartitionName, QueueName, QueueOptions, TaskName,
-    TransactionId,
+    Change, GroupName, Namespace, OptionsPatch, PartitionId, PartitionName, QueueName,
+    QueueOptions, TaskName, TransactionId,
 };
 
 use crate::error::StoreError;
@@ -20,6 +20,19 @@ pub struct ConfigureQueue {
     pub task: Option<TaskName>,
     /// Its options.
     pub options: QueueOptions,
+}
+
+/// Changes a queue that exists. What is `None` stays as it is.
+#[derive(Debug, Clone)]
+pub struct PatchQueue {
+    /// The queue.
+    pub queue: QueueName,
+    /// Its namespace.
+    pub namespace: Option<Namespace>,
+    /// Its task.
+    pub task: Option<TaskName>,
+    /// Its options.
+    pub options: OptionsPatch,
 }
 
 /// A queue as it stands.
@@ -77,6 +90,13 @@ pub trait QueueAdmin: Send + Sync {
         &self,
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError>;
+
+    /// Changes those of a queue's options that are named: of two such calls at once neither undoes
+    /// what the other did. `None` if there is no such queue.
+    async fn patch(
+        &self,
+        command: PatchQueue,
+    ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError>;
 
     /// A queue as it stands.
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError>;

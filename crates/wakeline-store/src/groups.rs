@@ -30,6 +30,11 @@ pub struct GroupDetail {
     pub behind: Duration,
     /// Partitions that are leased.
     pub leases: u64,
+    /// When consumers last polled, to within
+    /// [`poll_recorded_after`](wakeline_core::QueueOptions::poll_recorded_after).
+    pub polled_at: Timestamp,
+    /// Since when it is idle, if it is.
+    pub idle_since: Option<Timestamp>,
 }
 
 /// A consumer group in one partition.

@@ -40,7 +40,8 @@ pub use access::{
     AccessStore, ApiKey, AuditEntry, AuditFilter, Consequence, Deed, NewKey, SecretDigest,
 };
 pub use admin::{
-    ConfigureQueue, MessageDetail, MessageState, QueueAdmin, QueueDetail, StoreAdmin, StoreInfo,
+    ConfigureQueue, MessageDetail, MessageState, PatchQueue, QueueAdmin, QueueDetail, StoreAdmin,
+    StoreInfo,
 };
 pub use carried::Carried;
 pub use dead::{

@@ -43,10 +43,10 @@ use wakeline_seal::KeyRing;
 use wakeline_store::{
     ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
     HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
-    Losses, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueKeeper,
-    QueueSchedule, QueueStore, Rekeyed, ScheduledFilter, ScheduledMessage, SealedKind, Seek,
-    SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
-    WholeStore,
+    Losses, MessageDetail, PatchQueue, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
+    QueueKeeper, QueueSchedule, QueueStore, Rekeyed, ScheduledFilter, ScheduledMessage, SealedKind,
+    Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    TransactReply, WholeStore,
 };
 
 /// How a call fails.
@@ -207,6 +207,13 @@ impl QueueAdmin for FaultingStore {
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
         self.call("configure", self.inner.configure(command)).await
+    }
+
+    async fn patch(
+        &self,
+        command: PatchQueue,
+    ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
+        self.call("patch", self.inner.patch(command)).await
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {

@@ -78,6 +78,11 @@ struct Delivery {
 }
 
 #[derive(Debug, Deserialize)]
+struct Secret {
+    key: String,
+}
+
+#[derive(Debug, Deserialize)]
 struct Settled {
     results: Vec<SettledOne>,
 }
@@ -116,6 +121,7 @@ pub(crate) fn run(args: ListenArgs) -> anyhow::Result<ExitCode> {
         let mut stop = Stop::new()?;
         let listener = Listener::open(server, local, &args).await?;
         say(&format!("events of {} go to {}; ctrl-c ends it", args.app, args.forward));
+        say(&listener.signing().await);
         tokio::select! {
             () = listener.forward_all() => {}
             () = stop.asked() => {}
@@ -175,6 +181,20 @@ impl Listener {
         };
         let base = format!("{endpoints}/{}", endpoint.id);
         Ok(Self { server, local, base, keep: args.endpoint.is_some() })
+    }
+
+    /// Says with what the receiver verifies events. A key that may only consume does not see it.
+    async fn signing(&self) -> String {
+        let path = format!("{}/secret", self.base);
+        let read = async {
+            let reply = ask(&self.server, Method::GET, &path, None).await?;
+            good(&reply, "read the signing secret")?;
+            anyhow::Ok(serde_json::from_slice::<Secret>(&reply.body)?.key)
+        };
+        match read.await {
+            Ok(secret) => format!("they are signed with the secret {secret}"),
+            Err(error) => format!("they are signed; {error:#}"),
+        }
     }
 
     async fn forward_all(&self) {

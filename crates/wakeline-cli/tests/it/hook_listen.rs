@@ -19,12 +19,14 @@ fn listen(server: &Server, receiver: &Receiver) -> Command {
     command
 }
 
-/// Starts it, and waits until it listens.
+/// Starts it, and waits until it listens and has told the signing secret.
 async fn started(mut command: Command) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = command.spawn().expect("the binary starts");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let line = lines.next_line().await.expect("readable").expect("a line");
     assert!(line.contains("events of a go to"), "{line}");
+    let line = lines.next_line().await.expect("readable").expect("a line");
+    assert!(line.contains("signed with the secret whsec_"), "{line}");
     (child, lines)
 }
 

@@ -90,3 +90,39 @@ async fn keys_are_rotated_and_revoked_by_name_or_id() {
         assert!(error.contains("revoked"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn a_queue_is_configured_option_by_option() {
+    for store in Store::both().await {
+        let server = Server::start(&store, &[]).await;
+        let configure = async |arguments: &[&str]| {
+            run(&store, &[&["queues", "configure", "q"], arguments].concat()).await
+        };
+        let (code, _, error) = configure(&["--unordered"]).await;
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains("there is no queue q") && error.contains("--create"), "{error}");
+        let (code, text, error) = configure(&["--create", "--set", "leaseTime=60"]).await;
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{text}");
+        let (code, text, _) = configure(&["--unordered", "--set", "ordering=relaxed"]).await;
+        assert_eq!(code, Some(0));
+        for option in ["lanes=16", "unordered=true", "leaseTime=60", "ordering=\"relaxed\""] {
+            assert!(text.lines().any(|line| line == option), "{option} in {text}");
+        }
+        for (arguments, named) in [
+            (&["--set", "leasetime=1"][..], "did you mean leaseTime?"),
+            (&["--set", "colour=1"], "there are "),
+            (&["--set", "leaseTime=0"], "leaseTime must be from 1"),
+            (&["--set", "leaseTime=x"], "leaseTime"),
+            (&["--set", "leaseTime"], "leaseTime=60"),
+            (&["--unordered", "--set", "lanes=0"], "lanes"),
+            (&[], "at least one option"),
+        ] {
+            let (code, text, error) = configure(arguments).await;
+            assert_eq!((code, text.as_str()), (Some(2), ""), "{arguments:?}");
+            assert!(error.contains(named), "{arguments:?}: {error}");
+        }
+        let (_, audit, _) = run(&store, &["audit", "--actor", "cli"]).await;
+        assert_eq!(audit.matches("queue.configure").count(), 2, "{audit}");
+        drop(server);
+    }
+}

@@ -99,7 +99,7 @@ fn queue_routes() -> Routes {
         .routes(routes!(timers::list))
         .routes(routes!(timers::timer, timers::cancel))
         .routes(routes!(configure::configure))
-        .routes(routes!(resources::queue, configure::delete_queue))
+        .routes(routes!(resources::queue, configure::patch_queue, configure::delete_queue))
         .routes(routes!(groups::groups))
         .routes(routes!(groups::lagging))
         .routes(routes!(groups::group, groups::delete_group))

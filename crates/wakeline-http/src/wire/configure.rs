@@ -20,6 +20,17 @@ pub(crate) struct ConfigureBody {
     pub(crate) options: Option<OptionsBody>,
 }
 
+/// What to change of a queue.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct PatchBody {
+    /// Its namespace; stays as it is if omitted.
+    pub(crate) namespace: Option<String>,
+    /// Its task; stays as it is if omitted.
+    pub(crate) task: Option<String>,
+    /// Options to change; omitted ones stay as they are.
+    pub(crate) options: Option<OptionsBody>,
+}
+
 /// A queue with its options in force.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -17,8 +17,8 @@ pub(crate) struct GroupAnswer {
     /// The queue, once more.
     topics: Vec<String>,
     queue_name: String,
-    /// Partitions that it reads.
-    members: u64,
+    /// Partitions that it reads. How many consumers it has is not known.
+    partition_count: u64,
     /// Partitions in which something is unread or unsettled.
     partitions_with_lag: u64,
     /// Messages that are unread or unsettled.
@@ -34,6 +34,13 @@ pub(crate) struct GroupAnswer {
     /// Where a subscription by time begins.
     subscription_timestamp: Option<String>,
     subscription_created_at: String,
+    /// When consumers last polled, or waited; up to an hour less exact than that.
+    last_polled_at: String,
+    /// Nobody has polled for `groupIdleSeconds`: the group no longer counts in the queue's
+    /// capacity, nor holds completed messages back, unless all groups of the queue are idle.
+    idle: bool,
+    /// Since when.
+    idle_since: Option<String>,
 }
 
 impl From<GroupDetail> for GroupAnswer {
@@ -52,7 +59,7 @@ impl From<GroupDetail> for GroupAnswer {
             name: group.group.into(),
             topics: vec![group.queue.to_string()],
             queue_name: group.queue.into(),
-            members: group.partitions,
+            partition_count: group.partitions,
             partitions_with_lag: group.partitions_behind,
             total_lag: group.lag,
             max_time_lag: group.behind.as_secs(),
@@ -61,6 +68,9 @@ impl From<GroupDetail> for GroupAnswer {
             subscription_mode: mode,
             subscription_timestamp: from,
             subscription_created_at: render::time(group.created_at),
+            last_polled_at: render::time(group.polled_at),
+            idle: group.idle_since.is_some(),
+            idle_since: group.idle_since.map(render::time),
         }
     }
 }

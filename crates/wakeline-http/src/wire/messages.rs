@@ -69,7 +69,8 @@ struct GroupsMode {
     has_queue_mode: bool,
     /// Groups that do.
     bus_groups_count: usize,
-    /// `queue`, `bus`, `hybrid` or `none`.
+    /// `queue`: only consumers that name no group; `bus`: only named groups; `hybrid`: both; `none`:
+    /// nobody yet.
     #[serde(rename = "type")]
     kind: &'static str,
 }
@@ -204,6 +205,7 @@ pub(crate) struct ListedAnswer {
     status: &'static str,
     /// How it stands with consumers that name no group, if there are any.
     queue_status: Option<&'static str>,
+    /// How it stands with named groups: how many there are, and how many are done with it.
     bus_status: BusStatus,
     /// Its place in the partition.
     offset: i64,
@@ -227,9 +229,12 @@ pub(crate) struct BusStatus {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConsumingMode {
+    /// Whether consumers that name no group read one of them.
     has_queue_mode: bool,
+    /// Named groups that do.
     bus_groups_count: usize,
-    /// `queue`, `bus`, `hybrid` or `none`.
+    /// `queue`: only consumers that name no group; `bus`: only named groups; `hybrid`: both; `none`:
+    /// nobody yet.
     #[serde(rename = "type")]
     kind: &'static str,
 }

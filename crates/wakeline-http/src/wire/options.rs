@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
-use wakeline_core::{Backoff, Fencing, MessageOrder, PartitionName, QueueOptions};
+use wakeline_core::{
+    Backoff, Fencing, MessageOrder, OptionsPatch, PartitionName, QueueOptions, nearest,
+};
 
 use crate::error::ApiError;
 
@@ -66,6 +69,10 @@ pub(crate) struct OptionsBody {
     unordered: Option<bool>,
     /// Seconds for which it is remembered how deliveries ended (86,400; 0: not at all).
     ledger_retention_seconds: Option<u32>,
+    /// Seconds without a poll after which a group is idle: it no longer counts in the queue's
+    /// capacity, nor holds completed messages back (2,419,200: four weeks; at least 600; 0: never).
+    /// A group that has never settled anything is idle after a quarter of it.
+    group_idle_seconds: Option<u32>,
     /// Orders partitions in a pop over several; higher first, 0 for those not named.
     #[schema(value_type = Option<BTreeMap<String, i32>>)]
     partition_priorities: Option<BTreeMap<PartitionName, i32>>,
@@ -93,64 +100,84 @@ const LANES_UNORDERED: u32 = 16;
 const PRIORITIES_LEN_MAX: u64 = 1000;
 
 impl OptionsBody {
+    /// All options: those that are not named have their defaults.
     pub(crate) fn check(self) -> Result<QueueOptions, ApiError> {
-        let default = QueueOptions::default();
+        Ok(self.patch()?.apply(QueueOptions::default()))
+    }
+
+    /// Those options that are named.
+    pub(crate) fn patch(self) -> Result<OptionsPatch, ApiError> {
+        self.check_spans()?;
         let retention = self.retention_seconds.max(self.completed_retention_seconds).unwrap_or(0);
-        let options = QueueOptions {
-            lease_secs: self.lease_time.unwrap_or(default.lease_secs),
-            retry_limit: self.retry_limit.unwrap_or(default.retry_limit),
-            retry_delay_ms: self.retry_delay.unwrap_or(default.retry_delay_ms),
-            retry_delay_ms_max: self.retry_delay_max.unwrap_or(default.retry_delay_ms_max),
-            retry_backoff: self.retry_backoff.unwrap_or_default(),
-            dead_letters: self
-                .dead_letter_queue
-                .or(self.dlq_after_max_retries)
-                .unwrap_or(default.dead_letters),
-            priority: self.priority.unwrap_or_default(),
-            delay_secs: self.delayed_processing.unwrap_or_default(),
-            window_secs: self.window_buffer.unwrap_or_default(),
-            ordering: self.ordering.unwrap_or_default(),
-            fencing: self.fencing.unwrap_or_default(),
-            dedup_window_secs: self.dedup_window_seconds.unwrap_or(default.dedup_window_secs),
-            retry_jitter_percent: self.retry_jitter_percent.unwrap_or(default.retry_jitter_percent),
-            ttl_secs: self.ttl.unwrap_or_default(),
-            len_max: self.max_size.unwrap_or_default(),
-            partition_len_max: self.max_partition_size.unwrap_or_default(),
-            retention: self.retention_enabled.unwrap_or(retention > 0),
-            retention_secs: self.retention_seconds.unwrap_or_default(),
-            completed_retention_secs: self.completed_retention_seconds.unwrap_or_default(),
-            wait_secs_max: self.max_wait_time_seconds.unwrap_or_default(),
-            encrypted: self.encryption_enabled.unwrap_or_default(),
+        Ok(OptionsPatch {
+            lease_secs: self.lease_time,
+            retry_limit: self.retry_limit,
+            retry_delay_ms: self.retry_delay,
+            retry_delay_ms_max: self.retry_delay_max,
+            retry_backoff: self.retry_backoff,
+            dead_letters: self.dead_letter_queue.or(self.dlq_after_max_retries),
+            priority: self.priority,
+            delay_secs: self.delayed_processing,
+            window_secs: self.window_buffer,
+            ordering: self.ordering,
+            fencing: self.fencing,
+            dedup_window_secs: self.dedup_window_seconds,
+            retry_jitter_percent: self.retry_jitter_percent,
+            ttl_secs: self.ttl,
+            len_max: self.max_size,
+            partition_len_max: self.max_partition_size,
+            retention: self.retention_enabled.or((retention > 0).then_some(true)),
+            retention_secs: self.retention_seconds,
+            completed_retention_secs: self.completed_retention_seconds,
+            wait_secs_max: self.max_wait_time_seconds,
+            encrypted: self.encryption_enabled,
             lanes: lanes(self.lanes, self.unordered)?,
-            ledger_secs: self.ledger_retention_seconds.unwrap_or(default.ledger_secs),
-            partition_priorities: self.partition_priorities.unwrap_or_default(),
-        };
+            ledger_secs: self.ledger_retention_seconds,
+            group_idle_secs: self.group_idle_seconds,
+            partition_priorities: self.partition_priorities,
+        })
+    }
+
+    fn check_spans(&self) -> Result<(), ApiError> {
         let span_ms_max = u64::from(SPAN_SECS_MAX) * 1000;
-        within("leaseTime", options.lease_secs.into(), 1, LEASE_SECS_MAX.into())?;
-        within("retryLimit", options.retry_limit.into(), 0, 1_000_000)?;
-        within("retryDelay", options.retry_delay_ms, 0, span_ms_max)?;
-        within("retryDelayMax", options.retry_delay_ms_max, 0, span_ms_max)?;
-        within("delayedProcessing", options.delay_secs.into(), 0, SPAN_SECS_MAX.into())?;
-        within("windowBuffer", options.window_secs.into(), 0, SPAN_SECS_MAX.into())?;
-        within("dedupWindowSeconds", options.dedup_window_secs.into(), 0, SPAN_SECS_MAX.into())?;
-        within("retryJitterPercent", options.retry_jitter_percent.into(), 0, 100)?;
-        within("maxSize", options.len_max, 0, LEN_MAX)?;
-        within("maxPartitionSize", options.partition_len_max, 0, LEN_MAX)?;
-        within("ttl", options.ttl_secs.into(), 0, SPAN_SECS_MAX.into())?;
-        within("retentionSeconds", options.retention_secs.into(), 0, AGE_SECS_MAX.into())?;
-        let completed = options.completed_retention_secs.into();
-        within("completedRetentionSeconds", completed, 0, AGE_SECS_MAX.into())?;
-        within("maxWaitTimeSeconds", options.wait_secs_max.into(), 0, SPAN_SECS_MAX.into())?;
-        within("ledgerRetentionSeconds", options.ledger_secs.into(), 0, SPAN_SECS_MAX.into())?;
-        within("lanes", options.lanes.into(), 0, LANES_MAX.into())?;
-        let priorities = options.partition_priorities.len() as u64;
-        within("partitionPriorities (their number)", priorities, 0, PRIORITIES_LEN_MAX)?;
-        Ok(options)
+        within("leaseTime", self.lease_time, 1, LEASE_SECS_MAX)?;
+        within("retryLimit", self.retry_limit, 0, 1_000_000u32)?;
+        within("retryDelay", self.retry_delay, 0, span_ms_max)?;
+        within("retryDelayMax", self.retry_delay_max, 0, span_ms_max)?;
+        within("delayedProcessing", self.delayed_processing, 0, SPAN_SECS_MAX)?;
+        within("windowBuffer", self.window_buffer, 0, SPAN_SECS_MAX)?;
+        within("dedupWindowSeconds", self.dedup_window_seconds, 0, SPAN_SECS_MAX)?;
+        within("retryJitterPercent", self.retry_jitter_percent, 0, 100u32)?;
+        within("maxSize", self.max_size, 0, LEN_MAX)?;
+        within("maxPartitionSize", self.max_partition_size, 0, LEN_MAX)?;
+        within("ttl", self.ttl, 0, SPAN_SECS_MAX)?;
+        within("retentionSeconds", self.retention_seconds, 0, AGE_SECS_MAX)?;
+        within("completedRetentionSeconds", self.completed_retention_seconds, 0, AGE_SECS_MAX)?;
+        within("maxWaitTimeSeconds", self.max_wait_time_seconds, 0, SPAN_SECS_MAX)?;
+        within("ledgerRetentionSeconds", self.ledger_retention_seconds, 0, SPAN_SECS_MAX)?;
+        within("lanes", self.lanes, 0, LANES_MAX)?;
+        idle_span(self.group_idle_seconds.unwrap_or(0))?;
+        let priorities = self.partition_priorities.as_ref().map(|named| named.len() as u64);
+        within("partitionPriorities (their number)", priorities, 0, PRIORITIES_LEN_MAX)
     }
 }
 
+/// Shortest time after which a group is idle: polls of those who wait are recorded by the sweep
+/// only, which comes once a minute.
+const GROUP_IDLE_SECS_MIN: u32 = 600;
+
+fn idle_span(secs: u32) -> Result<(), ApiError> {
+    if secs == 0 || (GROUP_IDLE_SECS_MIN..=SPAN_SECS_MAX).contains(&secs) {
+        return Ok(());
+    }
+    Err(ApiError::invalid(format!(
+        "options.groupIdleSeconds must be 0 or from {GROUP_IDLE_SECS_MIN} to {SPAN_SECS_MAX}, not \
+         {secs}"
+    )))
+}
+
 /// The number of lanes that `lanes` and `unordered` together ask for.
-fn lanes(lanes: Option<u32>, unordered: Option<bool>) -> Result<u32, ApiError> {
+fn lanes(lanes: Option<u32>, unordered: Option<bool>) -> Result<Option<u32>, ApiError> {
     let contradiction = |text: &str| Err(ApiError::invalid(text.to_owned()));
     match (unordered, lanes) {
         (Some(true), Some(0)) => contradiction(
@@ -160,16 +187,46 @@ fn lanes(lanes: Option<u32>, unordered: Option<bool>) -> Result<u32, ApiError> {
             "options.lanes spreads messages without order: leave it out, or leave out \
              options.unordered",
         ),
-        (Some(true), None) => Ok(LANES_UNORDERED),
-        (_, lanes) => Ok(lanes.unwrap_or_default()),
+        (Some(true), None) => Ok(Some(LANES_UNORDERED)),
+        (Some(false), None) => Ok(Some(0)),
+        (_, lanes) => Ok(lanes),
     }
 }
 
-fn within(name: &str, value: u64, least: u64, most: u64) -> Result<(), ApiError> {
+fn within<N: Into<u64>>(
+    name: &str,
+    value: Option<N>,
+    least: u64,
+    most: impl Into<u64>,
+) -> Result<(), ApiError> {
+    let (Some(value), most) = (value.map(Into::into), most.into()) else { return Ok(()) };
     if (least..=most).contains(&value) {
         return Ok(());
     }
     Err(ApiError::invalid(format!("options.{name} must be from {least} to {most}, not {value}")))
+}
+
+/// Reads options as they are named over HTTP, for other ways to set them. The error says what is
+/// wrong.
+pub fn parse_options(options: Map<String, Value>) -> Result<OptionsPatch, String> {
+    let document: Value = serde_json::from_str(crate::openapi()).expect("the document is JSON");
+    let known = &document["components"]["schemas"]["OptionsBody"]["properties"];
+    let known = known.as_object().into_iter().flat_map(Map::keys);
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    if let Some(name) = options.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(match nearest(name, known.iter().copied()) {
+            Some(near) => format!("unknown option {name}: did you mean {near}?"),
+            None => format!("unknown option {name}; there are {}", known.join(", ")),
+        });
+    }
+    let read = serde_path_to_error::deserialize::<_, OptionsBody>(Value::Object(options));
+    let body = read.map_err(|error| format!("option {}: {}", error.path(), error.inner()))?;
+    body.patch().map_err(|error| error.message().replace("options.", "option "))
+}
+
+/// Options as they are told over HTTP.
+pub fn render_options(options: QueueOptions) -> Value {
+    serde_json::to_value(OptionsAnswer::from(options)).unwrap_or_default()
 }
 
 /// Options in force.
@@ -204,6 +261,7 @@ pub(crate) struct OptionsAnswer {
     lanes: u32,
     unordered: bool,
     ledger_retention_seconds: u32,
+    group_idle_seconds: u32,
     #[schema(value_type = BTreeMap<String, i32>)]
     partition_priorities: BTreeMap<PartitionName, i32>,
 }
@@ -236,6 +294,7 @@ impl From<QueueOptions> for OptionsAnswer {
             lanes: options.lanes,
             unordered: options.lanes > 0,
             ledger_retention_seconds: options.ledger_secs,
+            group_idle_seconds: options.group_idle_secs,
             partition_priorities: options.partition_priorities,
         }
     }

@@ -74,6 +74,8 @@ async fn depth_is_told_for_a_group_before_its_first_poll_too() {
     assert_eq!((&new["group"], &new["pending"]), (&json!("g"), &json!(3)));
     let groups = read(&node, "consumer-groups").await;
     assert_eq!((&groups[0]["totalLag"], &groups[0]["maxTimeLag"]), (&json!(2), &json!(0)));
+    assert_eq!((&groups[0]["idle"], &groups[0]["idleSince"]), (&json!(false), &Value::Null));
+    assert_eq!(groups[0]["lastPolledAt"], groups[0]["subscriptionCreatedAt"]);
 }
 
 #[tokio::test]

@@ -52,6 +52,7 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
     assert_eq!(answer["namespace"], "a");
     assert_eq!(answer["options"]["leaseTime"], 7);
     assert_eq!(answer["options"]["retryDelay"], 1000);
+    assert_eq!(answer["options"]["groupIdleSeconds"], 2_419_200);
     assert_eq!(answer["options"]["retryDelayMax"], 300_000);
     assert_eq!(answer["options"]["deadLetterQueue"], true);
     let read = node.get("/api/v1/resources/queues/a.b").await.json();
@@ -64,6 +65,7 @@ async fn configure_replaces_options_and_refuses_what_it_would_ignore() {
         (json!({"retentionSeconds": 3_200_000_000u64}), "retentionSeconds"),
         (json!({"leaseTime": 0}), "leaseTime"),
         (json!({"leaseTime": -1}), "leaseTime"),
+        (json!({"groupIdleSeconds": 599}), "groupIdleSeconds"),
         (json!({"colour": "red"}), "colour"),
         (json!({"ordering": "random"}), "ordering"),
     ] {
@@ -116,4 +118,37 @@ async fn lanes_spread_what_names_no_partition() {
     assert_eq!(messages.len(), 6);
     let lane = |message: &Value| message["partition"].as_str().expect("a name").to_owned();
     assert!(messages.iter().all(|message| lane(message).starts_with("lane-000")), "{popped}");
+}
+
+#[tokio::test]
+async fn a_patch_changes_only_the_options_that_it_names() {
+    let node = Node::start().await;
+    let path = "/api/v1/resources/queues/q";
+    node.expect(404, "PATCH", path, json!({"options": {"leaseTime": 7}})).await;
+    node.expect(404, "GET", path, Value::Null).await;
+    let body = json!({"queue": "q", "options": {"leaseTime": 7, "retentionSeconds": 60}});
+    node.expect(200, "POST", "/api/v1/configure", body).await;
+
+    let mut expected = node.expect(200, "GET", path, Value::Null).await["options"].clone();
+    let patched = node.expect(200, "PATCH", path, json!({"options": {"unordered": true}})).await;
+    expected["lanes"] = json!(16);
+    expected["unordered"] = json!(true);
+    assert_eq!(patched["options"], expected);
+    let patched = node.expect(200, "PATCH", path, json!({"options": {"leaseTime": 8}})).await;
+    expected["leaseTime"] = json!(8);
+    assert_eq!(patched["options"], expected);
+    let nothing = node.expect(200, "PATCH", path, json!({"task": "t"})).await;
+    assert_eq!((&nothing["options"], &nothing["task"]), (&expected, &json!("t")));
+
+    for (options, named) in [
+        (json!({"leaseTime": 0}), "leaseTime"),
+        (json!({"leasetime": 9}), "leaseTime"),
+        (json!({"unordered": true, "lanes": 0}), "lanes"),
+        (json!({"groupIdleSeconds": 1}), "groupIdleSeconds"),
+    ] {
+        let answer = node.expect(400, "PATCH", path, json!({ "options": options })).await;
+        assert!(answer["error"].to_string().contains(named), "{answer}");
+    }
+    let answer = node.expect(200, "GET", path, Value::Null).await;
+    assert_eq!(answer["options"], expected, "a refused patch changes nothing");
 }

@@ -60,7 +60,9 @@ BEGIN
     IF cardinality(p_kinds) = 1 AND p_kinds[1] = 0 AND NOT p_patient AND NOT true = ANY (p_agains)
         AND NOT true = ANY (p_auto_acks) AND 1 = ALL (p_partition_maxes) AND 0 < ALL (p_batches)
     THEN
-        SELECT q.namespace, q.task, q.lease_secs, g.group_id INTO s
+        SELECT q.namespace, q.task, q.lease_secs, g.group_id,
+            @schema@.group_poll_due(g.polled_at, g.settled, q.group_idle_secs) AS poll_due
+        INTO s
         FROM @schema@.queues q
         JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_groups[1]
         WHERE q.name = p_queues[1] AND q.delay_secs = 0 AND q.window_secs = 0
@@ -184,6 +186,9 @@ BEGIN
                 CASE WHEN h.start > g.first_offset
                     THEN g.ends[(h.start - g.first_offset)::integer] ELSE 0 END AS body_start
         ) i;
+    END IF;
+    IF s.poll_due <= v_now THEN
+        PERFORM @schema@.group_polled(ARRAY[s.group_id], v_now);
     END IF;
     line := 1; request := 0; state := 0; clock_at := v_now;
     group_id := s.group_id; created_at := v_first;

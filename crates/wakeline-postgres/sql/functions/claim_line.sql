@@ -324,6 +324,7 @@ BEGIN
     END IF;
     IF s_partition <> '{}' THEN
         PERFORM @schema@.lease_end(s_partition, s_group, s_next, s_parked, v_now);
+        PERFORM @schema@.group_settled(s_group);
         UPDATE @schema@.cursors k SET taken_at = v_now, taken_by = x.worker
         FROM unnest(s_partition, s_group, s_worker) AS x (partition_id, group_id, worker)
         WHERE k.partition_id = x.partition_id AND k.group_id = x.group_id;

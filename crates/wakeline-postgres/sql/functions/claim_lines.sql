@@ -45,6 +45,9 @@ BEGIN
         line := v_line; request := 0; state := 0; next_due_us := NULL;
         group_id := NULL; created_at := NULL;
         clock_at := @schema@.clock();
+        IF s.o_polled <> '{}' THEN
+            PERFORM @schema@.group_polled(s.o_polled, clock_at);
+        END IF;
         v_wait := NULL;
         IF s.o_scheduled <> '{}' AND (p_kinds[v_line] <> 1 OR s.o_partition IS NOT NULL) THEN
             v_wait := @schema@.scheduled_next(s.o_scheduled, s.o_partition);

@@ -2,15 +2,17 @@
 -- o_windowed: some of the queues have a window. o_ranked: some have priorities of partitions. o_begin: the group has to begin in some queue, or
 -- its subscription to be recorded, first.
 -- o_scheduled: those of the queues in which messages may be scheduled.
+-- o_polled: groups of which a poll is to be recorded.
 -- Called by: claim_lines. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.claim_scope(
     p_kind smallint, p_queue text, p_partition text, p_namespace text, p_task text, p_group text,
     p_mode smallint, OUT o_begin boolean, OUT o_partition bigint, OUT o_groups integer[],
     OUT o_queues integer[], OUT o_priorities integer[], OUT o_windowed boolean,
-    OUT o_ranked boolean, OUT o_scheduled integer[])
+    OUT o_ranked boolean, OUT o_scheduled integer[], OUT o_polled integer[])
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
+    v_now timestamptz := @schema@.clock();
     v_queue integer;
     v_group integer;
     v_known boolean;
@@ -18,7 +20,7 @@ DECLARE
     v_scheduled boolean;
 BEGIN
     o_begin := false; o_groups := '{}'; o_queues := '{}'; o_priorities := '{}';
-    o_scheduled := '{}';
+    o_scheduled := '{}'; o_polled := '{}';
     IF p_kind = 2 THEN
         SELECT coalesce(bool_or(g.group_id IS NULL OR g.backfilled_to IS NOT NULL), false),
             coalesce(array_agg(g.group_id) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
@@ -26,16 +28,20 @@ BEGIN
             coalesce(array_agg(q.priority) FILTER (WHERE g.group_id IS NOT NULL), '{}'),
             coalesce(bool_or(q.window_secs > 0), false),
             coalesce(bool_or(q.partition_priorities <> '{}'), false),
-            coalesce(array_agg(q.queue_id) FILTER (WHERE q.scheduled), '{}')
-        INTO o_begin, o_groups, o_queues, o_priorities, o_windowed, o_ranked, o_scheduled
+            coalesce(array_agg(q.queue_id) FILTER (WHERE q.scheduled), '{}'),
+            coalesce(array_agg(g.group_id) FILTER (WHERE @schema@.group_poll_due(
+                g.polled_at, g.settled, q.group_idle_secs) <= v_now), '{}')
+        INTO o_begin, o_groups, o_queues, o_priorities, o_windowed, o_ranked, o_scheduled, o_polled
         FROM @schema@.queues q
         LEFT JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_group
         WHERE (p_namespace IS NULL OR q.namespace = p_namespace)
             AND (p_task IS NULL OR q.task = p_task);
     ELSE
         SELECT q.queue_id, q.priority, q.window_secs > 0, q.partition_priorities <> '{}',
-            g.group_id, g.backfilled_to IS NULL, q.scheduled
-        INTO v_queue, v_priority, o_windowed, o_ranked, v_group, v_known, v_scheduled
+            g.group_id, g.backfilled_to IS NULL, q.scheduled,
+            CASE WHEN @schema@.group_poll_due(g.polled_at, g.settled, q.group_idle_secs) <= v_now
+                THEN ARRAY[g.group_id] ELSE '{}' END
+        INTO v_queue, v_priority, o_windowed, o_ranked, v_group, v_known, v_scheduled, o_polled
         FROM @schema@.queues q
         LEFT JOIN @schema@.groups g ON g.queue_id = q.queue_id AND g.name = p_group
         WHERE q.name = p_queue;

@@ -48,8 +48,9 @@ BEGIN
         RETURN false;
     END IF;
     v_now := @schema@.clock();
-    INSERT INTO @schema@.groups (queue_id, name, mode, from_at, created_at, backfilled_to)
-    VALUES (v_queue, p_group, p_mode, p_from, v_now, 0)
+    INSERT INTO @schema@.groups (queue_id, name, mode, from_at, created_at, backfilled_to, polled_at,
+        settled)
+    VALUES (v_queue, p_group, p_mode, p_from, v_now, 0, v_now, false)
     ON CONFLICT (queue_id, name) DO NOTHING;
     v_fresh := FOUND;
     SELECT x.* INTO g FROM @schema@.groups x

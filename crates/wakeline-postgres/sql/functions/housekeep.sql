@@ -55,7 +55,8 @@ BEGIN
     IF h.queue_id IS NOT NULL THEN
         SELECT x.* INTO q FROM @schema@.queues x WHERE x.queue_id = h.queue_id
         FOR SHARE SKIP LOCKED;
-        SELECT count(*) AS groups, coalesce(bool_or(x.backfilled_to IS NOT NULL), false) AS begins
+        SELECT count(*) AS groups, coalesce(bool_or(x.backfilled_to IS NOT NULL), false) AS begins,
+            @schema@.groups_holding(q.queue_id, v_now) AS holding
         INTO g FROM @schema@.groups x WHERE x.queue_id = q.queue_id;
         -- Somebody is changing it, or a group is beginning: cursors may be missing.
         IF q.queue_id IS NULL OR g.begins THEN
@@ -75,7 +76,7 @@ BEGIN
                 ORDER BY x.partition_id LIMIT 500
             LOOP
                 SELECT x.* INTO k FROM @schema@.partition_keep(p.partition_id, p.next_offset, q,
-                    g.groups, v_left, v_shortest, v_age, v_completed, v_now) x;
+                    g.groups, g.holding, v_left, v_shortest, v_age, v_completed, v_now) x;
                 v_looked := v_looked + 1;
                 v_left := v_left - k.o_rows; v_removed := v_removed + k.o_removed;
                 v_locked := v_locked + k.o_locked::integer;

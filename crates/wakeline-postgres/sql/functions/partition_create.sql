@@ -45,9 +45,10 @@ BEGIN
         SELECT array_agg(m.queue_id) INTO v_new FROM made m;
         INSERT INTO @schema@.partitions (queue_id, name)
         SELECT x.queue_id, 'Default' FROM unnest(v_new) AS x (queue_id) ORDER BY x.queue_id;
-        INSERT INTO @schema@.groups (queue_id, name, mode, from_at, created_at)
+        INSERT INTO @schema@.groups
+            (queue_id, name, mode, from_at, created_at, polled_at, settled)
         SELECT DISTINCT ON (q.queue_id, s.group_name)
-            q.queue_id, s.group_name, s.mode, s.from_at, s.created_at
+            q.queue_id, s.group_name, s.mode, s.from_at, s.created_at, v_now, false
         FROM @schema@.queues q
         JOIN @schema@.subscriptions s ON s.queue = q.name OR (s.queue IS NULL
             AND (s.namespace IS NULL OR s.namespace = q.namespace)

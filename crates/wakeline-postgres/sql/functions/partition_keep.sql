@@ -1,6 +1,8 @@
 -- Housekeeping of one partition: ends leases that ran out, passes over what groups are not to get
 -- any more, and removes up to p_rows segments by the rules of retention. Leaves a partition alone
 -- whose oldest message is younger than the shortest of the limits.
+-- p_groups: how many groups the queue has; p_holding: those of them that hold messages back that they
+-- have not settled. The others, which are idle, hold back only what is leased.
 -- p_shortest, p_age, p_completed: the shortest limit; the age at which messages go whoever has not
 -- settled them; that of messages that every group has settled. NULL: never.
 -- Nothing goes that is leased, or whose transaction id still has to be recognised; dead letters
@@ -13,7 +15,8 @@
 -- partition, and as lease_end.
 
 CREATE OR REPLACE FUNCTION @schema@.partition_keep(
-    p_partition bigint, p_end bigint, p_queue @schema@.queues, p_groups bigint, p_rows integer,
+    p_partition bigint, p_end bigint, p_queue @schema@.queues, p_groups bigint,
+    p_holding integer[], p_rows integer,
     p_shortest interval, p_age interval, p_completed interval, p_now timestamptz,
     OUT o_rows integer, OUT o_removed bigint, OUT o_more boolean, OUT o_locked boolean,
     OUT o_changed boolean, OUT o_first timestamptz)
@@ -61,8 +64,8 @@ BEGIN
                 c.partition_id, c.group_id, v_next, v_parked, c.gaps, p_end, p_queue, p_now) x;
         END IF;
         v_open := least(v_open, CASE WHEN v_live THEN lower(c.lease_set) END,
-            CASE WHEN v_next < p_end THEN v_next END,
-            CASE WHEN v_parked > 0 THEN (
+            CASE WHEN v_next < p_end AND c.group_id = ANY (p_holding) THEN v_next END,
+            CASE WHEN v_parked > 0 AND c.group_id = ANY (p_holding) THEN (
                 SELECT r.message_offset FROM @schema@.retries r
                 WHERE r.partition_id = c.partition_id AND r.group_id = c.group_id
                 ORDER BY r.message_offset LIMIT 1) END);

@@ -13,13 +13,17 @@ SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := @schema@.clock();
+    v_queue integer;
+    v_groups integer[];
     p record;
     s record;
     c record;
 BEGIN
+    SELECT q.queue_id INTO v_queue FROM @schema@.queues q WHERE q.name = p_queue;
+    v_groups := @schema@.groups_holding(v_queue, v_now);
     FOR p IN SELECT x.partition_id, x.name, x.next_offset, x.last_push_at, x.gaps
         FROM @schema@.partitions x
-        WHERE x.queue_id = (SELECT q.queue_id FROM @schema@.queues q WHERE q.name = p_queue)
+        WHERE x.queue_id = v_queue
         ORDER BY x.queue_id, x.partition_id LIMIT p_limit OFFSET p_offset
     LOOP
         name := p.name; partition_id := p.partition_id; total := p.next_offset;
@@ -38,7 +42,7 @@ BEGIN
                 AS retrying
         INTO c
         FROM @schema@.cursors k JOIN @schema@.groups g ON g.group_id = k.group_id
-        WHERE k.partition_id = p.partition_id
+        WHERE k.partition_id = p.partition_id AND k.group_id = ANY (v_groups)
         ORDER BY 4 DESC, g.name COLLATE "C" LIMIT 1;
         IF c.group_id IS NULL THEN
             c.next_offset := coalesce(s.first_offset, p.next_offset); c.gaps := p.gaps;

@@ -1,5 +1,6 @@
 -- The partitions of a queue in which something is unread or unsettled, and how the group stands there
--- that is furthest behind; of equals the first by name. p_group: only this group counts; one that is
+-- that is furthest behind, of those that are not idle (see groups_holding); of equals the first by
+-- name. p_group: only this group counts; one that is
 -- not there is taken for one that begins with all that is stored, and so is a queue without groups.
 -- lag: what is unread or unsettled; processing: of that, under a live lease; retrying: parked, and
 -- under no lease; next_offset, lease_set, gaps: of the cursor.
@@ -15,10 +16,16 @@ LANGUAGE plpgsql STABLE
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
+DECLARE
+    v_groups integer[];
 BEGIN
-    IF EXISTS (SELECT FROM @schema@.groups g
-        WHERE g.queue_id = p_queue AND (p_group IS NULL OR g.name = p_group))
-    THEN
+    IF p_group IS NULL THEN
+        v_groups := @schema@.groups_holding(p_queue, p_now);
+    ELSE
+        v_groups := ARRAY(SELECT g.group_id FROM @schema@.groups g
+            WHERE g.queue_id = p_queue AND g.name = p_group);
+    END IF;
+    IF v_groups <> '{}' THEN
         RETURN QUERY
         SELECT DISTINCT ON (c.partition_id) c.partition_id, c.group_id, l.lag,
             CASE WHEN c.lease_until > p_now THEN (
@@ -28,11 +35,12 @@ BEGIN
                 SELECT sum(upper(r) - lower(r)) FROM unnest(c.lease_set
                     * int8multirange(int8range(NULL, c.lease_start))) AS r), 0)::bigint END,
             c.next_offset, c.lease_set, c.gaps
-        FROM @schema@.groups g
+        FROM unnest(v_groups) AS x (group_id)
+        JOIN @schema@.groups g ON g.group_id = x.group_id
         JOIN @schema@.cursors c ON c.group_id = g.group_id AND c.due_at IS NOT NULL
         JOIN @schema@.partitions p ON p.partition_id = c.partition_id
         CROSS JOIN LATERAL (SELECT @schema@.cursor_lag(c, p.next_offset) AS lag) l
-        WHERE g.queue_id = p_queue AND (p_group IS NULL OR g.name = p_group) AND l.lag > 0
+        WHERE l.lag > 0
         ORDER BY c.partition_id, l.lag DESC, g.name COLLATE "C";
         RETURN;
     END IF;

@@ -1,9 +1,9 @@
--- Replaces a queue's options; true if the queue exists. Namespace and task stay if they are NULL.
+-- Changes those of a queue's options that are named; true if the queue exists. Namespace and task stay if they are NULL.
 -- Cursors that wait for a later time are set anew: a shorter delay or window, another order may
 -- have made something available. Whoever computes such a time holds a lock of the queue's row until
 -- its commit, so none is missed.
--- p_options: all options, by the names of their columns.
--- Called by: QueueAdmin::configure. Lock order: the queue, its row in housekeeping, then cursors by
+-- p_options: by the names of their columns.
+-- Called by: QueueAdmin::configure. Lock order: the queue, its groups, its row in housekeeping, then cursors by
 -- (partition, group).
 
 CREATE OR REPLACE FUNCTION @schema@.queue_configure(
@@ -15,9 +15,15 @@ SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_queue integer;
     v_now timestamptz;
+    b @schema@.queues;
     o @schema@.queues;
 BEGIN
-    o := jsonb_populate_record(NULL::@schema@.queues, p_options);
+    SELECT q.* INTO b FROM @schema@.queues q WHERE q.name = p_queue FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    v_queue := b.queue_id;
+    o := jsonb_populate_record(b, p_options);
     UPDATE @schema@.queues q SET namespace = coalesce(p_namespace, q.namespace),
         task = coalesce(p_task, q.task), lease_secs = o.lease_secs, retry_limit = o.retry_limit,
         retry_delay_ms = o.retry_delay_ms, retry_delay_ms_max = o.retry_delay_ms_max,
@@ -29,12 +35,14 @@ BEGIN
         retention = o.retention, retention_secs = o.retention_secs,
         completed_retention_secs = o.completed_retention_secs, wait_secs_max = o.wait_secs_max,
         encrypted = o.encrypted, lanes = o.lanes, partition_priorities = o.partition_priorities,
-        ledger_secs = o.ledger_secs
-    WHERE q.name = p_queue RETURNING q.queue_id INTO v_queue;
-    IF v_queue IS NULL THEN
-        RETURN false;
-    END IF;
+        ledger_secs = o.ledger_secs, group_idle_secs = o.group_idle_secs
+    WHERE q.queue_id = v_queue;
     v_now := @schema@.clock();
+    -- How long a group went without a poll counts from the change on: the last poll was recorded as
+    -- exactly as the old time needed it.
+    IF o.group_idle_secs <> b.group_idle_secs THEN
+        UPDATE @schema@.groups g SET polled_at = v_now WHERE g.queue_id = v_queue;
+    END IF;
     IF o.ttl_secs > 0 OR o.wait_secs_max > 0
         OR (o.retention AND (o.retention_secs > 0 OR o.completed_retention_secs > 0))
     THEN

@@ -1,6 +1,7 @@
 -- How much room a queue has for pushes: its limits, and what counts against them. No row if there is
 -- no such queue. A partition is as full as the group that is furthest behind in it: what that one has
--- yet to read or to settle; without any group, of all that it stores. Scheduled messages count as
+-- yet to read or to settle (idle ones do not count, see groups_holding); without any group, of all
+-- that it stores. Scheduled messages count as
 -- well. Nothing is counted without a limit; for the whole queue only cursors are looked at that have
 -- something to do.
 -- p_partitions: the partitions whose own messages are counted.
@@ -15,7 +16,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     v_queue integer;
-    v_grouped boolean;
+    v_groups integer[];
 BEGIN
     SELECT q.queue_id, q.len_max, q.partition_len_max, q.lanes
     INTO v_queue, len_max, partition_len_max, lanes
@@ -24,14 +25,14 @@ BEGIN
         RETURN;
     END IF;
     len := 0; partition_lens := '{}';
-    v_grouped := EXISTS (SELECT FROM @schema@.groups g WHERE g.queue_id = v_queue);
-    IF len_max > 0 AND v_grouped THEN
+    v_groups := @schema@.groups_holding(v_queue, @schema@.clock());
+    IF len_max > 0 AND v_groups <> '{}' THEN
         SELECT coalesce(sum(x.most), 0)::bigint INTO len FROM (
             SELECT max(@schema@.cursor_lag(c, p.next_offset)) AS most
-            FROM @schema@.groups g
+            FROM unnest(v_groups) AS g (group_id)
             JOIN @schema@.cursors c ON c.group_id = g.group_id AND c.due_at IS NOT NULL
             JOIN @schema@.partitions p ON p.partition_id = c.partition_id
-            WHERE g.queue_id = v_queue GROUP BY c.partition_id
+            GROUP BY c.partition_id
         ) x;
     ELSIF len_max > 0 THEN
         SELECT coalesce(sum(
@@ -47,12 +48,11 @@ BEGIN
         len := len + (SELECT count(*) FROM @schema@.scheduled s WHERE s.queue_id = v_queue);
     END IF;
     IF partition_len_max > 0 AND p_partitions <> '{}' THEN
-        SELECT array_agg(coalesce(CASE WHEN v_grouped THEN (
+        SELECT array_agg(coalesce(CASE WHEN v_groups <> '{}' THEN (
                 SELECT max(@schema@.cursor_lag(c, p.next_offset))
-                FROM @schema@.groups g
+                FROM unnest(v_groups) AS g (group_id)
                 JOIN @schema@.cursors c
-                    ON c.partition_id = p.partition_id AND c.group_id = g.group_id
-                WHERE g.queue_id = v_queue)
+                    ON c.partition_id = p.partition_id AND c.group_id = g.group_id)
             ELSE (SELECT p.next_offset - f.first - @schema@.gap_len(p.gaps, f.first, NULL) FROM (
                 SELECT coalesce((
                     SELECT s.first_offset FROM @schema@.segments s

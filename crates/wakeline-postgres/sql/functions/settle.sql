@@ -9,7 +9,7 @@
 -- p_verdicts: 0 completed, 1 failed, 2 retry, 3 dead letter.
 -- p_all: change nothing at all unless every item names a message; the rows still say which do.
 -- Called by: QueueStore::settle, transact. Lock order: cursors by (partition, group); then tries
--- queues and partitions. The clock is read after the locks: a lease that ended while this waited
+-- queues, groups and partitions. The clock is read after the locks: a lease that ended while this waited
 -- for them is over.
 
 CREATE OR REPLACE FUNCTION @schema@.settle(
@@ -36,6 +36,8 @@ DECLARE
     -- Nothing is parked, delayed or failed; later also: what is settled is all that is leased.
     v_plain boolean;
     v_drained boolean;
+    -- Some group settles something for the first time.
+    v_first boolean;
     -- Some queue keeps a ledger.
     v_kept boolean;
     v_failed int8multirange;
@@ -77,12 +79,13 @@ BEGIN
         array_agg(c.lease_token), array_agg(c.lease_until), array_agg(c.lease_set),
         array_agg(s.lenient), array_agg(s.name), array_agg(c.tid),
         bool_and(c.parked = 0 AND s.delay_secs = 0 AND s.window_secs = 0),
-        bool_or(s.log_end <= c.next_offset), array_agg(s.ledger_secs), bool_or(s.ledger_secs > 0)
+        bool_or(s.log_end <= c.next_offset), array_agg(s.ledger_secs), bool_or(s.ledger_secs > 0),
+        bool_or(NOT s.settled)
     INTO c_entry, c_partition, c_group, c_queue, c_next, c_parked, c_token, c_until, c_set,
-        c_lenient, c_name, c_tid, v_plain, v_drained, c_secs, v_kept
+        c_lenient, c_name, c_tid, v_plain, v_drained, c_secs, v_kept, v_first
     FROM (
         SELECT u.ord::integer AS ord, p.partition_id, p.name, p.next_offset AS log_end, g.group_id,
-            q.queue_id, q.delay_secs, q.window_secs, q.ledger_secs,
+            g.settled, q.queue_id, q.delay_secs, q.window_secs, q.ledger_secs,
             NOT q.strict_fencing AS lenient
         FROM unnest(p_partitions, p_groups) WITH ORDINALITY AS u (partition_id, group_name, ord)
         JOIN @schema@.partitions p ON p.partition_id = u.partition_id
@@ -90,7 +93,7 @@ BEGIN
         -- LATERAL and LIMIT, here and below: whatever the planner thinks of the tables' sizes, it
         -- can only look each row up by its whole key.
         CROSS JOIN LATERAL (
-            SELECT g.group_id FROM @schema@.groups g
+            SELECT g.group_id, g.settled FROM @schema@.groups g
             WHERE g.queue_id = p.queue_id AND g.name = u.group_name LIMIT 1) g
         ORDER BY p.partition_id, g.group_id
     ) s CROSS JOIN LATERAL (
@@ -138,6 +141,9 @@ BEGIN
             ) x
         ) named;
         IF v_plain THEN
+            IF v_first THEN
+                PERFORM @schema@.group_settled(c_group);
+            END IF;
             -- The rows are locked: they are where they were.
             IF v_kept THEN
                 INSERT INTO @schema@.ledger_entries (partition_id, group_id, first_offset,
@@ -267,6 +273,9 @@ BEGIN
             k_failed := k_failed || v_failed; k_released := k_released || v_released;
         END IF;
     END LOOP;
+    IF v_first AND k_group || x_group <> '{}' THEN
+        PERFORM @schema@.group_settled(k_group || x_group);
+    END IF;
     IF k_partition <> '{}' THEN
         UPDATE @schema@.cursors u SET lease_set = k.set, parked = k.parked,
             lease_all = coalesce(u.lease_all, u.lease_set),

@@ -1,13 +1,15 @@
 -- Tells, without claiming, how many microseconds until each line has something; no row for lines
 -- that have nothing in sight. A group that a queue does not know yet is read as one that begins
 -- with `all`, so that a waiter whose hint was lost is found.
--- Called by: QueueStore::sweep. Reads only.
+-- Whoever waits polls: that is recorded for the groups of these lines from time to time, the only
+-- write.
+-- Called by: QueueStore::sweep. Lock order: tries groups, never waits.
 
 CREATE OR REPLACE FUNCTION @schema@.sweep(
     p_kinds smallint[], p_queues text[], p_partitions text[], p_namespaces text[], p_tasks text[],
     p_groups text[])
 RETURNS TABLE (line integer, due_us bigint)
-LANGUAGE plpgsql STABLE
+LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
 SET enable_mergejoin = off AS $$
@@ -15,13 +17,15 @@ DECLARE
     v_now timestamptz := @schema@.clock();
     v_due timestamptz;
     v_least timestamptz;
+    v_polled integer[] := '{}';
     q record;
 BEGIN
     FOR v_line IN 1 .. cardinality(p_kinds) LOOP
         v_least := NULL;
         FOR q IN
             SELECT x.*, g.group_id, p.partition_id, g.group_id IS NULL
-                OR g.backfilled_to IS NOT NULL AS fresh
+                OR g.backfilled_to IS NOT NULL AS fresh,
+                @schema@.group_poll_due(g.polled_at, g.settled, x.group_idle_secs) AS poll_due
             FROM @schema@.queues x
             LEFT JOIN @schema@.groups g ON g.queue_id = x.queue_id AND g.name = p_groups[v_line]
             LEFT JOIN LATERAL (
@@ -31,7 +35,10 @@ BEGIN
                 ELSE (p_namespaces[v_line] IS NULL OR x.namespace = p_namespaces[v_line])
                     AND (p_tasks[v_line] IS NULL OR x.task = p_tasks[v_line]) END
         LOOP
-            CONTINUE WHEN p_kinds[v_line] = 1 AND q.partition_id IS NULL;
+            IF q.poll_due <= v_now THEN
+                v_polled := v_polled || q.group_id;
+            END IF;
+            CONTINUE WHEN v_least <= v_now OR (p_kinds[v_line] = 1 AND q.partition_id IS NULL);
             IF q.fresh THEN
                 SELECT min(@schema@.log_due(p.partition_id, f.first_offset, p.last_push_at,
                     q.delay_secs, q.window_secs))
@@ -51,7 +58,6 @@ BEGIN
                     CASE WHEN p_kinds[v_line] = 1 THEN q.partition_id END));
             END IF;
             v_least := least(v_least, v_due);
-            EXIT WHEN v_least <= v_now;
         END LOOP;
         IF v_least IS NOT NULL THEN
             line := v_line;
@@ -59,5 +65,8 @@ BEGIN
             RETURN NEXT;
         END IF;
     END LOOP;
+    IF v_polled <> '{}' THEN
+        PERFORM @schema@.group_polled(v_polled, v_now);
+    END IF;
 END
 $$;

@@ -3,10 +3,13 @@
 -- Called by: QueueGroups::groups.
 SELECT q.name, g.name, g.mode, g.from_at, g.created_at, count(c.partition_id),
     count(c.partition_id) FILTER (WHERE c.lag > 0), coalesce(sum(c.lag), 0)::bigint,
-    count(c.partition_id) FILTER (WHERE c.lease_until > n.now_at), min(c.oldest_at), max(n.now_at)
+    count(c.partition_id) FILTER (WHERE c.lease_until > n.now_at), min(c.oldest_at), max(n.now_at), g.polled_at,
+    CASE WHEN i.idle_at <= max(n.now_at) THEN i.idle_at END
 FROM (SELECT @schema@.clock() AS now_at) n
 CROSS JOIN @schema@.groups g
 JOIN @schema@.queues q ON q.queue_id = g.queue_id
+CROSS JOIN LATERAL (SELECT @schema@.group_idle_at(
+    g.polled_at, g.settled, q.group_idle_secs) AS idle_at) i
 LEFT JOIN LATERAL (
     SELECT k.partition_id, k.lease_until, s.created_at AS oldest_at,
         p.next_offset - k.next_offset + k.parked
@@ -33,5 +36,5 @@ LEFT JOIN LATERAL (
     WHERE p.queue_id = q.queue_id
 ) c ON true
 WHERE $1::text IS NULL OR g.name = $1
-GROUP BY q.queue_id, g.group_id
+GROUP BY q.queue_id, g.group_id, i.idle_at
 ORDER BY g.name, q.name

@@ -18,6 +18,7 @@ mod plans;
 mod releases;
 mod repeats;
 mod scheduled;
+mod sql_configure;
 mod sql_emit;
 mod sql_pop;
 mod sql_push;

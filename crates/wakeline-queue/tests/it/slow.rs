@@ -13,10 +13,10 @@ use wakeline_store::{
     ConfigureQueue, DeadLetterFilter, DeadLetters, Extension, GroupDetail, GroupPartition,
     GroupPartitionFilter, HintFeed, HintSink, Housekeeping, HousekeepingReport, Intervened,
     Intervention, LineClaim, LineOutcome, ListedMessages, Losses, MessageDetail, MessageFilter,
-    MessageKey, MessagePlace, Page, PartitionDetail, PushItem, PushReply, QueueAdmin, QueueChores,
-    QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueMessages, QueueSchedule,
-    QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek, SettleItem,
-    SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    MessageKey, MessagePlace, Page, PartitionDetail, PatchQueue, PushItem, PushReply, QueueAdmin,
+    QueueChores, QueueDeadLetters, QueueDetail, QueueGroups, QueueKeeper, QueueMessages,
+    QueueSchedule, QueueStore, Redrive, RedriveJob, ScheduledFilter, ScheduledMessage, Seek,
+    SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -73,6 +73,12 @@ impl QueueAdmin for SlowStore {
         command: ConfigureQueue,
     ) -> Result<(QueueDetail, Vec<Change>), StoreError> {
         slowly(self.0.configure(command)).await
+    }
+    async fn patch(
+        &self,
+        command: PatchQueue,
+    ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
+        slowly(self.0.patch(command)).await
     }
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {
         self.0.queue(queue).await

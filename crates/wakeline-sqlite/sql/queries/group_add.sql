@@ -1,3 +1,4 @@
 -- Makes a group of a queue.
 -- Called by: group::add_group.
-INSERT INTO groups (queue_id, name, mode, from_at, created_at) VALUES (?1, ?2, ?3, ?4, ?5)
+INSERT INTO groups (queue_id, name, mode, from_at, created_at, polled_at, settled)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0)

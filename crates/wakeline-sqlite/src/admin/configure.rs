@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use wakeline_core::{Change, Namespace, QueueName, TaskName};
-use wakeline_store::{ConfigureQueue, QueueDetail};
+use wakeline_store::{ConfigureQueue, PatchQueue, QueueDetail};
 
 use super::inspect;
 use crate::error::{Fault, Res};
@@ -38,6 +38,12 @@ pub(super) fn configure(
         task.map(TaskName::as_str),
         options_text(&command.options),
     ))?;
+    if queue.options.group_idle_secs != command.options.group_idle_secs {
+        // How long groups went without a poll counts from the change on: the last poll was
+        // recorded as exactly as the old time needed it.
+        let sql = include_str!("../../sql/queries/group_polled_all.sql");
+        s.conn.prepare_cached(sql)?.execute((queue.id, s.now.0))?;
+    }
     s.cache.clear();
     let queue = s.queue(name)?.expect("it was just changed");
     correct_due_times(s, &queue)?;
@@ -45,6 +51,17 @@ pub(super) fn configure(
     let changes = vec![queue.change(Duration::ZERO)];
     s.hint(&changes);
     Ok((inspect::queue(s, name)?.expect("it was just changed"), changes))
+}
+
+/// Changes those of a queue's options that are named; `None` if there is no such queue.
+pub(super) fn patch(
+    s: &mut Session<'_>,
+    command: &PatchQueue,
+) -> Res<Option<(QueueDetail, Vec<Change>)>> {
+    let PatchQueue { queue, namespace, task, options } = command.clone();
+    let Some(found) = s.queue(&queue)? else { return Ok(None) };
+    let options = options.apply(found.options.clone());
+    configure(s, &ConfigureQueue { queue, namespace, task, options }).map(Some)
 }
 
 /// Under new options a cursor may be due at another time. Leases keep their end.

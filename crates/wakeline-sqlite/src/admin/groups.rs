@@ -13,19 +13,24 @@ use super::messages::let_go;
 use crate::error::{Fault, Res, corrupt};
 use crate::queue::cursor::{Cursor, created_at};
 use crate::queue::group::{mode_columns, start_from, subscription};
+use crate::queue::idle::Polls;
 use crate::session::{Queue, Session};
 
 /// All groups, or those of one name.
 pub(super) fn groups(s: &mut Session<'_>, only: Option<&GroupName>) -> Res<Vec<GroupDetail>> {
-    let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/group_list.sql"))?;
+    let conn = s.conn;
+    let mut statement = conn.prepare_cached(include_str!("../../sql/queries/group_list.sql"))?;
     let mut rows = statement.query((only.map(GroupName::as_str), s.now.0))?;
     let mut details = Vec::new();
     while let Some(row) = rows.next()? {
         let id: i64 = row.get(0)?;
         let (group, queue, mode): (String, String, String) =
             (row.get(2)?, row.get(3)?, row.get(4)?);
+        let queue = QueueName::new(queue).map_err(corrupt("group", id))?;
+        let polls = Polls { polled_at: Timestamp(row.get(11)?), settled: row.get(12)? };
+        let options = s.queue(&queue)?.map(|queue| queue.options.clone()).unwrap_or_default();
         details.push(GroupDetail {
-            queue: QueueName::new(queue).map_err(corrupt("group", id))?,
+            queue,
             group: GroupName::new(group).map_err(corrupt("group", id))?,
             subscription: subscription("group", id, (&mode, row.get(5)?))?,
             created_at: Timestamp(row.get(6)?),
@@ -34,6 +39,8 @@ pub(super) fn groups(s: &mut Session<'_>, only: Option<&GroupName>) -> Res<Vec<G
             lag: count(row, 9)? + first_deliveries(s, row.get(1)?, id)?,
             behind: behind(s, id)?,
             leases: count(row, 10)?,
+            polled_at: polls.polled_at,
+            idle_since: polls.idle_since(&options, s.now),
         });
     }
     Ok(details)

@@ -10,6 +10,7 @@ use super::groups::lag;
 use crate::SqliteStore;
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::Cursor;
+use crate::queue::idle;
 use crate::session::{Queue, Session};
 
 #[async_trait]
@@ -37,9 +38,10 @@ fn room(s: &mut Session<'_>, name: &QueueName, partitions: &[PartitionName]) -> 
     if room.len_max == 0 && room.partition_len_max == 0 {
         return Ok(Some(room));
     }
-    let groups = groups(s, &queue)?;
+    let groups = idle::holding(s, &queue)?;
     if room.len_max > 0 {
-        room.len = if groups.is_empty() { stored(s, &queue, None)? } else { behind(s, &queue)? };
+        room.len =
+            if groups.is_empty() { stored(s, &queue, None)? } else { behind(s, &queue, &groups)? };
         room.len += scheduled(s, &queue, None)?;
     }
     if room.partition_len_max > 0 {
@@ -58,12 +60,6 @@ fn room(s: &mut Session<'_>, name: &QueueName, partitions: &[PartitionName]) -> 
     Ok(Some(room))
 }
 
-fn groups(s: &Session<'_>, queue: &Queue) -> Res<Vec<i64>> {
-    let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/room_groups.sql"))?;
-    let ids = statement.query_map([queue.id], |row| row.get(0))?;
-    Ok(ids.collect::<Result<_, _>>()?)
-}
-
 fn stored(s: &Session<'_>, queue: &Queue, partition: Option<i64>) -> Res<u64> {
     count(s, queue, partition, include_str!("../../sql/queries/room_stored.sql"))
 }
@@ -78,15 +74,18 @@ fn count(s: &Session<'_>, queue: &Queue, partition: Option<i64>, sql: &str) -> R
     u64::try_from(count).map_err(corrupt("queue", queue.id))
 }
 
-/// What the groups that are furthest behind have yet to settle, over all partitions. Cursors with
+/// What those of the groups that are furthest behind have yet to settle, over all partitions. Cursors with
 /// nothing to do are not looked at.
-fn behind(s: &Session<'_>, queue: &Queue) -> Res<u64> {
+fn behind(s: &Session<'_>, queue: &Queue, groups: &[i64]) -> Res<u64> {
     let sql = include_str!("../../sql/queries/room_cursors.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([queue.id])?;
     let mut most: HashMap<i64, u64> = HashMap::new();
     while let Some(row) = rows.next()? {
         let (partition, group) = (row.get(0)?, row.get(1)?);
+        if !groups.contains(&group) {
+            continue;
+        }
         let Some(cursor) = Cursor::read(s, partition, group)? else { continue };
         let len = most.entry(partition).or_default();
         *len = lag(&cursor).max(*len);

@@ -19,6 +19,7 @@ use crate::SqliteStore;
 use crate::error::{Res, corrupt};
 use crate::queue::cursor::created_at;
 use crate::queue::gap;
+use crate::queue::idle;
 use crate::queue::keep;
 use crate::queue::offsets::{Offsets, OffsetsError};
 use crate::session::{Queue, Session};
@@ -82,13 +83,14 @@ struct Behind {
 }
 
 impl Behind {
-    fn add(&mut self, standing: Standing) {
+    /// `holding`: whether its group counts, and is not idle.
+    fn add(&mut self, standing: Standing, holding: bool) {
         if standing.processing > 0 {
             self.leases += 1;
             self.leased.insert(standing.partition);
         }
         let lag = self.worst.get(&standing.partition).map_or(0, |worst| worst.lag);
-        if standing.lag > lag {
+        if holding && standing.lag > lag {
             self.worst.insert(standing.partition, standing);
         }
     }
@@ -150,12 +152,19 @@ impl Standing {
     }
 }
 
-fn read_cursors(s: &Session<'_>, sql: &str, params: impl Params) -> Res<Behind> {
+fn read_cursors(
+    s: &Session<'_>,
+    sql: &str,
+    params: impl Params,
+    holding: impl Fn(i64) -> bool,
+) -> Res<Behind> {
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let mut behind = Behind::default();
     while let Some(row) = rows.next()? {
-        behind.add(Standing::decode(row, s.now)?);
+        let standing = Standing::decode(row, s.now)?;
+        let holding = standing.group.is_none_or(&holding);
+        behind.add(standing, holding);
     }
     Ok(behind)
 }
@@ -165,7 +174,9 @@ fn behind(s: &Session<'_>, queue: &Queue, only: Option<&GroupName>) -> Res<Behin
     let groups = groups_of(s, queue)?;
     if groups.iter().any(|(_, name)| only.is_none_or(|only| only == name)) {
         let sql = include_str!("../../sql/queries/tally_cursors.sql");
-        return read_cursors(s, sql, (queue.id, only.map(GroupName::as_str)));
+        let holding = idle::holding(s, queue)?;
+        let counts = |group| only.is_some() || holding.contains(&group);
+        return read_cursors(s, sql, (queue.id, only.map(GroupName::as_str)), counts);
     }
     let mut statement =
         s.conn.prepare_cached(include_str!("../../sql/queries/tally_stored.sql"))?;
@@ -174,7 +185,7 @@ fn behind(s: &Session<'_>, queue: &Queue, only: Option<&GroupName>) -> Res<Behin
     while let Some(row) = rows.next()? {
         let first: Option<i64> = row.get(2)?;
         if let Some(first) = first {
-            behind.add(Standing::stored(row.get(0)?, (row.get(1)?, row.get(3)?), first));
+            behind.add(Standing::stored(row.get(0)?, (row.get(1)?, row.get(3)?), first), true);
         }
     }
     Ok(behind)
@@ -250,28 +261,29 @@ fn queues(s: &mut Session<'_>, only: Option<&QueueName>, page: Page) -> Res<Vec<
 fn partitions(s: &mut Session<'_>, name: &QueueName, page: Page) -> Res<Vec<PartitionTally>> {
     let Some(queue) = s.queue(name)? else { return Ok(Vec::new()) };
     let filter = wakeline_store::MessageFilter { queue: Some(name.clone()), ..Default::default() };
-    let grouped = !groups_of(s, &queue)?.is_empty();
+    let holding = idle::holding(s, &queue)?;
     let mut tallies = Vec::new();
     for listed in list_partitions(s, &filter, (0, page))? {
-        tallies.push(partition(s, (&queue, grouped), listed)?);
+        tallies.push(partition(s, (&queue, &holding), listed)?);
     }
     Ok(tallies)
 }
 
 fn partition(
     s: &Session<'_>,
-    (queue, grouped): (&Queue, bool),
+    (queue, holding): (&Queue, &[i64]),
     listed: Listed,
 ) -> Res<PartitionTally> {
     let Listed { partition, name, tail, last_push_at, gaps, .. } = listed;
     let sql = include_str!("../../sql/queries/tally_cursors_of_partition.sql");
-    let mut behind = read_cursors(s, sql, (queue.id, partition))?;
-    if !grouped {
+    let counts = |group| holding.contains(&group);
+    let mut behind = read_cursors(s, sql, (queue.id, partition), counts)?;
+    if holding.is_empty() {
         let sql = include_str!("../../sql/queries/message_first.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
         let mut rows = statement.query((partition, 0))?;
         if let Some(row) = rows.next()? {
-            behind.add(Standing::stored(partition, (tail, gaps), row.get(0)?));
+            behind.add(Standing::stored(partition, (tail, gaps), row.get(0)?), true);
         }
     }
     let mut tally = Tally { total: tail.unsigned_abs(), ..Tally::default() };

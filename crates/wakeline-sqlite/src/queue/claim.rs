@@ -19,6 +19,7 @@ use wakeline_store::{
 
 use super::cursor::{Cursor, Lease};
 use super::group;
+use super::idle;
 use super::ledger::{self, Past};
 use super::line::{Offer, Offered};
 use super::message;
@@ -75,6 +76,9 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
         }
         schedule::move_due_of(s, &line.selector)?;
         let groups = group::begin(s, line, *subscription)?;
+        for (queue, group) in &groups {
+            idle::record_poll(s, queue, *group)?;
+        }
         let paused = s.maintenance()?.pops_paused;
         let mut offered = Offered::new(s, &line.selector, &groups)?;
         let mut grants = Vec::with_capacity(requests.len());
@@ -112,8 +116,10 @@ pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claim
         let mut groups = Groups::new();
         for queue in queues {
             match s.group(&queue, &line.group)? {
-                Some(group) => groups.push((queue, group)),
-                None => return Ok(None),
+                Some(group) if !idle::is_poll_due(s, &queue, group)? => {
+                    groups.push((queue, group));
+                }
+                Some(_) | None => return Ok(None),
             }
         }
         for request in requests {
@@ -254,6 +260,7 @@ fn hold(s: &Session<'_>, offer: &mut Offer, request: &ClaimRequest, taken: &Take
         let unsettled: Offsets = taken.messages.iter().map(|message| message.offset).collect();
         if request.auto_ack {
             ledger::note_at_once(s, cursor, queue, &unsettled)?;
+            idle::record_settled(s, cursor.group)?;
             for message in taken.messages.iter().filter(|message| message.offset < start) {
                 cursor.unpark(s, message.offset)?;
             }

@@ -132,7 +132,7 @@ fn add_group(
     let subscription = if name.is_queue_mode() { Subscription::All } else { subscription };
     let (mode, from) = mode_columns(subscription);
     let sql = include_str!("../../sql/queries/group_add.sql");
-    let params = (queue.id, name.as_str(), mode, from, at.0);
+    let params = (queue.id, name.as_str(), mode, from, at.0, s.now.0);
     s.conn.prepare_cached(sql)?.execute(params)?;
     let group = s.group(queue, name)?.expect("it was just added");
     let sql = match subscription {

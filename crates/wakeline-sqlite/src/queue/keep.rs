@@ -14,6 +14,7 @@ use wakeline_store::{Housekeeping, HousekeepingReport, Losses};
 use super::cursor::{Cursor, created_at};
 use super::gap;
 use super::group::first_since;
+use super::idle;
 use super::ledger;
 use super::pass::{count, pass_over};
 use super::take::end_expired_lease;
@@ -156,11 +157,12 @@ fn go_on(
 ) -> Res<()> {
     let Some(queue) = s.queue_by_id(look.queue)? else { return write(s, &look, None) };
     let Some(shortest) = queue.options.shortest_span() else { return write(s, &look, None) };
+    let holding = idle::holding(s, &queue)?;
     let partitions = partitions(s, &look)?;
     let mut left = u64::from(how.rows_max.max(1));
     let mut unfinished = partitions.len() as i64 == PARTITIONS_MAX;
     for (partition, name, tail) in partitions {
-        let kept = keep(s, &queue, (partition, tail), left)?;
+        let kept = keep(s, (&queue, &holding), (partition, tail), left)?;
         left = left.saturating_sub(kept.removed);
         report.removed += kept.removed;
         if kept.changed {
@@ -206,7 +208,13 @@ fn partitions(s: &Session<'_>, look: &Look) -> Res<Vec<(i64, PartitionName, i64)
 }
 
 /// Housekeeping of one partition, unless its oldest message is younger than the shortest limit.
-fn keep(s: &Session<'_>, queue: &Queue, (partition, tail): (i64, i64), rows_max: u64) -> Res<Kept> {
+/// `holding`: the groups that hold messages back which they have not settled.
+fn keep(
+    s: &Session<'_>,
+    (queue, holding): (&Queue, &[i64]),
+    (partition, tail): (i64, i64),
+    rows_max: u64,
+) -> Res<Kept> {
     let mut kept = Kept { removed: 0, more: false, changed: false, oldest_at: None };
     kept.oldest_at = created_at(s, partition, 0)?;
     let young =
@@ -222,7 +230,7 @@ fn keep(s: &Session<'_>, queue: &Queue, (partition, tail): (i64, i64), rows_max:
         let lost = pass_over(s, &mut cursor, queue)?;
         cursors.push((cursor, ended || !lost.is_none()));
     }
-    let before = before(s, queue, partition, &cursors)?;
+    let before = before(s, (queue, holding), partition, &cursors)?;
     let mut cut = first_since(s, partition, (tail, before))?;
     let sql = include_str!("../../sql/queries/message_nth.sql");
     let nth = i64::try_from(rows_max).unwrap_or(i64::MAX);
@@ -265,7 +273,12 @@ fn groups(s: &Session<'_>, partition: i64) -> Res<Vec<i64>> {
 }
 
 /// What was pushed before this moment may go.
-fn before(s: &Session<'_>, queue: &Queue, partition: i64, cursors: &[(Cursor, bool)]) -> Res<i64> {
+fn before(
+    s: &Session<'_>,
+    (queue, holding): (&Queue, &[i64]),
+    partition: i64,
+    cursors: &[(Cursor, bool)],
+) -> Res<i64> {
     let (mut leased, mut unsettled) = (None, None);
     for (cursor, _) in cursors {
         let held = cursor.lease.as_ref().and_then(|lease| lease.unsettled.bounds());
@@ -273,7 +286,9 @@ fn before(s: &Session<'_>, queue: &Queue, partition: i64, cursors: &[(Cursor, bo
         let parked = if cursor.parked > 0 { cursor.lowest_parked(s)? } else { None };
         let unread = (cursor.next < cursor.tail).then_some(cursor.next);
         leased = leased.into_iter().chain(held).min();
-        unsettled = [unsettled, held, parked, unread].into_iter().flatten().min();
+        let open = parked.into_iter().chain(unread).min();
+        let open = open.filter(|_| holding.contains(&cursor.group));
+        unsettled = [unsettled, held, open].into_iter().flatten().min();
     }
     let options = &queue.options;
     let known = s.now.0 - micros(options.dedup_window_secs);

@@ -11,6 +11,7 @@ use wakeline_core::{
 use wakeline_store::{Extension, Losses, SettleItem, SettleOutcome, SettleReply};
 
 use super::cursor::{Cursor, Held, Parked};
+use super::idle;
 use super::ledger::{self, Rest};
 use super::offsets::Offsets;
 use super::pass::count;
@@ -177,6 +178,9 @@ impl Open {
     fn write(self, s: &Session<'_>) -> Res<Vec<Change>> {
         let mut changes = Vec::new();
         for Settling { mut cursor, queue, group, changed } in self.cursors {
+            if changed {
+                idle::record_settled(s, cursor.group)?;
+            }
             match (changed, &cursor.lease) {
                 (false, _) => {}
                 (true, Some(_)) => cursor.write_unsettled(s)?,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wakeline_core::{QueueLine, Selector, Timestamp};
 
 use super::cursor::Cursor;
+use super::idle;
 use super::schedule;
 use crate::admin::redrive;
 use crate::error::Res;
@@ -14,10 +15,19 @@ use crate::session::{Queue, Session};
 /// Cursors under a window that are looked at for the true time of the next message.
 const WINDOWS_LEN_MAX: i64 = 16;
 
+/// What a sweep found.
+pub(crate) struct Swept {
+    /// How long until each line has something.
+    pub(crate) due: Vec<Option<Duration>>,
+    /// Whether it is to be recorded that groups of the lines are polled.
+    pub(crate) polls_due: bool,
+}
+
 /// How long until each line has something. A group that has not begun yet would begin with
 /// everything, so that a hint that was lost before its first claim costs no work.
-pub(crate) fn sweep(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<Vec<Option<Duration>>> {
+pub(crate) fn sweep(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<Swept> {
     let mut answers = Vec::with_capacity(lines.len());
+    let mut polls_due = false;
     for line in lines {
         if line.is_chores() {
             let due = redrive::next_due(s)?;
@@ -28,7 +38,10 @@ pub(crate) fn sweep(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<Vec<Option<
         let mut due = None;
         for queue in s.matching(&line.selector)? {
             match s.group(&queue, &line.group)? {
-                Some(group) => groups.push((queue, group)),
+                Some(group) => {
+                    polls_due = polls_due || idle::is_poll_due(s, &queue, group)?;
+                    groups.push((queue, group));
+                }
                 None => {
                     due = earlier(due, unread(s, line, &queue)?);
                     due = earlier(due, scheduled(s, line, &queue)?);
@@ -38,7 +51,7 @@ pub(crate) fn sweep(s: &mut Session<'_>, lines: &[QueueLine]) -> Res<Vec<Option<
         due = earlier(due, next_due(s, line, &groups)?);
         answers.push(due.map(|due| s.now.until(Timestamp(due))));
     }
-    Ok(answers)
+    Ok(Swept { due: answers, polls_due })
 }
 
 /// The earliest time at which a cursor of the line may have something; it may have passed.

@@ -1,9 +1,10 @@
 //! Configuring and deleting queues.
 
 use wakeline_core::{
-    Backoff, Fencing, MessageOrder, Namespace, PartitionName, QueueOptions, TaskName, Verdict,
+    Backoff, Change, Fencing, MessageOrder, Namespace, OptionsPatch, PartitionName, QueueName,
+    QueueOptions, TaskName, Verdict,
 };
-use wakeline_store::{ConfigureQueue, PushOutcome, SettleOutcome};
+use wakeline_store::{ConfigureQueue, PatchQueue, PushOutcome, QueueDetail, SettleOutcome};
 
 use super::{Ask, Bench, at_once, secs, told};
 
@@ -32,8 +33,67 @@ fn unusual() -> QueueOptions {
         encrypted: false,
         lanes: 12,
         ledger_secs: 7,
+        group_idle_secs: 4_321,
         partition_priorities: [(PartitionName::default_partition(), -5)].into(),
     }
+}
+
+/// A patch changes what it names, and nothing else; it tells all options, and whom it concerns.
+pub async fn a_patch_changes_only_what_it_names(bench: &Bench) {
+    let queue = bench.queue("n.t");
+    bench.configure(&queue, unusual()).await;
+    let options = OptionsPatch {
+        lanes: Some(0),
+        ordering: Some(MessageOrder::Strict),
+        partition_priorities: Some(Default::default()),
+        ..OptionsPatch::default()
+    };
+    let expected = options.clone().apply(unusual());
+    let (detail, changes) = patch(bench, &queue, options).await.expect("it exists");
+    assert_eq!(detail.options, expected);
+    assert_eq!(
+        (detail.namespace, detail.task),
+        (Some(bench.namespace("n")), TaskName::new("t").ok())
+    );
+    assert!(told(&changes, &Ask::queue(&queue)).is_some());
+    let (detail, _) = patch(bench, &queue, OptionsPatch::default()).await.expect("it exists");
+    assert_eq!(detail.options, expected);
+}
+
+/// A patch of an unknown queue does nothing.
+pub async fn a_patch_makes_no_queue(bench: &Bench) {
+    let queue = bench.queue("q");
+    let options = OptionsPatch { lanes: Some(3), ..OptionsPatch::default() };
+    assert_eq!(patch(bench, &queue, options).await, None);
+    assert_eq!(bench.store.queue(&queue).await.expect("a queue is looked up"), None);
+}
+
+/// Of patches at once none undoes what another did.
+pub async fn patches_at_once_lose_nothing(bench: &Bench) {
+    let queue = bench.queue("q");
+    bench.configure(&queue, at_once()).await;
+    for n in 1..=10 {
+        let lanes = OptionsPatch { lanes: Some(n), ..OptionsPatch::default() };
+        let lease = OptionsPatch { lease_secs: Some(n), ..OptionsPatch::default() };
+        let limit = OptionsPatch { retry_limit: Some(n), ..OptionsPatch::default() };
+        futures_util::join!(
+            patch(bench, &queue, lanes),
+            patch(bench, &queue, lease),
+            patch(bench, &queue, limit)
+        );
+        let detail = bench.store.queue(&queue).await.expect("it is read").expect("it exists");
+        let QueueOptions { lanes, lease_secs, retry_limit, .. } = detail.options;
+        assert_eq!((lanes, lease_secs, retry_limit), (n, n, n));
+    }
+}
+
+async fn patch(
+    bench: &Bench,
+    queue: &QueueName,
+    options: OptionsPatch,
+) -> Option<(QueueDetail, Vec<Change>)> {
+    let command = PatchQueue { queue: queue.clone(), namespace: None, task: None, options };
+    bench.store.patch(command).await.expect("a queue is patched")
 }
 
 /// A configured queue is there, with its partition `Default`.

@@ -94,6 +94,8 @@ pub async fn a_group_tells_its_lag(bench: &Bench) {
         lag: 5,
         behind: Duration::from_secs(7),
         leases: 1,
+        polled_at: began,
+        idle_since: None,
     };
     assert_eq!(detail, expected);
     bench.settled(&taken, "b", Verdict::Completed).await;

@@ -19,6 +19,7 @@ pub mod delete;
 pub mod due;
 pub mod expiry;
 pub mod hints;
+pub mod idle;
 pub mod inspect;
 pub mod lease;
 pub mod ledger;
@@ -266,6 +267,7 @@ macro_rules! conformance_suite {
             racing_timers_of_a_key_leave_one,
         );
         $crate::conformance_module!([$($fixture)*]; configure;
+            a_patch_changes_only_what_it_names, a_patch_makes_no_queue, patches_at_once_lose_nothing,
             a_queue_is_made_by_configuring_it,
             a_queue_is_made_by_pushing_to_it,
             configuring_replaces_all_options,
@@ -359,6 +361,17 @@ macro_rules! conformance_suite {
             the_group_that_is_furthest_behind_counts,
             what_is_scheduled_counts,
             limits_and_lanes_are_told,
+        );
+        $crate::conformance_module!([$($fixture)*]; idle;
+            an_idle_group_counts_against_no_limit,
+            an_idle_group_holds_no_completed_message_back,
+            a_poll_ends_idleness_and_the_group_continues,
+            a_group_that_has_worked_may_pause_longer,
+            a_waiter_that_is_swept_keeps_its_group_from_being_idle,
+            an_empty_claim_keeps_its_group_from_being_idle,
+            where_every_group_is_idle_all_of_them_count,
+            an_idle_group_keeps_what_it_has_leased,
+            another_time_counts_from_the_change_on,
         );
         $crate::conformance_module!([$($fixture)*]; messages;
             a_cleared_queue_is_empty, a_cleared_partition_is_empty, a_deleted_partition_is_gone,

@@ -70,9 +70,16 @@ impl World<'_> {
             let counts = [detail.partitions, detail.partitions_behind, detail.lag, detail.leases];
             (detail.group.clone(), detail.queue.clone(), counts)
         };
+        let polls = |skew: Skew, detail: &GroupDetail| {
+            let idle_since = detail.idle_since.map(|since| skew.to_oracle(since));
+            (detail.queue.clone(), skew.to_oracle(detail.polled_at), idle_since)
+        };
         let of_store: Vec<_> = store.iter().filter(ours).map(plain).collect();
         let of_oracle: Vec<_> = oracle.iter().map(plain).collect();
         same("groups (partitions, behind, lag, leases)", of_oracle, of_store)?;
+        let of_store: Vec<_> = store.iter().filter(ours).map(|one| polls(self.skew, one)).collect();
+        let of_oracle: Vec<_> = oracle.iter().map(|one| polls(NO_SKEW, one)).collect();
+        same("polls of groups, and since when they are idle", of_oracle, of_store)?;
         if group.is_queue_mode() {
             return Ok(());
         }

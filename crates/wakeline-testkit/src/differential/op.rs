@@ -196,35 +196,41 @@ pub(super) fn options() -> impl Strategy<Value = QueueOptions> {
     );
     // Stores count against limits of size; it is their callers who hold to them.
     let sizes = (select(vec![0u64, 5, 100]), select(vec![0u64, 3, 100]), select(vec![0u32, 4]));
+    let idle = select(vec![0u32, 8, 40]);
     let ranks = prop::collection::btree_map(0..PARTITIONS, -1i32..2, 0..PARTITIONS);
     let ranks = prop_oneof![2 => Just(Default::default()), 1 => ranks];
-    (tries, growth, time, limits, sizes, ranks, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
-        |(tries, growth, time, limits, sizes, ranks, relaxed, lenient)| QueueOptions {
-            ttl_secs: limits.0,
-            wait_secs_max: limits.1,
-            retention: limits.2,
-            retention_secs: limits.3.0,
-            completed_retention_secs: limits.3.1,
-            lease_secs: tries.0,
-            retry_limit: tries.1,
-            retry_delay_ms: tries.2,
-            retry_delay_ms_max: growth.0,
-            retry_backoff: if growth.1 { Backoff::Exponential } else { Backoff::Fixed },
-            dead_letters: growth.2,
-            priority: time.0,
-            delay_secs: time.1,
-            window_secs: time.2,
-            ordering: if relaxed { MessageOrder::Relaxed } else { MessageOrder::Strict },
-            fencing: if lenient { Fencing::Lenient } else { Fencing::Strict },
-            dedup_window_secs: DEDUP_SECS,
-            retry_jitter_percent: tries.3,
-            len_max: sizes.0,
-            partition_len_max: sizes.1,
-            lanes: sizes.2,
-            partition_priorities: ranks.into_iter().map(|(n, rank)| (partition(n), rank)).collect(),
-            ..QueueOptions::default()
-        },
-    )
+    (tries, growth, time, limits, (sizes, idle), ranks, any::<bool>(), prop::bool::weighted(0.2))
+        .prop_map(|(tries, growth, time, limits, (sizes, idle), ranks, relaxed, lenient)| {
+            QueueOptions {
+                group_idle_secs: idle,
+                ttl_secs: limits.0,
+                wait_secs_max: limits.1,
+                retention: limits.2,
+                retention_secs: limits.3.0,
+                completed_retention_secs: limits.3.1,
+                lease_secs: tries.0,
+                retry_limit: tries.1,
+                retry_delay_ms: tries.2,
+                retry_delay_ms_max: growth.0,
+                retry_backoff: if growth.1 { Backoff::Exponential } else { Backoff::Fixed },
+                dead_letters: growth.2,
+                priority: time.0,
+                delay_secs: time.1,
+                window_secs: time.2,
+                ordering: if relaxed { MessageOrder::Relaxed } else { MessageOrder::Strict },
+                fencing: if lenient { Fencing::Lenient } else { Fencing::Strict },
+                dedup_window_secs: DEDUP_SECS,
+                retry_jitter_percent: tries.3,
+                len_max: sizes.0,
+                partition_len_max: sizes.1,
+                lanes: sizes.2,
+                partition_priorities: ranks
+                    .into_iter()
+                    .map(|(n, rank)| (partition(n), rank))
+                    .collect(),
+                ..QueueOptions::default()
+            }
+        })
 }
 
 fn maintenance() -> impl Strategy<Value = SetMaintenance> {

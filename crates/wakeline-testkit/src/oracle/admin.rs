@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeline_core::{
     Change, GroupName, PartitionId, PartitionName, QueueName, Selector, Timestamp, TransactionId,
 };
-use wakeline_store::{ConfigureQueue, MessageDetail, MessageState, QueueDetail};
+use wakeline_store::{ConfigureQueue, MessageDetail, MessageState, PatchQueue, QueueDetail};
 
 use super::claim::delivered;
 use super::dead::Buried;
@@ -26,9 +26,22 @@ impl State {
         let queue = self.queues.get_mut(name).expect("it was just made");
         queue.namespace = command.namespace.or(queue.namespace.take());
         queue.task = command.task.or(queue.task.take());
+        if queue.options.group_idle_secs != command.options.group_idle_secs {
+            queue.groups.values_mut().for_each(|group| group.polled_at = now);
+        }
         queue.options = command.options;
         let change = queue.change(name, Duration::ZERO);
         (self.queue(name).expect("it was just made"), vec![change])
+    }
+
+    pub(super) fn patch(
+        &mut self,
+        command: PatchQueue,
+        now: Timestamp,
+    ) -> Option<(QueueDetail, Vec<Change>)> {
+        let PatchQueue { queue, namespace, task, options } = command;
+        let options = options.apply(self.queues.get(&queue)?.options.clone());
+        Some(self.configure(ConfigureQueue { queue, namespace, task, options }, now))
     }
 
     pub(super) fn queue(&self, name: &QueueName) -> Option<QueueDetail> {

@@ -35,6 +35,7 @@ impl State {
             }
             self.move_due(&line.selector, now);
             self.begin(&line, subscription, now);
+            self.poll(&line, now);
             let paused = self.maintenance.pops_paused;
             let grants: Vec<_> = (requests.iter())
                 .map(|request| self.serve(&line, request, &mut served, now))
@@ -220,6 +221,7 @@ impl State {
         match request.auto_ack {
             false => cursor.lease = Some(lease),
             true => {
+                queue.groups.get_mut(&key.group).expect("it was offered").settled = true;
                 let lease = Lease { until: now, ..lease };
                 self.note(key, &lease, DeliveryOutcome::Acked, now);
             }

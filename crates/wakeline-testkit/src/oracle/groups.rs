@@ -218,6 +218,8 @@ fn group_detail(
         lag: lags.iter().sum(),
         behind: oldest_at.map_or(Duration::ZERO, |at| at.until(now)),
         leases: group.cursors.values().filter(live).count() as u64,
+        polled_at: group.polled_at,
+        idle_since: queue.idle_since(group, now),
     }
 }
 

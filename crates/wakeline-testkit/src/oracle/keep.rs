@@ -114,8 +114,10 @@ impl Queue {
         let cursors = || self.groups.values().map(|group| &group.cursors[name]);
         let created_at = |offset| partition.message(offset).created_at;
         let leased = cursors().filter_map(|cursor| first_leased(cursor, now)).map(created_at).min();
-        let unsettled =
-            cursors().filter_map(|cursor| oldest(partition, cursor)).map(created_at).min();
+        // Idle groups hold back only what they have under a lease.
+        let holding = self.holding(now).into_iter().map(|group| &group.cursors[name]);
+        let unsettled = holding.filter_map(|cursor| oldest(partition, cursor)).map(created_at);
+        let unsettled = unsettled.chain(leased).min();
         let known = Duration::from_secs(self.options.dedup_window_secs.into());
         let old = |message: &Message, age: Option<Duration>, first: Option<Timestamp>| {
             age.is_some_and(|age| message.created_at.plus(age) <= now)

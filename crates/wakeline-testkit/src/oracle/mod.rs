@@ -18,6 +18,7 @@ mod delete;
 mod flow;
 mod groups;
 mod hook;
+mod idle;
 mod keep;
 mod ledger;
 mod maintenance;
@@ -47,10 +48,10 @@ use wakeline_seal::KeyRing;
 use wakeline_store::{
     ConfigureQueue, Extension, GroupDetail, GroupPartition, GroupPartitionFilter, HintFeed,
     HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
-    LinkState, Losses, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
-    QueueKeeper, QueueSchedule, QueueStore, Rekeyed, ScheduledFilter, ScheduledMessage, SealedKind,
-    Sealing, Seek, SeekTo, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo,
-    TransactCommand, TransactReply,
+    LinkState, Losses, MessageDetail, PatchQueue, PushItem, PushReply, QueueAdmin, QueueDetail,
+    QueueGroups, QueueKeeper, QueueSchedule, QueueStore, Rekeyed, ScheduledFilter,
+    ScheduledMessage, SealedKind, Sealing, Seek, SeekTo, SettleItem, SettleReply, StoreAdmin,
+    StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 
 pub use clock::TEST_EPOCH;
@@ -167,7 +168,10 @@ impl QueueStore for MemoryStore {
     }
 
     async fn sweep(&self, lines: Vec<QueueLine>) -> Result<Vec<Option<Duration>>, StoreError> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        for line in &lines {
+            state.poll(line, self.now());
+        }
         Ok(lines.iter().map(|line| state.next_due(line, self.now())).collect())
     }
 }
@@ -192,6 +196,16 @@ impl QueueAdmin for MemoryStore {
             self.sealing.keys("configure")?;
         }
         Ok(self.recorded(|state, now| state.configure(command, now)))
+    }
+
+    async fn patch(
+        &self,
+        command: PatchQueue,
+    ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
+        if command.options.encrypted == Some(true) {
+            self.sealing.keys("patch queue")?;
+        }
+        Ok(self.recorded(|state, now| state.patch(command, now)))
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {

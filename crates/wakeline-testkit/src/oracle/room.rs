@@ -1,7 +1,7 @@
 //! How much room queues have.
 
 use async_trait::async_trait;
-use wakeline_core::{PartitionName, QueueName};
+use wakeline_core::{PartitionName, QueueName, Timestamp};
 use wakeline_store::{QueueRoom, Room, StoreError};
 
 use super::MemoryStore;
@@ -15,17 +15,17 @@ impl QueueRoom for MemoryStore {
         queue: &QueueName,
         partitions: &[PartitionName],
     ) -> Result<Option<Room>, StoreError> {
-        Ok(self.state.lock().room(queue, partitions))
+        Ok(self.state.lock().room(queue, partitions, self.now()))
     }
 }
 
 impl State {
-    fn room(&self, name: &QueueName, partitions: &[PartitionName]) -> Option<Room> {
+    fn room(&self, name: &QueueName, partitions: &[PartitionName], now: Timestamp) -> Option<Room> {
         let queue = self.queues.get(name)?;
         let options = &queue.options;
         let counted = |limit: u64| limit > 0;
-        let all = queue.partitions.keys().map(|partition| len(queue, partition)).sum();
-        let each = partitions.iter().map(|partition| len(queue, partition)).collect();
+        let all = queue.partitions.keys().map(|partition| len(queue, partition, now)).sum();
+        let each = partitions.iter().map(|partition| len(queue, partition, now)).collect();
         Some(Room {
             len_max: options.len_max,
             partition_len_max: options.partition_len_max,
@@ -38,9 +38,10 @@ impl State {
 
 /// What the group that is furthest behind has yet to settle; without a group, what is stored. And
 /// what waits for its time.
-fn len(queue: &Queue, name: &PartitionName) -> u64 {
+fn len(queue: &Queue, name: &PartitionName, now: Timestamp) -> u64 {
     let Some(partition) = queue.partitions.get(name) else { return 0 };
-    let lags = queue.groups.values().map(|group| lag(partition, &group.cursors[name]));
+    let groups = queue.holding(now);
+    let lags = groups.iter().map(|group| lag(partition, &group.cursors[name]));
     let scheduled = queue.scheduled.iter().filter(|one| one.partition == *name).count() as u64;
     lags.max().unwrap_or(partition.stored()) + scheduled
 }

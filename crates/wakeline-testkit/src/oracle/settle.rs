@@ -87,6 +87,7 @@ impl State {
         if dropped {
             queue.losses.dropped += 1;
         }
+        queue.groups.get_mut(&key.group).expect("it was just found").settled = true;
         if let Some(held) = buried {
             self.bury(&key, Doomed { offset, held }, now);
         }

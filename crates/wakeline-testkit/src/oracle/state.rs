@@ -113,6 +113,10 @@ pub(super) struct Group {
     pub(super) subscription: Subscription,
     pub(super) created_at: Timestamp,
     pub(super) cursors: BTreeMap<PartitionName, Cursor>,
+    /// When it was last polled, as far as that was recorded.
+    pub(super) polled_at: Timestamp,
+    /// Whether it has ever settled anything.
+    pub(super) settled: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -265,6 +269,8 @@ impl State {
         for Remembered { group, subscription, at, .. } in remembered {
             self.ensure_group(name, &group, subscription, at);
         }
+        let queue = self.queues.get_mut(name).expect("it was just made");
+        queue.groups.values_mut().for_each(|group| group.polled_at = now);
     }
 
     pub(super) fn ensure_partition(
@@ -308,7 +314,9 @@ impl State {
                 (name.clone(), cursor)
             })
             .collect();
-        queue.groups.insert(name.clone(), Group { id, subscription, created_at: now, cursors });
+        let group =
+            Group { id, subscription, created_at: now, cursors, polled_at: now, settled: false };
+        queue.groups.insert(name.clone(), group);
     }
 
     pub(super) fn push(&mut self, items: Vec<PushItem>, now: Timestamp) -> PushReply {

@@ -54,7 +54,7 @@ impl QueueTallies for MemoryStore {
         let behind = |(name, partition): (&PartitionName, &Partition)| {
             let cursor = match group {
                 Some(group) => queue.groups.get(group).map(|group| &group.cursors[name]),
-                None => worst(queue, name),
+                None => worst(queue, name, self.now()),
             };
             let len = cursor.map_or(partition.stored(), |cursor| lag(partition, cursor));
             (len > 0).then(|| (name.clone(), len))
@@ -93,9 +93,9 @@ fn in_order(queue: &Queue) -> Vec<(&PartitionName, &Partition)> {
 }
 
 /// The cursor that is furthest behind in a partition; of equals that of the first group by name.
-fn worst<'a>(queue: &'a Queue, name: &PartitionName) -> Option<&'a Cursor> {
+fn worst<'a>(queue: &'a Queue, name: &PartitionName, now: Timestamp) -> Option<&'a Cursor> {
     let partition = &queue.partitions[name];
-    let cursors = queue.groups.values().rev().map(|group| &group.cursors[name]);
+    let cursors = queue.holding(now).into_iter().rev().map(|group| &group.cursors[name]);
     cursors.max_by_key(|cursor| lag(partition, cursor))
 }
 
@@ -145,7 +145,7 @@ impl State {
             ..Tally::default()
         };
         let dead: BTreeSet<i64> = letters().map(|buried| buried.offset).collect();
-        let Some(cursor) = worst(queue, name) else {
+        let Some(cursor) = worst(queue, name, now) else {
             tally.pending = partition.stored();
             let gone = |at: &&i64| **at < partition.first || partition.is_gap(**at);
             tally.given_up = dead.iter().filter(gone).count() as u64;

@@ -20,9 +20,9 @@ use wakeline_core::{Change, GroupName, LeaseId, PartitionId, QueueLine, QueueNam
 use wakeline_store::{
     ConfigureQueue, DeliveryOutcome, Extension, GroupDetail, GroupPartition, GroupPartitionFilter,
     HintFeed, HintSink, Housekeeping, HousekeepingReport, LedgerEntry, LineClaim, LineOutcome,
-    Losses, MessageDetail, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups, QueueKeeper,
-    QueueSchedule, QueueStore, ScheduledFilter, ScheduledMessage, Seek, SettleItem, SettleReply,
-    Store, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
+    Losses, MessageDetail, PatchQueue, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
+    QueueKeeper, QueueSchedule, QueueStore, ScheduledFilter, ScheduledMessage, Seek, SettleItem,
+    SettleReply, Store, StoreAdmin, StoreError, StoreInfo, TransactCommand, TransactReply,
 };
 use wakeline_testkit::conformance::StoreUnderTest;
 use wakeline_testkit::oracle::MemoryStore;
@@ -254,6 +254,13 @@ impl QueueAdmin for Sinner {
         let (mut detail, changes) = self.inner.configure(sinful).await?;
         detail.options = command.options;
         Ok((detail, changes))
+    }
+
+    async fn patch(
+        &self,
+        command: PatchQueue,
+    ) -> Result<Option<(QueueDetail, Vec<Change>)>, StoreError> {
+        self.inner.patch(command).await
     }
 
     async fn queue(&self, queue: &QueueName) -> Result<Option<QueueDetail>, StoreError> {

@@ -1,0 +1,49 @@
+-- Changes options of a queue from SQL, as part of the caller's own transaction. The queue is made if it
+-- does not exist. Options that are not named stay as they are. Returns those that were set, by the names
+-- of their columns.
+--
+--   SELECT wakeline.configure('orders', '{"unordered": true, "leaseTime": 60}');
+--
+-- Options have the names and limits that they have over HTTP (docs/reference/queue.md). Encryption is
+-- switched on over HTTP only: there it is checked that the servers have keys.
+-- Until its end the transaction holds the queue's row: keep it short.
+-- p_notify: the commit tells nodes of the change; without it they see it within a minute.
+-- Runs with the rights of its owner: GRANT EXECUTE to whom it may concern.
+-- Called by: users. Lock order: as partition_create, then as queue_configure.
+
+CREATE OR REPLACE FUNCTION @schema@.configure(
+    p_queue text, p_options jsonb, p_notify boolean DEFAULT true)
+RETURNS jsonb
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_namespace text;
+    v_task text;
+    v_columns jsonb;
+BEGIN
+    IF p_queue IS NULL OR octet_length(p_queue) NOT BETWEEN 1 AND 255 OR p_queue ~ '[[:cntrl:]]'
+    THEN
+        RAISE EXCEPTION 'queue must have 1 to 255 bytes and no control characters'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    v_columns := @schema@.queue_options_check(p_options);
+    IF NOT EXISTS (SELECT FROM @schema@.queues q WHERE q.name = p_queue) THEN
+        IF strpos(p_queue, '.') > 0 THEN
+            v_namespace := nullif(split_part(p_queue, '.', 1), '');
+            v_task := nullif(substr(p_queue, strpos(p_queue, '.') + 1), '');
+        END IF;
+        PERFORM @schema@.partition_create(ARRAY[p_queue], ARRAY[v_namespace], ARRAY[v_task],
+            ARRAY['Default'], false);
+    END IF;
+    PERFORM @schema@.queue_configure(p_queue, NULL, NULL, v_columns);
+    INSERT INTO @schema@.audit (at, actor, act, target, detail)
+    VALUES (@schema@.clock(), 'sql:' || session_user, 'queue.configure', p_queue, '');
+    IF p_notify THEN
+        PERFORM @schema@.notify_changes(jsonb_build_array(jsonb_build_object('q', q.name,
+            's', q.namespace, 't', q.task, 'd', 0)))
+        FROM @schema@.queues q WHERE q.name = p_queue;
+    END IF;
+    RETURN v_columns;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION @schema@.configure(text, jsonb, boolean) FROM PUBLIC;

@@ -1,0 +1,72 @@
+//! The SQL function `configure`: options of queues in the user's own transaction.
+
+use tokio_postgres::Client;
+use wakeline_core::{MessageOrder, QueueName, QueueOptions};
+use wakeline_store::{AccessStore as _, AuditFilter, QueueAdmin as _};
+
+use crate::support::TestSchema;
+
+async fn configure(
+    user: &Client,
+    schema: &TestSchema,
+    options: &str,
+) -> Result<(), tokio_postgres::Error> {
+    let sql = format!("SELECT {}.configure('n.q', $1::text::jsonb)", schema.name);
+    user.execute(&sql, &[&options]).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_queue_is_configured_from_sql_option_by_option() {
+    let schema = TestSchema::new().await;
+    let store = schema.store().await;
+    let user = schema.client().await;
+    let queue = QueueName::new("n.q").expect("valid");
+    let read = async || store.queue(&queue).await.expect("it is read").expect("it exists");
+
+    configure(&user, &schema, r#"{"unordered": true, "ordering": "relaxed"}"#).await.expect("set");
+    let detail = read().await;
+    let expected =
+        QueueOptions { lanes: 16, ordering: MessageOrder::Relaxed, ..QueueOptions::default() };
+    assert_eq!(detail.options, expected);
+    assert_eq!(detail.namespace.expect("it has one").as_str(), "n");
+
+    let more = r#"{"leaseTime": 60.0, "retentionSeconds": 5, "partitionPriorities": {"p": -1}}"#;
+    configure(&user, &schema, more).await.expect("set");
+    let options = read().await.options;
+    assert_eq!((options.lanes, options.lease_secs, options.retention), (16, 60, true));
+    assert_eq!(options.partition_priorities.len(), 1);
+    configure(&user, &schema, r#"{"unordered": false, "lanes": null}"#).await.expect("set");
+    assert_eq!(read().await.options.lanes, 0);
+
+    let audit =
+        store.audit(AuditFilter { limit: 10, ..Default::default() }).await.expect("it is read");
+    assert_eq!((audit[0].act.as_str(), audit[0].target.as_str()), ("queue.configure", "n.q"));
+    assert!(audit[0].actor.starts_with("sql:"), "{}", audit[0].actor);
+}
+
+#[tokio::test]
+async fn what_http_refuses_is_refused_from_sql() {
+    let schema = TestSchema::new().await;
+    let store = schema.store().await;
+    let user = schema.client().await;
+    for (options, message, hint) in [
+        (r#"{"lease_time": 5}"#, "unknown option lease_time", "did you mean leaseTime?"),
+        (r#"{"colour": 5}"#, "unknown option colour", "known options: leaseTime, "),
+        (r#"{"leaseTime": 0}"#, "option leaseTime must be a whole number from 1 to 604800", ""),
+        (r#"{"leaseTime": 1.5}"#, "option leaseTime must be a whole number", ""),
+        (r#"{"leaseTime": "5"}"#, "option leaseTime must be a JSON number", ""),
+        (r#"{"ordering": "random"}"#, "option ordering must be one of strict,relaxed", ""),
+        (r#"{"groupIdleSeconds": 599}"#, "must be 0 or from 600", ""),
+        (r#"{"unordered": true, "lanes": 0}"#, "contradict", "leave out"),
+        (r#"{"encryptionEnabled": true}"#, "encryption cannot", "HTTP"),
+        (r#"{"partitionPriorities": {"p": "x"}}"#, "option partitionPriorities", ""),
+        ("[]", "must be a JSON object", ""),
+    ] {
+        let error = configure(&user, &schema, options).await.expect_err(options);
+        let error = error.as_db_error().expect("of the database");
+        assert!(error.message().contains(message), "{options}: {error:?}");
+        assert!(error.hint().unwrap_or_default().contains(hint), "{options}: {error:?}");
+    }
+    let queue = QueueName::new("n.q").expect("valid");
+    assert_eq!(store.queue(&queue).await.expect("it is read"), None);
+}

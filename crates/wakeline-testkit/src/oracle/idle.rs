@@ -1,0 +1,36 @@
+//! Groups that nobody polls any more.
+
+use wakeline_core::{QueueLine, QueueName, Timestamp};
+
+use super::state::{Group, Queue, State};
+
+impl State {
+    /// Records a poll of a line's group, where the last one was recorded long enough ago.
+    pub(super) fn poll(&mut self, line: &QueueLine, now: Timestamp) {
+        let matching =
+            |(name, queue): &(&QueueName, &mut Queue)| queue.matches(name, &line.selector);
+        for (_, queue) in self.queues.iter_mut().filter(matching) {
+            let Some(group) = queue.groups.get_mut(&line.group) else { continue };
+            let recorded_after = queue.options.poll_recorded_after(group.settled);
+            if group.polled_at.plus(recorded_after) <= now {
+                group.polled_at = now;
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// Since when a group is idle, if it is.
+    pub(super) fn idle_since(&self, group: &Group, now: Timestamp) -> Option<Timestamp> {
+        let after = self.options.group_idle_after(group.settled)?;
+        Some(group.polled_at.plus(after)).filter(|since| *since <= now)
+    }
+
+    /// The groups that count against limits and hold messages back, by name: those that are not
+    /// idle; or all of them, where all are.
+    pub(super) fn holding(&self, now: Timestamp) -> Vec<&Group> {
+        let all = || self.groups.values();
+        let holding: Vec<_> = all().filter(|group| self.idle_since(group, now).is_none()).collect();
+        if holding.is_empty() { all().collect() } else { holding }
+    }
+}

@@ -58,7 +58,7 @@ enum Command {
     Key(KeyCommand),
     /// List audit events, newest first: who did what to which target
     Audit(AuditArgs),
-    /// List queues with message counts (pending, processing, completed, dead, lost), or configure one
+    /// List queues with message counts (pending, processing, completed, dead, lost); configure one
     Queues(QueuesArgs),
     /// List, show, redrive and purge dead letters
     #[command(subcommand)]

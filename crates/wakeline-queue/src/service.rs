@@ -1,5 +1,7 @@
 //! The queue's operations, each one store call followed by its hints.
 
+mod configure;
+
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +14,9 @@ use wakeline_core::{
     Change, GroupName, LeaseId, LeaseToken, QueueLine, QueueName, Selector, Subscription, Verdict,
 };
 use wakeline_store::{
-    Carried, ClaimRequest, ConfigureQueue, Extension, Grant, HintOrigin, HintSink, Housekeeping,
-    Intervened, Intervention, MessageKey, PatchQueue, PushItem, PushOutcome, QueueDetail, Redrive,
-    RedriveJob, Seek, SettleItem, SettleOutcome, Store, StoreError, TransactCommand,
-    TransactOutcome,
+    Carried, ClaimRequest, Extension, Grant, HintOrigin, HintSink, Housekeeping, Intervened,
+    Intervention, MessageKey, PushItem, PushOutcome, Redrive, RedriveJob, Seek, SettleItem,
+    SettleOutcome, Store, StoreError, TransactCommand, TransactOutcome,
 };
 use wakeline_wake::{
     HintSource, Hub, HubOptions, LongPollConfig, Patience, Snapshot, TakeError, Taken, WakeMode,
@@ -295,36 +296,6 @@ impl QueueService {
     /// Holds on to a lease.
     pub async fn extend(&self, lease: LeaseId, span: Duration) -> Result<Extension, QueueError> {
         Ok(self.store.extend(lease, span).await?)
-    }
-
-    /// Makes or changes a queue.
-    pub async fn configure(&self, command: ConfigureQueue) -> Result<QueueDetail, QueueError> {
-        let (store, configured) = (Arc::clone(&self.store), Arc::clone(&self.configured));
-        let queue = command.queue.clone();
-        let done = self.to_the_end(async move {
-            let done = store.configure(command).await?;
-            configured.notify_one();
-            Ok(done)
-        });
-        let done = done.await;
-        self.rooms.forget(&queue);
-        done
-    }
-
-    /// Changes those of a queue's options that are named; `None` if there is no such queue.
-    pub async fn patch(&self, command: PatchQueue) -> Result<Option<QueueDetail>, QueueError> {
-        let (store, configured) = (Arc::clone(&self.store), Arc::clone(&self.configured));
-        let queue = command.queue.clone();
-        let done = self.to_the_end(async move {
-            let Some((detail, changes)) = store.patch(command).await? else {
-                return Ok((None, Vec::new()));
-            };
-            configured.notify_one();
-            Ok((Some(detail), changes))
-        });
-        let done = done.await;
-        self.rooms.forget(&queue);
-        done
     }
 
     /// Removes a queue. True if it existed.

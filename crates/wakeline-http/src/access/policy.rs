@@ -84,6 +84,9 @@ const SERVER: &[Line] = &[
     (M::POST, "/api/v1/system/maintenance/pop", Server, Admin, All, "maintenance.set"),
 ];
 
+const QUEUE: &str = "/api/v1/resources/queues/{queue}";
+const GROUP_IN_QUEUE: &str = "/api/v1/consumer-groups/{group}/queues/{queue}";
+
 /// The routes of queues.
 const QUEUES: &[Line] = &[
     (M::POST, "/api/v1/push", Queue, Push, Body, ""),
@@ -115,27 +118,13 @@ const QUEUES: &[Line] = &[
     (M::GET, "/api/v1/analytics/queue-parked-replicas", Queue, Read, Listed, ""),
     (M::GET, "/api/v1/analytics/retention", Queue, Read, Listed, ""),
     (M::GET, "/api/v1/resources/queues/{queue}", Queue, Read, Path("queue"), ""),
-    (
-        M::PATCH,
-        "/api/v1/resources/queues/{queue}",
-        Queue,
-        Configure,
-        Path("queue"),
-        "queue.configure",
-    ),
+    (M::PATCH, QUEUE, Queue, Configure, Path("queue"), "queue.configure"),
     (M::DELETE, "/api/v1/resources/queues/{queue}", Queue, Admin, Path("queue"), "queue.delete"),
     (M::GET, "/api/v1/consumer-groups", Queue, Read, Listed, ""),
     (M::GET, "/api/v1/consumer-groups/lagging", Queue, Read, Listed, ""),
     (M::GET, "/api/v1/consumer-groups/{group}", Queue, Read, Listed, ""),
     (M::DELETE, "/api/v1/consumer-groups/{group}", Queue, Admin, All, "group.delete"),
-    (
-        M::DELETE,
-        "/api/v1/consumer-groups/{group}/queues/{queue}",
-        Queue,
-        Admin,
-        Path("queue"),
-        "group.delete",
-    ),
+    (M::DELETE, GROUP_IN_QUEUE, Queue, Admin, Path("queue"), "group.delete"),
     (
         M::POST,
         "/api/v1/consumer-groups/{group}/queues/{queue}/seek",

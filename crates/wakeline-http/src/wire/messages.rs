@@ -69,8 +69,8 @@ struct GroupsMode {
     has_queue_mode: bool,
     /// Groups that do.
     bus_groups_count: usize,
-    /// `queue`: only consumers that name no group; `bus`: only named groups; `hybrid`: both; `none`:
-    /// nobody yet.
+    /// `queue`: only consumers that name no group; `bus`: only named groups; `hybrid`: both;
+    /// `none`: nobody yet.
     #[serde(rename = "type")]
     kind: &'static str,
 }
@@ -233,8 +233,8 @@ pub(crate) struct ConsumingMode {
     has_queue_mode: bool,
     /// Named groups that do.
     bus_groups_count: usize,
-    /// `queue`: only consumers that name no group; `bus`: only named groups; `hybrid`: both; `none`:
-    /// nobody yet.
+    /// `queue`: only consumers that name no group; `bus`: only named groups; `hybrid`: both;
+    /// `none`: nobody yet.
     #[serde(rename = "type")]
     kind: &'static str,
 }

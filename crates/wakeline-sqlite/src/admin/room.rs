@@ -74,8 +74,8 @@ fn count(s: &Session<'_>, queue: &Queue, partition: Option<i64>, sql: &str) -> R
     u64::try_from(count).map_err(corrupt("queue", queue.id))
 }
 
-/// What those of the groups that are furthest behind have yet to settle, over all partitions. Cursors with
-/// nothing to do are not looked at.
+/// What those of the groups that are furthest behind have yet to settle, over all partitions.
+/// Cursors with nothing to do are not looked at.
 fn behind(s: &Session<'_>, queue: &Queue, groups: &[i64]) -> Res<u64> {
     let sql = include_str!("../../sql/queries/room_cursors.sql");
     let mut statement = s.conn.prepare_cached(sql)?;

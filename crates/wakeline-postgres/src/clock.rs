@@ -18,27 +18,33 @@ use wakeline_core::Timestamp;
 use wakeline_store::StoreError;
 
 use crate::connect::{Params, Sql};
-use crate::{Shared, error, rows};
+use crate::options::Schema;
+use crate::rows::{self, Columns};
+use crate::{Shared, error};
 
 /// Two good clocks differ by less than one part in so many.
 const DRIFT_PART: u32 = 1_000;
 const OPERATION: &str = "hold clock";
 
 /// When something that found nothing because the clock had gone back is claimed again.
-pub(crate) const CLAIM_AGAIN: Duration = Duration::from_millis(5);
+const CLAIM_AGAIN: Duration = Duration::from_millis(5);
+/// The same if the clock could not be moved on.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
 
 /// Compares the store's clock with elapsed time.
 pub(crate) struct ClockWatch {
     last: Mutex<Option<Reading>>,
     hold: Sql,
+    start: Sql,
     /// The least step that is noticed.
     step_min: Duration,
 }
 
-/// What the clock showed, and by when.
+/// What the clock showed, at some moment between a call and its answer.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     at: Timestamp,
+    sent: Instant,
     heard: Instant,
 }
 
@@ -56,74 +62,103 @@ enum Seen {
 }
 
 impl ClockWatch {
-    pub(crate) fn new(hold: Sql, step_min: Duration) -> Self {
-        Self { last: Mutex::new(None), hold, step_min }
+    /// One that has seen nothing yet.
+    pub(crate) fn new(schema: &Schema, step_min: Duration) -> Self {
+        Self {
+            last: Mutex::new(None),
+            hold: Sql::new(schema, include_str!("../sql/queries/clock_hold.sql")),
+            start: Sql::new(schema, include_str!("../sql/queries/clock_start.sql")),
+            step_min,
+        }
+    }
+
+    /// Looks for a step that happened while no node ran.
+    pub(crate) async fn start(&self, shared: &Shared) -> Result<(), StoreError> {
+        self.move_on(shared, &self.start, &[]).await
     }
 
     /// Takes note of what the clock showed in the answer to a call that was sent at a moment:
-    /// `column` has it in one of the rows. Returns whether it had gone back.
-    pub(crate) async fn went_back(
+    /// `column` has it in one of the rows. If it had gone back, returns when to claim again.
+    pub(crate) async fn claim_again(
         &self,
         shared: &Shared,
         sent: Instant,
         (rows, column): (&[Row], &str),
-    ) -> bool {
+    ) -> Option<Duration> {
         let shown = |row: &Row| row.try_get::<_, Option<SystemTime>>(column).ok().flatten();
-        let Some(at) = rows.iter().find_map(shown).map(rows::timestamp) else { return false };
-        match self.note(sent, Reading { at, heard: Instant::now() }) {
-            Seen::Steady => false,
+        let at = rows.iter().find_map(shown).map(rows::timestamp)?;
+        match self.note(Reading { at, sent, heard: Instant::now() }) {
+            Seen::Steady => None,
             Seen::Forward(by) => {
                 tracing::warn!(
                     by_secs = by.as_secs(),
                     "PostgreSQL's clock was set forward, or this machine was suspended: leases and \
                      timers may have ended early"
                 );
-                false
+                None
             }
+            // On the heap: it is rare, and larger than everything else here.
             Seen::Back { then, passed_us } => {
-                // On the heap: it is rare, and larger than everything else here.
-                Box::pin(self.hold(shared, then, passed_us)).await;
-                true
+                Some(Box::pin(self.hold(shared, then, passed_us)).await)
             }
         }
     }
 
-    fn note(&self, sent: Instant, reading: Reading) -> Seen {
+    fn note(&self, reading: Reading) -> Seen {
         let mut last = self.last.lock();
-        let seen = last.map_or(Seen::Steady, |last| self.compare(last, sent, reading));
+        let seen = last.map_or(Seen::Steady, |last| self.compare(last, reading));
         // A call that was overtaken by another is compared, but not kept.
-        let newer = last.is_none_or(|last| last.heard < sent);
+        let newer = last.is_none_or(|last| last.heard < reading.sent);
         if newer && !matches!(seen, Seen::Back { .. }) {
             *last = Some(reading);
         }
         seen
     }
 
-    async fn hold(&self, shared: &Shared, then: Timestamp, passed_us: i64) {
+    async fn hold(&self, shared: &Shared, then: Timestamp, passed_us: i64) -> Duration {
         let params: Params<'_> = &[&rows::system_time(then), &passed_us];
-        match shared.links.general.query(OPERATION, &self.hold, params).await {
-            Ok(answer) => {
-                // Begin again: another node may have moved it, or it runs slower for a while.
-                *self.last.lock() = None;
-                report(&answer);
-            }
-            // The next claim sees the same, and tries again.
+        match self.move_on(shared, &self.hold, params).await {
+            Ok(()) => CLAIM_AGAIN,
             Err(error) => {
                 let error = error::chain(&error);
                 tracing::warn!(error, "PostgreSQL's clock was set back, and was not corrected yet");
+                TRY_AGAIN
             }
         }
     }
 
-    /// Only what is certain is a step: the clock was read at some moment between a call's being
-    /// sent and its answer's being heard.
-    fn compare(&self, last: Reading, sent: Instant, now: Reading) -> Seen {
+    /// Makes a call that may move the clock, and goes on from what that shows then: claims that
+    /// were answered before are compared with it, and are behind it.
+    async fn move_on(
+        &self,
+        shared: &Shared,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<(), StoreError> {
+        let sent = Instant::now();
+        let answer = shared.links.general.query(OPERATION, sql, params).await?;
+        let Some(row) = answer.first() else { return Ok(()) };
+        let mut columns = Columns::new(OPERATION, row);
+        let (moved_us, at): (i64, Timestamp) = (columns.take()?, columns.moment()?);
+        *self.last.lock() = Some(Reading { at, sent, heard: Instant::now() });
+        if moved_us > 0 {
+            tracing::warn!(
+                by_secs = moved_us / 1_000_000,
+                "PostgreSQL's clock was set back: the store's clock goes on, and runs slower by a \
+                 tenth until both agree"
+            );
+        }
+        Ok(())
+    }
+
+    /// Only what is certain is a step.
+    fn compare(&self, last: Reading, now: Reading) -> Seen {
         let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
-        let most = now.heard.saturating_duration_since(last.heard);
-        // Less than nothing if that call was sent before this reading was heard.
-        let least = match sent.checked_duration_since(last.heard) {
+        let most = now.heard.saturating_duration_since(last.sent);
+        // Less than nothing if that call was sent before the last reading was heard.
+        let least = match now.sent.checked_duration_since(last.heard) {
             Some(later) => micros(later),
-            None => -micros(last.heard.saturating_duration_since(sent)),
+            None => -micros(last.heard.saturating_duration_since(now.sent)),
         };
         let shown = now.at.0.saturating_sub(last.at.0);
         let slack = micros(self.step_min + most / DRIFT_PART);
@@ -138,26 +173,6 @@ impl ClockWatch {
     }
 }
 
-/// Looks for a step that happened while no node ran.
-pub(crate) async fn start(shared: &Shared) -> Result<(), StoreError> {
-    let start = shared.sql(include_str!("../sql/queries/clock_start.sql"));
-    let answer = shared.links.general.query(OPERATION, &start, &[]).await?;
-    report(&answer);
-    Ok(())
-}
-
-/// Says by how much the clock was moved, if it was.
-fn report(answer: &[Row]) {
-    let moved = answer.first().and_then(|row| row.get::<_, Option<i64>>(0)).unwrap_or_default();
-    if moved > 0 {
-        tracing::warn!(
-            by_secs = moved / 1_000_000,
-            "PostgreSQL's clock was set back: the store's clock goes on, and runs slower by a \
-             tenth until both agree"
-        );
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,8 +180,12 @@ mod tests {
     const DAY: i64 = 86_400_000_000;
 
     fn watch() -> ClockWatch {
-        let schema = crate::options::Schema::new("x").expect("valid");
-        ClockWatch::new(Sql::new(&schema, "SELECT 1"), Duration::from_secs(10))
+        let schema = Schema::new("x").expect("valid");
+        ClockWatch::new(&schema, Duration::from_secs(10))
+    }
+
+    fn reading(at: i64, sent: Instant, heard: Instant) -> Reading {
+        Reading { at: Timestamp(at), sent, heard }
     }
 
     #[test]
@@ -181,22 +200,31 @@ mod tests {
             (100_000_000 - DAY, Seen::Back { then: Timestamp(DAY), passed_us: 100_000_000 }),
         ] {
             let watch = watch();
-            let first = Reading { at: Timestamp(DAY), heard: start };
-            assert_eq!(watch.note(start, first), Seen::Steady);
-            let then = Reading { at: Timestamp(DAY + shown_us), heard: after(101) };
-            assert_eq!(watch.note(after(100), then), expected, "{shown_us}");
+            assert_eq!(watch.note(reading(DAY, start, start)), Seen::Steady);
+            let seen = watch.note(reading(DAY + shown_us, after(100), after(101)));
+            assert_eq!(seen, expected, "{shown_us}");
         }
     }
 
     #[test]
-    fn a_slow_call_is_no_step() {
+    fn slow_calls_are_no_step() {
         let (start, minute) = (Instant::now(), Duration::from_secs(60));
         let watch = watch();
-        watch.note(start, Reading { at: Timestamp(DAY), heard: start });
-        let quick = Reading { at: Timestamp(DAY + 60_000_000), heard: start + minute };
-        assert_eq!(watch.note(start + minute, quick), Seen::Steady);
+        let quick = start + minute;
+        // Read at its beginning, heard a minute later.
+        watch.note(reading(DAY, start, quick));
+        assert_eq!(watch.note(reading(DAY + 61_000_000, quick, quick)), Seen::Steady);
         // Sent before the other one was, heard after it.
-        let slow = Reading { at: Timestamp(DAY + 1_000_000), heard: start + 2 * minute };
-        assert_eq!(watch.note(start, slow), Seen::Steady);
+        let slow = reading(DAY + 1_000_000, start, start + 2 * minute);
+        assert_eq!(watch.note(slow), Seen::Steady);
+    }
+
+    #[test]
+    fn an_answer_from_before_the_clock_was_moved_on_is_not_believed() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let watch = watch();
+        *watch.last.lock() = Some(reading(DAY, start + second, start + 2 * second));
+        let late = watch.note(reading(5_000_000, start, start + 3 * second));
+        assert!(matches!(late, Seen::Back { .. }), "{late:?}");
     }
 }

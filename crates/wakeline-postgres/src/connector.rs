@@ -151,8 +151,8 @@ impl Connector {
     /// survives a transaction, this does not depend on which session the pooler hands out next.
     pub(crate) async fn set_up(&self, client: &Client) -> Result<bool, tokio_postgres::Error> {
         let answer = client.simple_query(&self.settings).await?;
-        let shared = answer.iter().any(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get("shared") != Some("f"),
+        let shared = !answer.iter().any(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get("shared") == Some("f"),
             _ => false,
         });
         self.shared.store(shared, Ordering::Release);

@@ -259,10 +259,7 @@ impl PostgresStore {
             closed: CancellationToken::new(),
             feeds: TaskTracker::new(),
             sealing: Sealing::default(),
-            clock: ClockWatch::new(
-                Sql::new(&schema, include_str!("../sql/queries/clock_hold.sql")),
-                options.timings.clock_step,
-            ),
+            clock: ClockWatch::new(&schema, options.timings.clock_step),
             _functions_kept: function_sets::keep_in_use(&options),
             location: format!("{} schema {}", connector.location(), schema.name()),
             connector,
@@ -278,7 +275,7 @@ impl PostgresStore {
         store.install_triggers().await?;
         let lead = store.shared.notifier.lead_sql();
         store.shared.links.warm(&store.queue.core.sql, lead).await?;
-        clock::start(&store.shared).await?;
+        store.shared.clock.start(&store.shared).await?;
         store.report_pooler();
         Ok(store)
     }

@@ -1,2 +1,2 @@
 -- Moves the store's clock on if the machine's was set back. Called by: ClockWatch.
-SELECT @schema@.clock_hold($1, $2)
+SELECT moved_us, clock_at FROM @schema@.clock_hold($1, $2)

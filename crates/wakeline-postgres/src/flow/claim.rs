@@ -22,7 +22,6 @@ use wakeline_store::flow::{
 use super::Core;
 use super::items::{self, Leased};
 use super::wire::micros;
-use crate::clock::CLAIM_AGAIN;
 use crate::commands::{Flushed, one_by_one};
 use crate::connect::{Link, Params, Sql};
 use crate::error;
@@ -312,9 +311,10 @@ impl Core {
             claimed[line].contended = code == 2;
             claimed[line].next_due = columns.take::<Option<i64>>()?.map(rows::span);
         }
-        if self.shared.clock.went_back(&self.shared, sent, (&rows, "clock_at")).await {
+        let again = self.shared.clock.claim_again(&self.shared, sent, (&rows, "clock_at")).await;
+        if again.is_some() {
             for line in &mut claimed {
-                line.next_due = Some(CLAIM_AGAIN);
+                line.next_due = again;
             }
         }
         Ok(claimed)

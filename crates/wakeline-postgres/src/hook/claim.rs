@@ -24,7 +24,6 @@ use super::Core;
 use super::items::{self, Leased, Targets};
 use super::set_aside::Spoilt;
 use super::wire::{index, length, micros};
-use crate::clock::CLAIM_AGAIN;
 use crate::commands::{Flushed, one_by_one};
 use crate::connect::{Link, Params};
 use crate::error;
@@ -305,9 +304,10 @@ impl Core {
             None => self.shared.links.general.query(CLAIM, sql, params).await?,
         };
         let found = read(&rows, &arrays, &mut claimed)?;
-        if self.shared.clock.went_back(&self.shared, sent, (&rows, "now_at")).await {
+        let again = self.shared.clock.claim_again(&self.shared, sent, (&rows, "now_at")).await;
+        if again.is_some() {
             for line in &mut claimed {
-                line.next_due = Some(CLAIM_AGAIN);
+                line.next_due = again;
             }
         }
         if found.incoming {

@@ -22,7 +22,6 @@ use super::grants::{Grants, Slice, Spoilt};
 use super::set_aside::SET_ASIDE;
 use super::sweep::LineColumns;
 use super::{Core, same_error};
-use crate::clock::CLAIM_AGAIN;
 use crate::connect::Link;
 use crate::error;
 use crate::rows::{self, Columns};
@@ -272,9 +271,10 @@ impl Core {
             None => self.shared.links.general.query(OPERATION, sql, params).await?,
         };
         let mut results = self.read_claim(claims, &rows)?;
-        if self.shared.clock.went_back(&self.shared, sent, (&rows, "clock_at")).await {
+        let again = self.shared.clock.claim_again(&self.shared, sent, (&rows, "clock_at")).await;
+        if again.is_some() {
             for result in &mut results {
-                result.outcome.next_due = Some(CLAIM_AGAIN);
+                result.outcome.next_due = again;
             }
         }
         for ((claim, result), under) in claims.iter().zip(&results).zip(floors) {

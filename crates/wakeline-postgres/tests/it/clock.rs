@@ -221,3 +221,33 @@ async fn a_clock_that_was_set_back_while_no_node_ran_hides_no_message() {
     assert_eq!(attempt(&again), 2);
     store.close().await;
 }
+
+#[tokio::test]
+async fn a_clock_that_was_a_day_ahead_for_a_while_leaves_no_turn_and_no_webhook_stuck() {
+    let fixture = Fixture::open().await;
+    let machine = Machine::of(&fixture).await;
+    let bench = FlowBench::new(Box::new(fixture));
+    bench.start("a").await;
+    bench.turn().await;
+    machine.step(1).await;
+    assert_eq!(bench.turn().await.attempt, 2, "its lease has ended, a day later");
+    machine.step(-1).await;
+    assert_eq!(bench.no_turn().await, Some(AGAIN), "noticed");
+    bench.no_turn().await;
+    machine.pass(35.0 * SLOWER).await;
+    assert_eq!(bench.turn().await.attempt, 3, "the second lease has ended");
+
+    let fixture = Fixture::open().await;
+    let machine = Machine::of(&fixture).await;
+    let bench = HookBench::new(Box::new(fixture)).await;
+    bench.with(plain()).await;
+    bench.emit().await;
+    bench.one().await;
+    machine.step(1).await;
+    assert_eq!(bench.one().await.attempt_no, 2, "its lease has ended, a day later");
+    machine.step(-1).await;
+    assert_eq!(bench.none().await, Some(AGAIN), "noticed");
+    bench.none().await;
+    machine.pass(35.0 * SLOWER).await;
+    assert_eq!(bench.one().await.attempt_no, 3, "the second lease has ended");
+}

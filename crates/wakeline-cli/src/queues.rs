@@ -27,7 +27,7 @@ pub(crate) struct QueuesArgs {
     common: Common,
 }
 
-/// Lists queues and how they stand.
+/// Lists queues with message counts.
 pub(crate) fn run(args: QueuesArgs) -> anyhow::Result<ExitCode> {
     let mistake = |error: wakeline_core::NameError| ConfigMistake(format!("queue: {error}"));
     let queue = args.queue.map(QueueName::new).transpose().map_err(mistake)?;

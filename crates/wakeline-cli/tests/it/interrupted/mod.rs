@@ -121,7 +121,7 @@ impl Bench {
             Outages::Statements { store, .. } => store.clone(),
             Outages::Calls { store, .. } => store.clone(),
         };
-        Self { outages, node: node(served).await, sound, worlds: 0,  _store: store }
+        Self { outages, node: node(served).await, sound, worlds: 0, _store: store }
     }
 
     async fn statements(database: &TestDatabase) -> Outages {
@@ -144,7 +144,7 @@ impl Bench {
         match &self.outages {
             Outages::Statements { proxy, .. } => proxy.interrupt(nth, when),
             Outages::Calls { store, .. } => {
-                // The call that follows an answered one is not begun; before the first there is none.
+                // The call that follows an answered one is not begun.
                 match when {
                     When::Unanswered => store.fail_from(nth, Fault::After),
                     When::Before | When::Answered => store.fail_from(nth, Fault::Before),
@@ -184,8 +184,8 @@ impl Bench {
         World::make(self.sound.client, self.worlds, route).await
     }
 
-    /// Interrupts a request of a route everywhere, one place at a time, until it is through. Returns
-    /// what is wrong.
+    /// Interrupts a request of a route everywhere, one place at a time, until it is through.
+    /// Returns what is wrong.
     async fn sweep(&mut self, (route, keyed): &(String, bool), variant: usize) -> Vec<String> {
         let mut seen: Vec<Seen> = Vec::new();
         let mut world = self.world(route).await;
@@ -235,7 +235,8 @@ fn judge(route: &str, whole: &Seen, seen: &[Seen]) -> Vec<String> {
         wrong.push(format!("{what}, not interrupted: changed {changed:?}: {answer:?}"));
     }
     for Seen { what, answer, changed } in seen {
-        let marked = !changed.is_empty() && changed.iter().all(|table| whole.changed.contains(table));
+        let marked =
+            !changed.is_empty() && changed.iter().all(|table| whole.changed.contains(table));
         let expected = match answer.status {
             // Leases that nobody heard of end by themselves; a pop may find nothing for a while.
             200..300 if WRITING_READS.contains(&route) => continue,

@@ -57,7 +57,9 @@ impl World {
             "dlq" => world.make_dead_letter(route).await,
             "event-type" if !route.starts_with("POST") => {
                 let name = world.of("event_type_name");
-                world.expect("POST", "/api/v1/event-type", json!({"name": name, "description": "d"})).await;
+                world
+                    .expect("POST", "/api/v1/event-type", json!({"name": name, "description": "d"}))
+                    .await;
             }
             "keys" => world.make_key().await,
             "operational-webhook" => {
@@ -115,8 +117,10 @@ impl World {
     /// Two messages, the first of them leased by a group and by nobody's group, and a timer.
     async fn make_queue(&mut self, route: &str) {
         let queue = self.of("queue").to_owned();
-        let item = |id: &str| json!({"queue": queue, "partition": "p", "payload": 1,
-            "transactionId": id});
+        let item = |id: &str| {
+            json!({"queue": queue, "partition": "p", "payload": 1,
+            "transactionId": id})
+        };
         let items = json!({"items": [item("m"), item("x")]});
         let pushed = self.expect("POST", "/api/v1/push", items).await;
         self.is("partitionId", &pushed[0]["partition_id"]);
@@ -124,8 +128,12 @@ impl World {
             let path = format!("/api/v1/pop/queue/{queue}?consumerGroup={}", self.of("group"));
             self.expect("GET", path, Value::Null).await;
         }
-        if ["/ack", "/lease/", "/transaction", "/retry", "/dlq"].iter().any(|part| route.contains(part)) {
-            let popped = self.expect("GET", format!("/api/v1/pop/queue/{queue}"), json!(null)).await;
+        if ["/ack", "/lease/", "/transaction", "/retry", "/dlq"]
+            .iter()
+            .any(|part| route.contains(part))
+        {
+            let popped =
+                self.expect("GET", format!("/api/v1/pop/queue/{queue}"), json!(null)).await;
             self.is("leaseId", &popped["leaseId"]);
         }
         if route.contains("/messages/") && route.starts_with("POST") {
@@ -255,28 +263,43 @@ impl World {
         match path.trim_start_matches("/api/v1") {
             "/push" => vec![
                 ("", json!({"items": [{"queue": queue, "partition": "p", "payload": 2}]})),
-                ("", json!({"items": [{"queue": format!("new-{queue}"), "payload": 2},
-                    {"queue": queue, "partition": "new", "payload": 2}]})),
-                ("", json!({"items": [{"queue": format!("later-{queue}"), "payload": 2,
-                    "delayMs": 3_600_000}, {"queue": queue, "payload": 2}]})),
+                (
+                    "",
+                    json!({"items": [{"queue": format!("new-{queue}"), "payload": 2},
+                    {"queue": queue, "partition": "new", "payload": 2}]}),
+                ),
+                (
+                    "",
+                    json!({"items": [{"queue": format!("later-{queue}"), "payload": 2,
+                    "delayMs": 3_600_000}, {"queue": queue, "payload": 2}]}),
+                ),
             ],
             "/ack" => ["completed", "failed", "dlq"].map(|s| ("", self.ack(s))).into(),
             "/lease/{leaseId}/extend" => vec![("", json!({"seconds": 900}))],
             "/ack/batch" => vec![("", json!({"acknowledgments": [self.ack("completed")]}))],
             "/transaction" => vec![("", self.transaction())],
             "/timers" => vec![
-                ("", json!({"operations": [{"op": "schedule", "queue": queue, "timerKey": "k",
-                    "delayMs": 7_200_000}]})),
-                ("", json!({"operations": [{"op": "schedule", "queue": format!("new-{queue}"),
+                (
+                    "",
+                    json!({"operations": [{"op": "schedule", "queue": queue, "timerKey": "k",
+                    "delayMs": 7_200_000}]}),
+                ),
+                (
+                    "",
+                    json!({"operations": [{"op": "schedule", "queue": format!("new-{queue}"),
                     "timerKey": "k", "delayMs": 7_200_000},
-                    {"op": "cancel", "queue": queue, "timerKey": "k"}]})),
+                    {"op": "cancel", "queue": queue, "timerKey": "k"}]}),
+                ),
             ],
             "/configure" => vec![
                 ("", json!({"queue": queue, "options": {"leaseTime": 7}})),
                 ("", json!({"queue": format!("new-{queue}"), "options": {"leaseTime": 7}})),
             ],
-            "/traces" => vec![("", json!({"transactionId": "m", "data": 1, "traceNames": ["t"],
-                "partitionId": self.of("partitionId")}))],
+            "/traces" => vec![(
+                "",
+                json!({"transactionId": "m", "data": 1, "traceNames": ["t"],
+                "partitionId": self.of("partitionId")}),
+            )],
             "/dlq" => vec![("all=true", Value::Null)],
             "/dlq/redrive" => vec![("", json!({"filter": {"queue": queue}}))],
             "/consumer-groups/{group}/queues/{queue}/seek"
@@ -288,20 +311,27 @@ impl World {
             }
             "/keys" => vec![("", self.key("new"))],
             "/keys/{id}/rotate" => vec![("", json!({"overlapSeconds": 60}))],
-            "/system/maintenance" | "/system/maintenance/pop" => vec![("", json!({"enabled": true}))],
-            "/orchestrations" => vec![("", json!({"name": "greet", "instance": self.of("instance")}))],
+            "/system/maintenance" | "/system/maintenance/pop" => {
+                vec![("", json!({"enabled": true}))]
+            }
+            "/orchestrations" => {
+                vec![("", json!({"name": "greet", "instance": self.of("instance")}))]
+            }
             "/orchestrations/purge" => vec![("", json!({"instances": [self.of("instance")]}))],
             "/orchestrations/prune" => {
                 vec![("", json!({"instances": [self.of("instance")], "keepLast": 1}))]
             }
             "/orchestrations/{instance}" => vec![("force=true", Value::Null)],
             "/orchestrations/{instance}/events/{event}" => vec![("", json!({"n": 1}))],
-            "/events" => vec![("", json!({"id": format!("v-{}", self.number), "type": "a.b",
-                "source": "s", "data": {}}))],
+            "/events" => vec![(
+                "",
+                json!({"id": format!("v-{}", self.number), "type": "a.b",
+                "source": "s", "data": {}}),
+            )],
             "/subscriptions" => vec![("", self.subscription())],
-            "/pop/queue/{queue}" => ["", "autoAck=true", "consumerGroup=new"]
-                .map(|query| (query, Value::Null))
-                .into(),
+            "/pop/queue/{queue}" => {
+                ["", "autoAck=true", "consumerGroup=new"].map(|query| (query, Value::Null)).into()
+            }
             path if path.starts_with("/app") || path.starts_with("/operational") => {
                 self.hook_variants(route, path)
             }
@@ -319,7 +349,8 @@ impl World {
     fn hook_variants(&self, route: &str, path: &str) -> Vec<(&'static str, Value)> {
         let url = "http://127.0.0.1:9/new";
         let since = json!({"since": "2024-01-01T00:00:00Z"});
-        let below = path.trim_start_matches("/app/{app_id}").trim_start_matches("/operational-webhook");
+        let below =
+            path.trim_start_matches("/app/{app_id}").trim_start_matches("/operational-webhook");
         if route.starts_with("DELETE") {
             return vec![("", Value::Null)];
         }

@@ -163,7 +163,8 @@ pub(crate) async fn event_attempts(
 ) -> Result<Json<Vec<EventAttemptOut>>, ApiError> {
     let limit = params.number("limit", ATTEMPTS_DEFAULT, 1..=u64::from(PAGE))? as u32;
     let after = params.parsed("after", |text| {
-        let wrong = |_| ApiError::invalid_param("after", "after must be the id of an attempt");
+        let message = format!("after must be the id of an attempt, not {text:?}");
+        let wrong = |_| ApiError::invalid_param("after", message);
         text.parse::<AttemptId>().map_err(wrong)
     })?;
     let message = find(&state, &named, false).await?;

@@ -12,7 +12,7 @@ async fn a_mistake_is_answered_with_the_field_the_value_and_what_to_do() {
     let push = |rest: Value| json!({"items": [rest]}).to_string();
     let endpoint = "/api/v1/app/a/endpoint";
     let delayed = json!({"queue": "q", "payload": 1, "delayMs": "soon"});
-    let table: &[(&str, &str, String, &[&str])] = &[
+    let table: &[Case<'_>] = &[
         ("POST", "/api/v1/push", "[1]".into(), &["the body must be an object, not a list"]),
         ("POST", "/api/v1/push", "{".into(), &["the body is not valid JSON", "line 1"]),
         ("POST", "/api/v1/push", String::new(), &["no body", "send a JSON object"]),
@@ -40,6 +40,15 @@ async fn a_mistake_is_answered_with_the_field_the_value_and_what_to_do() {
             json!({"url": "http://10.0.0.1/"}).to_string(),
             &["10.0.0.1", "not public", "--hook-allow"],
         ),
+    ];
+    check(&node, table).await;
+}
+
+#[tokio::test]
+async fn a_wrong_value_is_answered_with_the_values_that_are_known() {
+    let node = Node::start().await;
+    node.expect(201, "POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
+    let table: &[Case<'_>] = &[
         ("PUT", "/api/v1/push", String::new(), &["this route takes POST, not PUT"]),
         ("GET", "/api/v1/nowhere", String::new(), &["no such route", "/docs"]),
         (
@@ -77,6 +86,13 @@ async fn a_mistake_is_answered_with_the_field_the_value_and_what_to_do() {
             &["\"queues\"", "use queue, flow, hook, server or *"],
         ),
     ];
+    check(&node, table).await;
+}
+
+/// A method, a path, a body, and what the answer must contain.
+type Case<'a> = (&'a str, &'a str, String, &'a [&'a str]);
+
+async fn check(node: &Node, table: &[Case<'_>]) {
     for (method, path, body, words) in table {
         let answer = node.call(method, path, body.clone()).await;
         let text = String::from_utf8(answer.body).expect("text");

@@ -115,8 +115,8 @@ impl Directory {
 pub(crate) type Scope = (Option<Namespace>, Option<TaskName>);
 
 impl Core {
-    /// Makes partitions, and their queues with the scopes given, where they are missing, unless they
-    /// are for a producer and producers are refused just now.
+    /// Makes partitions, and their queues with the scopes given, where they are missing, unless
+    /// they are for a producer and producers are refused just now.
     pub(crate) async fn make_partitions(
         &self,
         missing: BTreeMap<PartitionKey, Scope>,

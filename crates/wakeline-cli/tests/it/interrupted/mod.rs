@@ -4,6 +4,7 @@
 //! that it was done; only `outcome_unknown` leaves it open.
 
 mod digest;
+mod requests;
 mod world;
 
 use std::path::PathBuf;
@@ -64,7 +65,7 @@ fn routes() -> Vec<(String, bool)> {
 
 /// How a database is taken away, and what is in it.
 enum Outages {
-    Statements { proxy: StatementProxy, reader: PostgresReader, store: Arc<dyn WholeStore> },
+    Statements { proxy: StatementProxy, reader: Box<PostgresReader>, store: Arc<dyn WholeStore> },
     Calls { store: Arc<FaultingStore>, file: PathBuf },
 }
 
@@ -129,7 +130,7 @@ impl Bench {
         let url = database.url_through(proxy.address);
         let url = format!("{url}?sslmode=disable&application_name={INTERRUPTED}");
         let store = PostgresStore::connect(PostgresOptions::new(url)).await.expect("connected");
-        let reader = PostgresReader::new(database.client().await).await;
+        let reader = Box::new(PostgresReader::new(database.client().await).await);
         Outages::Statements { proxy, reader, store: Arc::new(store) }
     }
 

@@ -104,15 +104,20 @@ impl JwtOptions {
     pub fn check(&self) -> Result<(), JwtMistake> {
         let symmetric = self.algorithms.contains(&JwtAlgorithm::Hs256);
         match &self.keys {
-            _ if self.algorithms.is_empty() => Err(JwtMistake("needs algorithms")),
-            JwtKeys::Secret(_) if self.algorithms != [JwtAlgorithm::Hs256] => {
-                Err(JwtMistake("a secret verifies HS256, and nothing else"))
+            _ if self.algorithms.is_empty() => {
+                Err(JwtMistake("jwt_algorithms must name at least one algorithm"))
             }
+            JwtKeys::Secret(_) if self.algorithms != [JwtAlgorithm::Hs256] => Err(JwtMistake(
+                "a secret verifies HS256 only: set jwt_algorithms to HS256, or use a public key",
+            )),
             JwtKeys::Secret(secret) if secret.len() < 32 => {
                 Err(JwtMistake("a secret must have at least 32 bytes"))
             }
             JwtKeys::Secret(_) => Ok(()),
-            _ if symmetric => Err(JwtMistake("HS256 needs a secret, not a public key")),
+            _ if symmetric => Err(JwtMistake(
+                "HS256 needs a secret, not a public key: set WAKELINE_JWT_SECRET, or other \
+                 algorithms",
+            )),
             JwtKeys::Pem(pem) => keys::from_pem(pem).map(|_| ()),
             JwtKeys::Url(url) => fetch::check(url),
             JwtKeys::File(_) => Ok(()),
@@ -151,15 +156,16 @@ impl Jwt {
 
     /// Who a token is of.
     pub(crate) async fn verify(&self, token: &str) -> Result<Caller, JwtMistake> {
-        let header = decode_header(token).map_err(|_| JwtMistake("it is not a token"))?;
+        let header =
+            decode_header(token).map_err(|_| JwtMistake("the credentials are not a token"))?;
         if !self.algorithms.contains(&header.alg) {
-            return Err(JwtMistake("the token has an algorithm that is not in jwt_algorithms"));
+            return Err(JwtMistake("the algorithm of the token is not in jwt_algorithms"));
         }
         if header.crit.is_some() {
-            return Err(JwtMistake("the token has critical headers"));
+            return Err(JwtMistake("the token has critical headers, which are not supported"));
         }
         let key = self.keys.find(header.kid.as_deref(), header.alg).await;
-        let key = key.ok_or(JwtMistake("the token is signed with an unknown key"))?;
+        let key = key.ok_or(JwtMistake("the token is signed with a key that is not known here"))?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let claims = decode::<Claims>(token, &key, &validation).map_err(|error| {
             tracing::debug!(%error, "a token was refused");
@@ -167,10 +173,10 @@ impl Jwt {
             JwtMistake(match error.kind() {
                 ErrorKind::ExpiredSignature => "the token has expired",
                 ErrorKind::ImmatureSignature => "the token is not valid yet",
-                ErrorKind::InvalidIssuer => "the token is of another issuer",
-                ErrorKind::InvalidAudience => "the token is for another audience",
+                ErrorKind::InvalidIssuer => "the issuer of the token is not jwt_issuer",
+                ErrorKind::InvalidAudience => "the audience of the token is not in jwt_audience",
                 ErrorKind::MissingRequiredClaim(_) => "the token lacks a claim (exp, iss or aud)",
-                ErrorKind::InvalidSignature => "the token's signature does not fit",
+                ErrorKind::InvalidSignature => "the signature of the token is not valid",
                 _ => "the token is not valid",
             })
         })?;

@@ -174,8 +174,8 @@ impl Access {
         {
             return Ok(inner.settings.clone());
         }
-        let bearer =
-            std::str::from_utf8(bearer).map_err(|_| Denied::Invalid("it is not a text"))?;
+        let bearer = std::str::from_utf8(bearer)
+            .map_err(|_| Denied::Invalid("the credentials are not text"))?;
         if let Some((id, digest)) = key::parse(bearer) {
             return self.by_key(id, &digest).await;
         }
@@ -185,7 +185,9 @@ impl Access {
             }
             // Who is let in without credentials is let in with any.
             _ if open => Ok(inner.anyone.clone()),
-            _ => Err(Denied::Invalid("it is neither a key of this server nor a token")),
+            _ => {
+                Err(Denied::Invalid("the credentials are neither a key of this server nor a token"))
+            }
         }
     }
 

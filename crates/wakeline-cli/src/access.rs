@@ -125,7 +125,7 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
             let id = live_key(store.as_ref(), &args.key).await?;
             let access = Access::start(store, AccessOptions::default()).await?;
             if !deed("key.revoke", &id, "").during(access.revoke_key(&id)).await? {
-                bail!("the key {id} has just ended");
+                bail!("the key {id} has just expired or been revoked");
             }
             print(&args.common, [json!({"id": id, "revoked": true})], [format!("revoked {id}")]);
             Ok(())
@@ -135,7 +135,11 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
             let access = Access::start(store, AccessOptions::default()).await?;
             let rotating = access.rotate_key(&id, args.overlap);
             let minted = deed("key.rotate", &id, "").during(rotating).await?;
-            show(&args.common, &minted.with_context(|| format!("the key {id} has just ended"))?);
+            show(
+                &args.common,
+                &minted
+                    .with_context(|| format!("the key {id} has just expired or been revoked"))?,
+            );
             Ok(())
         }),
     }
@@ -152,7 +156,7 @@ async fn live_key(store: &dyn WholeStore, named: &str) -> anyhow::Result<String>
     }
     let by_name = keys.iter().find(|key| key.name == named && state(key) == "live");
     let key = by_name.with_context(|| {
-        format!("no live key has the id or name {named:?}: `wakeline key list` shows all keys")
+        format!("no active key has the id or name {named:?}: `wakeline key list` shows all keys")
     })?;
     Ok(key.id.clone())
 }
@@ -175,12 +179,11 @@ async fn create(store: Arc<dyn WholeStore>, args: CreateArgs) -> anyhow::Result<
     let (name, scopes) = (args.name.clone(), args.scopes);
     let making = access.create_key(KeyRequest { name, scopes, valid_for: args.expires });
     let minted = deed("key.create", &args.name, &texts.join(" ")).during(making).await?;
-    let minted = minted.with_context(|| format!("a live key is called {:?}", args.name))?;
+    let minted =
+        minted.with_context(|| format!("an active key has the name {:?} already", args.name))?;
     show(&args.common, &minted);
     if first && !args.common.json {
-        say(
-            "note    it is the first: servers that run without any key ask for one after a restart",
-        );
+        say("note    this is the first key: running servers require one after a restart");
     }
     Ok(())
 }
@@ -221,7 +224,7 @@ fn show(common: &Common, minted: &MintedKey) {
         true => print(common, [json!({"id": minted.id, "key": minted.text})], lines),
         false => {
             lines.iter().for_each(|line| say(line));
-            say("        keep it now: it is not shown again");
+            say("        store it now: it is not shown again");
         }
     }
 }
@@ -285,7 +288,7 @@ pub(crate) fn time(at: Timestamp) -> String {
 
 /// A span like 90d, 12h, 30m, 45s, 2w.
 fn span(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} must be a number with s, m, h, d or w behind it, like 90d");
+    let wrong = || format!("{text:?} must be a number followed by s, m, h, d or w, like 90d");
     let split = text.len().saturating_sub(1);
     let (number, unit) = text.split_at_checked(split).ok_or_else(wrong)?;
     let secs = match unit {

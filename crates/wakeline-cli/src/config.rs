@@ -296,8 +296,8 @@ impl Settings {
         if open && !self.insecure && !self.listen.ip().is_loopback() {
             return Err(ConfigMistake(format!(
                 "listen: {} can be reached from other machines; make a key with `wakeline key \
-                 create`, or set WAKELINE_API_KEY, so that requests must bear one, or pass \
-                 --insecure to serve everyone",
+                 create`, or set WAKELINE_API_KEY, so that requests need one, or pass --insecure \
+                 to allow unauthenticated access",
                 self.listen
             )));
         }

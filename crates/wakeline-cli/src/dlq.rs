@@ -175,7 +175,7 @@ pub(crate) fn run(command: DlqCommand) -> anyhow::Result<ExitCode> {
                 let purged =
                     deed("dead_letter.purge", &target(&filter), "").during(purging).await?;
                 if let Some(id) = args.id.filter(|_| purged == 0) {
-                    bail!("there is no dead letter {id} that fits");
+                    bail!("there is no dead letter {id} that matches the other filters");
                 }
                 show(&args.place, json!({ "purged": purged }), &format!("purged  {purged}"));
                 Ok(())
@@ -200,7 +200,9 @@ async fn redrive(store: &dyn WholeStore, args: RedriveArgs) -> anyhow::Result<()
     let filter = meant(args.which.filter(args.id), args.all)?;
     if let Some(id) = args.id {
         let found = store.dead_letters(filter.clone(), Page { limit: 1, offset: 0 }).await?;
-        found.letters.first().with_context(|| format!("there is no dead letter {id} that fits"))?;
+        found.letters.first().with_context(|| {
+            format!("there is no dead letter {id} that matches the other filters")
+        })?;
     }
     let target = target(&filter);
     let (id, to_queue, rate) = (RedriveId::generate(), args.to_queue, args.rate);
@@ -219,14 +221,15 @@ async fn job(store: &dyn WholeStore, args: JobArgs) -> anyhow::Result<()> {
         }
         false => store.redrive_job(args.id).await?,
     };
-    tell_job(&args.place, &found.with_context(|| format!("there is no job {target}"))?);
+    tell_job(&args.place, &found.with_context(|| format!("there is no redrive job {target}"))?);
     Ok(())
 }
 
 /// An empty filter must be meant.
 fn meant(filter: DeadLetterFilter, all: bool) -> Result<DeadLetterFilter, ConfigMistake> {
     if filter == DeadLetterFilter::default() && !all {
-        let text = "say which dead letters, or --all for all of them";
+        let text =
+            "name a dead letter or a filter such as --queue, or use --all for all dead letters";
         return Err(ConfigMistake(text.to_owned()));
     }
     Ok(filter)

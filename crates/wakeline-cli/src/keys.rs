@@ -87,8 +87,8 @@ async fn beside(database: &Path, store: &dyn WholeStore) -> anyhow::Result<KeyRi
                 false => "sent to the endpoints of this store",
             };
             let text = format!(
-                "encryption_key_file: {} is not there, and without it nothing can be {what}: put \
-                 it back beside the database, or name the file with --encryption-key-file",
+                "encryption_key_file: {} does not exist, and without it nothing can be {what}: \
+                 restore it beside the database, or name the file with --encryption-key-file",
                 path.display()
             );
             return Err(ConfigMistake(text).into());

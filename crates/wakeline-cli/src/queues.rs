@@ -62,7 +62,7 @@ struct ListArgs {
     common: Common,
 }
 
-/// Lists queues and how they stand, or configures one.
+/// Lists queues with message counts, or configures one.
 pub(crate) fn run(args: QueuesArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         Some(QueuesCommand::Configure(args)) => configure(args),

@@ -40,7 +40,7 @@ pub(crate) fn run(args: RekeyArgs) -> anyhow::Result<ExitCode> {
         let store = store::open(&settings).await?;
         let ended = async {
             let Some(ring) = keys::ring(&settings, store.as_ref()).await? else {
-                let text = "encryption_keys: there are none: set WAKELINE_ENCRYPTION_KEYS or \
+                let text = "encryption_keys: no key is configured: set WAKELINE_ENCRYPTION_KEYS or \
                             --encryption-key-file, the new key first";
                 return Err(ConfigMistake(text.to_owned()).into());
             };

@@ -72,7 +72,7 @@ pub(crate) async fn require_existing(choice: &StoreChoice) -> anyhow::Result<()>
             let path = std::path::absolute(path)?;
             if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
                 bail!(
-                    "there is no database {}: name another one with --store, or make it with \
+                    "there is no database {}: name another one with --store, or create it with \
                      `wakeline migrate up`",
                     path.display()
                 );
@@ -82,8 +82,9 @@ pub(crate) async fn require_existing(choice: &StoreChoice) -> anyhow::Result<()>
             let options = postgres_options(url, schema);
             if wakeline_postgres::migrate_status(&options).await?.applied.is_empty() {
                 bail!(
-                    "this PostgreSQL database has no Wakeline store in the schema {schema:?}: name \
-                     another one with --store and --schema, or make it with `wakeline migrate up`"
+                    "this PostgreSQL database has no Wakeline store in the schema {schema:?}: \
+                     name another one with --store and --schema, or create it with `wakeline \
+                     migrate up`"
                 );
             }
         }

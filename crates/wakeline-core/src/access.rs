@@ -77,10 +77,10 @@ pub enum ScopeError {
     #[error("a scope has three parts, like queue:push:orders.*, not {0:?}")]
     Parts(String),
     /// Its first part is unknown.
-    #[error("{0:?} is none of queue, flow, hook, server, *")]
+    #[error("{0:?} is not an area of scopes: use queue, flow, hook, server or *")]
     Realm(String),
     /// Its second part is unknown.
-    #[error("{0:?} is no verb of {1}: read, push, pop, configure, admin, *")]
+    #[error("{0:?} is not a verb of {1}: use read, push, pop, configure, admin or *")]
     Verb(String, String),
     /// Its third part cannot match a name.
     #[error(transparent)]

@@ -10,7 +10,7 @@ use crate::name::{self, NameError};
 
 /// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} is not one that this server gave out")]
+#[error("{kind} is not a valid id: use one that this server returned")]
 pub struct IdError {
     /// What was being identified.
     pub kind: &'static str,

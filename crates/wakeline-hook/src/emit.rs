@@ -76,7 +76,8 @@ impl Example {
             }
             (Some(index), listed) => {
                 let len = listed.map_or(0, Vec::len);
-                let reason = format!("is {index}, but the event type has {len} examples");
+                let reason =
+                    format!("is {index}, but the event type has {len} examples, counted from 0");
                 return Err(HookError::invalid("exampleIndex", reason));
             }
         };

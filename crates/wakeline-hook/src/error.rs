@@ -26,10 +26,12 @@ pub enum HookError {
         reason: String,
     },
     /// There is no key to seal secrets with. They are never stored in the clear.
-    #[error("no key ring is configured, so secrets cannot be stored")]
+    #[error(
+        "no encryption key is configured, so secrets cannot be stored: set WAKELINE_ENCRYPTION_KEYS"
+    )]
     NoKeyRing,
     /// A sealed secret or header cannot be opened with the configured keys.
-    #[error("{what} cannot be opened")]
+    #[error("{what} cannot be decrypted with the configured keys")]
     Sealed {
         /// What was to be opened.
         what: &'static str,
@@ -38,7 +40,7 @@ pub enum HookError {
         source: SealError,
     },
     /// Others changed it again and again meanwhile. Try again.
-    #[error("others are changing it at this moment: try again")]
+    #[error("other requests changed it at the same time: try again")]
     Contended,
     /// As many clients are parked as this node allows. Come back after a while.
     #[error("too many clients are waiting on this node")]

@@ -23,13 +23,13 @@ pub(crate) use url::{Place, host, is_https, literal, port, shown_url};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuardError {
     /// The URL cannot be understood.
-    #[error("is not a URL that can be called: {0}")]
+    #[error("cannot be called: {0}")]
     Url(&'static str),
     /// Only HTTPS is allowed here.
-    #[error("must begin with https://")]
+    #[error("must begin with https://: this server calls no endpoints over plain HTTP")]
     NotHttps,
     /// The address is not public, and not allowed by a setting.
-    #[error("leads to the address {0}, which is not allowed")]
+    #[error("leads to the address {0}, which is not public: --hook-allow allows further addresses")]
     Address(IpAddr),
 }
 

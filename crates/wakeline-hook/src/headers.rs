@@ -60,19 +60,23 @@ pub(crate) fn is_ours(name: &str) -> bool {
 pub(crate) fn checked(headers: BTreeMap<String, String>) -> Result<Headers, HookError> {
     let invalid = |reason: String| HookError::invalid("headers", reason);
     if headers.len() > HEADERS_MAX {
-        return Err(invalid(format!("has {} entries, at most {HEADERS_MAX}", headers.len())));
+        return Err(invalid(format!(
+            "has {} entries, more than the limit of {HEADERS_MAX}",
+            headers.len()
+        )));
     }
     let check = |(name, value): (String, String)| {
-        let known: HeaderName =
-            name.parse().map_err(|_| invalid(format!("has the impossible name {name:?}")))?;
+        let known: HeaderName = name
+            .parse()
+            .map_err(|_| invalid(format!("has {name:?}, which is not a valid header name")))?;
         if is_ours(known.as_str()) {
             return Err(invalid(format!("must not set {known}")));
         }
         if HeaderValue::from_str(&value).is_err() {
-            return Err(invalid(format!("has an impossible value for {known}")));
+            return Err(invalid(format!("has a value for {known} that is not valid in a header")));
         }
         if value.len() > VALUE_BYTES_MAX {
-            let reason = format!("has more than {VALUE_BYTES_MAX} bytes as {known}");
+            let reason = format!("has a value for {known} of more than {VALUE_BYTES_MAX} bytes");
             return Err(invalid(reason));
         }
         Ok((known.as_str().to_owned(), value))
@@ -80,7 +84,9 @@ pub(crate) fn checked(headers: BTreeMap<String, String>) -> Result<Headers, Hook
     let headers: Headers = headers.into_iter().map(check).collect::<Result<_, _>>()?;
     let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > BYTES_MAX {
-        return Err(invalid(format!("has {bytes} bytes together, at most {BYTES_MAX}")));
+        return Err(invalid(format!(
+            "has {bytes} bytes in all, more than the limit of {BYTES_MAX}"
+        )));
     }
     Ok(headers)
 }
@@ -104,7 +110,8 @@ pub(crate) fn with_credentials(
     let mut headers = checked(headers)?;
     let Some(credentials) = credentials else { return Ok(headers) };
     if headers.contains_key(AUTHORIZATION) {
-        let reason = "has credentials, and so has the header authorization: only one can count";
+        let reason =
+            "has credentials, and the header authorization is set too: use only one of them";
         return Err(HookError::invalid("url", reason));
     }
     headers.insert(AUTHORIZATION.to_owned(), credentials);

@@ -267,9 +267,10 @@ impl HookService {
     ) -> Result<Option<Endpoint>, HookError> {
         let found = self.store().endpoint(application, endpoint).await?;
         match found {
-            Some(found) if !found.options.pull => {
-                Err(HookError::invalid("endpoint", "is not one that is pulled from"))
-            }
+            Some(found) if !found.options.pull => Err(HookError::invalid(
+                "endpoint",
+                "is not a pull endpoint: set delivery.pull on an endpoint to pull from it",
+            )),
             found => Ok(found),
         }
     }

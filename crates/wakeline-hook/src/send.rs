@@ -176,7 +176,9 @@ impl Sender {
                     body.extend_from_slice(&data[..data.len().min(room)]);
                 }
                 Some(Err(error)) => {
-                    return Ended::Failed(format!("the answer {status} broke off: {error}"));
+                    return Ended::Failed(format!(
+                        "the answer with status {status} was cut off: {error}"
+                    ));
                 }
                 None => break,
             }
@@ -214,11 +216,13 @@ impl Ended {
     pub(crate) fn error(&self) -> Option<String> {
         match self {
             Self::Answer { .. } => None,
-            Self::Timeout => Some("no answer in time".to_owned()),
+            Self::Timeout => Some("the endpoint did not answer in time".to_owned()),
             // Which address it is stays with us: a tenant need not learn what names mean inside.
-            Self::Refused(GuardError::Address(_)) => {
-                Some("the URL leads to an address that is not allowed".to_owned())
-            }
+            Self::Refused(GuardError::Address(_)) => Some(
+                "the URL leads to an address that is not public: --hook-allow allows further \
+                      addresses"
+                    .to_owned(),
+            ),
             Self::Refused(error) => Some(format!("the URL {error}")),
             Self::Failed(reason) => Some(reason.clone()),
         }

@@ -239,7 +239,10 @@ impl HookService {
         let store = &self.inner.store;
         let Some(found) = store.endpoint(application, endpoint).await? else { return Ok(None) };
         if found.options.pull {
-            return Err(HookError::invalid("endpoint", "is pulled from, and cannot be called"));
+            return Err(HookError::invalid(
+                "endpoint",
+                "is a pull endpoint, which the server does not call",
+            ));
         }
         let secrets = store.secrets(application, endpoint).await?;
         let keys = self.inner.vault.open_keys(found.id, &secrets)?;

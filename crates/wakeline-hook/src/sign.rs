@@ -34,10 +34,10 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
     /// It is not base64.
-    #[error("must be base64 behind {SYMMETRIC} or {PRIVATE}")]
+    #[error("must be base64 after the prefix {SYMMETRIC} or {PRIVATE}")]
     NotBase64,
     /// It has the wrong length.
-    #[error("must have {min} to {max} bytes behind its prefix, not {len}")]
+    #[error("must have {min} to {max} bytes after its prefix, not {len}")]
     Length {
         /// Fewest bytes.
         min: usize,
@@ -47,10 +47,10 @@ pub enum SigningKeyError {
         len: usize,
     },
     /// The public half does not belong to the private one.
-    #[error("has halves that do not belong together")]
+    #[error("has a public key that does not belong to its private key")]
     Halves,
     /// The system gave no random bytes.
-    #[error("cannot be made: the system has no random bytes")]
+    #[error("cannot be generated: the operating system returned no random bytes")]
     NoRandomness,
 }
 

@@ -118,7 +118,7 @@ async fn admit(state: &AppState, headers: &HeaderMap) -> Result<Permit, ApiError
         Err(Denied::Nothing) if given.is_some() => {
             Err(ApiError::unauthorized("the Authorization header does not begin with `Bearer `"))
         }
-        Err(Denied::Nothing) => Err(ApiError::unauthorized("the request has none")),
+        Err(Denied::Nothing) => Err(ApiError::unauthorized("the request has no credentials")),
         Err(Denied::Invalid(why)) => {
             note_refused(why);
             metrics::counter!("wakeline_http_refused_credentials_total").increment(1);
@@ -146,7 +146,9 @@ fn needs_params(policy: &Policy) -> bool {
 
 async fn params(request: &mut Request) -> Result<RawPathParams, ApiError> {
     let read = request.extract_parts::<RawPathParams>().await;
-    read.map_err(|error| ApiError::invalid_in("path", "", format!("the path: {error}")))
+    read.map_err(|error| {
+        ApiError::invalid_in("path", "", format!("the path is not valid: {error}"))
+    })
 }
 
 /// What the audit will tell: the parts of the path, unless the route knows better.

@@ -78,8 +78,7 @@ impl ApiError {
 
     /// The caller does not say who they are, or not in a way that counts.
     pub(crate) fn unauthorized(why: &str) -> Self {
-        let message =
-            format!("this server needs a key or a token as `Authorization: Bearer KEY`, and {why}");
+        let message = format!("{why}: send an API key or a token as `Authorization: Bearer KEY`");
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
@@ -91,7 +90,7 @@ impl ApiError {
 
     /// The caller may do nothing on this name: whether it exists is not told.
     pub(crate) fn foreign() -> Self {
-        Self::not_found("there is no such thing, or the key or token does not cover it")
+        Self::not_found("not found, or the key or token has no access to it")
     }
 
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
@@ -145,7 +144,8 @@ impl ApiError {
     }
 
     pub(crate) fn payload_too_large(limit: usize) -> Self {
-        let message = format!("the request body is larger than {limit} bytes");
+        let message =
+            format!("the request body is larger than {limit} bytes, the limit of --body-bytes-max");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
     }
 
@@ -160,17 +160,19 @@ impl ApiError {
     }
 
     pub(crate) fn unsupported_encoding(found: &str) -> Self {
-        let message = format!("content-encoding {found} is not taken: send the body as it is");
+        let message =
+            format!("content-encoding {found} is not supported: send the body uncompressed");
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_encoding", message)
     }
 
     pub(crate) fn body_timeout() -> Self {
-        let message = "the request body did not arrive in time";
+        let message = "the request body did not arrive in time: send the request again";
         Self::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", message)
     }
 
     pub(crate) fn draining() -> Self {
-        let message = "this node is shutting down";
+        let message =
+            "this node is shutting down: send the request to another node, or again in a moment";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message).retry_after(1)
     }
 
@@ -197,14 +199,15 @@ impl ApiError {
     }
 
     fn no_encryption_key() -> Self {
-        let message = "this is only stored encrypted, and this server has no key: set \
+        let message = "this is stored encrypted, and this server has no encryption key: set \
                        WAKELINE_ENCRYPTION_KEYS or --encryption-key-file to what \
                        `wakeline encryption-key` prints";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "no_encryption_key", message)
     }
 
     fn maintenance() -> Self {
-        let message = "this server is under maintenance and takes no messages; nothing was stored";
+        let message =
+            "this server is under maintenance and accepts no messages; nothing was stored";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", message).retry_after(5)
     }
 
@@ -242,7 +245,9 @@ impl From<&StoreError> for ApiError {
             }
             StoreError::Transient { .. } => {
                 tracing::warn!(error = %chain(error), "store interrupted");
-                Self::outcome_unknown(&format!("{error}; it may have happened or not"))
+                Self::outcome_unknown(&format!(
+                    "{error}; the request may or may not have taken effect"
+                ))
             }
             StoreError::Invalid { .. } => Self::invalid(error.to_string()),
             StoreError::Full { .. } => {
@@ -269,7 +274,8 @@ impl From<QueueError> for ApiError {
     fn from(error: QueueError) -> Self {
         match &error {
             QueueError::TooManyWaiters { retry_after } => {
-                let message = "too many consumers are waiting on this node";
+                let message = "too many consumers are waiting on this node: try again later, or \
+                               on another node";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiters", message)
                     .retry_after(retry_after.as_secs())
             }
@@ -321,7 +327,8 @@ impl From<HookError> for ApiError {
             HookError::Sealed { .. } => Self::internal(&error),
             HookError::Contended => Self::conflict(error.to_string()),
             HookError::TooManyWaiters { retry_after } => {
-                let message = "too many clients are waiting on this node";
+                let message = "too many clients are waiting on this node: try again later, or on \
+                               another node";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_waiters", message)
                     .retry_after(retry_after.as_secs())
             }

@@ -121,10 +121,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
-        let Query(pairs) = parts
-            .extract::<Query<HashMap<String, String>>>()
-            .await
-            .map_err(|error| ApiError::invalid(format!("the query string: {error}")))?;
+        let Query(pairs) =
+            parts.extract::<Query<HashMap<String, String>>>().await.map_err(|error| {
+                ApiError::invalid(format!("the query string is not valid: {error}"))
+            })?;
         Ok(Self(pairs))
     }
 }
@@ -211,7 +211,7 @@ impl<T: DeserializeOwned + Send + 'static, S: Send + Sync> FromRequestParts<S> f
 
     async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, ApiError> {
         let Path(value) = parts.extract::<Path<T>>().await.map_err(|error| {
-            let message = format!("the path: {}", error.body_text());
+            let message = format!("the path is not valid: {}", error.body_text());
             ApiError::invalid_in("path", "", message)
         })?;
         Ok(Self(value))
@@ -272,7 +272,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Repeatable {
         let Some(value) = parts.headers.get(name).filter(|value| !value.is_empty()) else {
             return Ok(Self(None));
         };
-        let text = value.to_str().map_err(|_| wrong(format!("{name} must be plain text")))?;
+        let text = value.to_str().map_err(|_| wrong(format!("{name} must be ASCII text")))?;
         let key = IdempotencyKey::new(text).map_err(|error| wrong(error.to_string()))?;
         Ok(Self(Some(key)))
     }

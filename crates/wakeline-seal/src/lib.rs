@@ -33,16 +33,18 @@ const KEY_LEN: usize = 32;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The key that sealed them is not in the ring. Add it behind the others.
-    #[error("the key {0:?} is not in the key ring")]
+    #[error(
+        "it was encrypted with the key {0:?}, which is not among the configured encryption keys"
+    )]
     UnknownKey(String),
     /// They were changed, cut, or sealed for another place.
-    #[error("sealed bytes are damaged or belong elsewhere")]
+    #[error("the encrypted data is damaged, or belongs to another row")]
     Tampered,
     /// They have a form that this version does not know.
-    #[error("sealed bytes have the unknown form {0}")]
+    #[error("the encrypted data has the unknown format {0}")]
     UnknownForm(u8),
     /// The system gave no random bytes.
-    #[error("the system has no random bytes")]
+    #[error("the operating system returned no random bytes")]
     NoRandomness,
 }
 

@@ -15,30 +15,31 @@ const ID_LEN_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyRingError {
     /// There is no key in it.
-    #[error("the key ring has no key")]
+    #[error("there is no encryption key in it")]
     Empty,
     /// A key has no usable id.
-    #[error(
-        "key {place} of the key ring needs an id of 1 to {ID_LEN_MAX} letters, digits, '-' and '_'"
-    )]
+    #[error("encryption key {place} needs an id of 1 to {ID_LEN_MAX} letters, digits, '-' and '_'")]
     Id {
         /// Which one, from 1.
         place: usize,
     },
     /// A key is not one.
-    #[error("key {id:?} of the key ring is not {KEY_LEN} bytes in base64")]
+    #[error(
+        "encryption key {id:?} is not {KEY_LEN} bytes in base64: `wakeline encryption-key` prints \
+         a valid one"
+    )]
     Key {
         /// Its id.
         id: String,
     },
     /// Two keys have one id.
-    #[error("key {id:?} is twice in the key ring")]
+    #[error("encryption key {id:?} is given twice")]
     Twice {
         /// The id.
         id: String,
     },
     /// The file cannot be read.
-    #[error("the key ring's file cannot be read")]
+    #[error("the file with the encryption keys cannot be read")]
     File(#[from] std::io::Error),
 }
 
@@ -108,8 +109,8 @@ mod tests {
         let good = KeyRing::generate("a").expect("random");
         let short = "a:c2hvcnQ=";
         for (text, says) in [
-            ("", "no key"),
-            ("# nothing\n", "no key"),
+            ("", "no encryption key"),
+            ("# nothing\n", "no encryption key"),
             ("c2VjcmV0", "needs an id"),
             (":c2VjcmV0", "needs an id"),
             ("a b:c2VjcmV0", "needs an id"),

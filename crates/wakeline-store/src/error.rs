@@ -8,7 +8,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub enum StoreError {
     /// Serialization failure, deadlock, timeout, dropped connection. The outcome may be unknown:
     /// repeat only what is idempotent (a push by its transaction ids, a claim by its token).
-    #[error("{operation} hit a transient database failure")]
+    #[error("{operation} failed: the connection was lost, or the database was too busy")]
     Transient {
         /// The operation that failed.
         operation: &'static str,
@@ -34,13 +34,15 @@ pub enum StoreError {
         reason: String,
     },
     /// The disk or the database is full. Nothing was written. Reading and settling still work.
-    #[error("{operation} found no space left")]
+    #[error("{operation} failed: no disk space is left; reading and settling still work")]
     Full {
         /// The operation that failed.
         operation: &'static str,
     },
     /// Something is stored encrypted only, and this node has no keys. Nothing was written.
-    #[error("{operation} needs encryption keys, and this node has none")]
+    #[error(
+        "{operation} needs encryption keys, and this node has none: set WAKELINE_ENCRYPTION_KEYS"
+    )]
     NoKeys {
         /// The operation that failed.
         operation: &'static str,
@@ -84,9 +86,9 @@ pub struct InvalidField {
 }
 
 impl InvalidField {
-    /// A moment that must not lie in the future does.
+    /// A moment that must not be in the future does.
     pub fn future(field: &'static str) -> Self {
-        Self { field, reason: "must not lie in the future".to_owned() }
+        Self { field, reason: "must not be in the future".to_owned() }
     }
 
     /// As the error of a call that nobody shares.

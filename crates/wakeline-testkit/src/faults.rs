@@ -67,6 +67,25 @@ impl Fault {
     pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::HangBefore, Self::HangAfter];
 }
 
+impl Outage {
+    /// Counts a call; tells how it is to fail.
+    fn next(&mut self) -> Option<Fault> {
+        match self {
+            Self::None => None,
+            Self::Away => Some(Fault::Before),
+            Self::Planned { passes: 0, fault } => {
+                let fault = *fault;
+                *self = Self::Away;
+                Some(fault)
+            }
+            Self::Planned { passes, .. } => {
+                *passes -= 1;
+                None
+            }
+        }
+    }
+}
+
 /// A call that will fail.
 struct Planned {
     operation: Option<&'static str>,
@@ -75,19 +94,33 @@ struct Planned {
     fault: Fault,
 }
 
+/// Whether the database goes away at a call and stays away.
+#[derive(Default)]
+enum Outage {
+    #[default]
+    None,
+    /// It goes away at a call: so many go well before it.
+    Planned {
+        passes: u64,
+        fault: Fault,
+    },
+    Away,
+}
+
 /// Passes calls on to a store, and fails those that it was told to.
 pub struct FaultingStore {
     delays: Mutex<HashMap<&'static str, Duration>>,
     inner: Arc<dyn WholeStore>,
     plan: Mutex<Vec<Planned>>,
+    outage: Mutex<Outage>,
     calls: Mutex<Vec<&'static str>>,
 }
 
 impl FaultingStore {
     /// A store that fails nothing yet.
     pub fn new(inner: Arc<dyn WholeStore>) -> Self {
-        let (plan, delays, calls) = Default::default();
-        Self { inner, plan, delays, calls }
+        let (plan, outage, delays, calls) = Default::default();
+        Self { inner, plan, outage, delays, calls }
     }
 
     /// Fails the k-th call from now on, counted from 1.
@@ -98,6 +131,18 @@ impl FaultingStore {
     /// Fails the k-th call of an operation (`push`, `claim`, ...) from now on, counted from 1.
     pub fn fail_operation(&self, operation: &'static str, nth: u64, fault: Fault) {
         self.plan_fault(Some(operation), nth, fault);
+    }
+
+    /// Fails the k-th call from now on, counted from 1, and all later ones as [`Fault::Before`]:
+    /// the database has gone away, until [`Self::end_outage`].
+    pub fn fail_from(&self, nth: u64, fault: Fault) {
+        let passes = nth.checked_sub(1).expect("calls are counted from 1");
+        *self.outage.lock() = Outage::Planned { passes, fault };
+    }
+
+    /// The database is back, or does not go away after all. True if it had gone.
+    pub fn end_outage(&self) -> bool {
+        matches!(std::mem::take(&mut *self.outage.lock()), Outage::Away)
     }
 
     /// Lets every call of an operation from now on take so long before it happens.
@@ -123,6 +168,9 @@ impl FaultingStore {
     /// Counts a call; tells how it is to fail.
     fn next(&self, operation: &'static str) -> Option<Fault> {
         self.calls.lock().push(operation);
+        if let Some(fault) = self.outage.lock().next() {
+            return Some(fault);
+        }
         let mut plan = self.plan.lock();
         let concerned = |planned: &Planned| planned.operation.is_none_or(|op| op == operation);
         let hit = plan.iter().position(|planned| concerned(planned) && planned.passes == 0);

@@ -78,7 +78,8 @@ impl AccessArgs {
         let jwt = self.jwt(under)?;
         let cors_origins = pick!(self, under, cors_origin).unwrap_or_default();
         if let Some(wrong) = cors_origins.iter().find(|origin| !is_origin(origin)) {
-            let text = format!("cors_origin: {wrong:?} is no origin like https://app.example.org");
+            let text =
+                format!("cors_origin: {wrong:?} is not an origin like https://app.example.org");
             return Err(ConfigMistake(text));
         }
         let allowed_hosts = pick!(self, under, allowed_host).unwrap_or_default();

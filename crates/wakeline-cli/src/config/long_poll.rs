@@ -85,6 +85,6 @@ fn aggressive_on(text: &str) -> Result<AggressiveOn, String> {
     match text {
         "degraded" => Ok(AggressiveOn::Degraded),
         "any_wake" => Ok(AggressiveOn::AnyWake),
-        _ => Err("is one of degraded, any_wake".to_owned()),
+        _ => Err("must be degraded or any_wake".to_owned()),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn check_environment(
             Some(known) => format!("did you mean {PREFIX}{known}?"),
             None => "`wakeline serve --help` lists them".to_owned(),
         };
-        let text = format!("the environment has {name}, and there is no such setting: {hint}");
+        let text = format!("there is no setting {name}, which is set in the environment: {hint}");
         return Err(ConfigMistake(text));
     }
     Ok(())
@@ -75,7 +75,7 @@ pub(super) fn explain_unknown_key(message: &str) -> String {
         false => nearest(name, beside),
         true if top.contains(name) => {
             return format!(
-                "{name} belongs into one of the tables [queue], [long_poll], [hook] and [access]"
+                "{name} belongs in one of the tables [queue], [long_poll], [hook] and [access]"
             );
         }
         true => nearest(name, top.iter().map(String::as_str)),

@@ -25,7 +25,9 @@ impl StoreArgs {
         let store = self.store.as_deref().unwrap_or("sqlite:wakeline.db");
         if let Some(path) = store.strip_prefix("sqlite:") {
             if path.is_empty() {
-                return Err(ConfigMistake("store: sqlite: needs a path".to_owned()));
+                return Err(ConfigMistake(
+                    "store: sqlite: needs a path, like sqlite:wakeline.db".to_owned(),
+                ));
             }
             return Ok(StoreChoice::Sqlite { path: path.into() });
         }
@@ -34,7 +36,10 @@ impl StoreArgs {
             return Ok(StoreChoice::Postgres { url: store.to_owned(), schema });
         }
         let scheme = store.split_once(':').map_or(store, |(scheme, _)| scheme);
-        let text = format!("store: begins with {scheme:?}, must be sqlite:PATH or postgres://...");
+        let text = format!(
+            "store: must be sqlite:PATH or postgres://USER@HOST/DATABASE, and begins with \
+             {scheme:?}"
+        );
         Err(ConfigMistake(text))
     }
 }

@@ -72,7 +72,7 @@ impl Client {
         let place = format!("{}:{}", self.host, self.port);
         let exchange = Box::pin(self.exchange(ask));
         let answer = tokio::time::timeout(timeout, exchange).await;
-        answer.map_err(|_| anyhow::anyhow!("no answer from {place} in time"))?
+        answer.map_err(|_| anyhow::anyhow!("{place} did not answer in time"))?
     }
 
     async fn exchange(&self, ask: Ask) -> anyhow::Result<Reply> {
@@ -123,7 +123,7 @@ where
     let answer = async {
         let (parts, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
+        let body = body.map_err(|error| anyhow::anyhow!("the answer was cut off: {error}"))?;
         Ok(Reply { status: parts.status, body: body.to_bytes() })
     };
     let answer = answer.await;

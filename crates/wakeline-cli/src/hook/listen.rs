@@ -286,8 +286,8 @@ async fn find(server: &Client, path: &str, args: &ListenArgs) -> anyhow::Result<
     if !found.delivery.pull {
         let name = args.endpoint.as_deref().unwrap_or(&found.id);
         let text = format!(
-            "endpoint: {name} is called by the server and cannot be pulled from; it was left as \
-             it is, name another one"
+            "endpoint: {name} exists and is not a pull endpoint: it was not changed, use another \
+             name"
         );
         return Err(ConfigMistake(text).into());
     }
@@ -318,7 +318,7 @@ fn counted(verb: &str, body: &[u8]) -> anyhow::Result<()> {
     match settled.results.first() {
         Some(one) if one.success => Ok(()),
         Some(one) => bail!("the {verb} came too late: the lease was {}", one.state),
-        None => bail!("the server did not say what became of it"),
+        None => bail!("the server did not report its result"),
     }
 }
 

@@ -155,7 +155,7 @@ async fn a_named_endpoint_is_used_as_it_is_and_not_if_it_is_called() {
         let output = output_of(command).await;
         let error = String::from_utf8(output.stderr).expect("UTF-8");
         assert_eq!(output.status.code(), Some(2), "{error}");
-        assert!(error.contains("live") && error.contains("cannot be pulled from"), "{error}");
+        assert!(error.contains("live") && error.contains("is not a pull endpoint"), "{error}");
         assert_eq!(hook.get("/api/v1/app/a/endpoint/live").await, live, "{}", store.name());
 
         let body = json!({"uid": "mine", "description": "kept", "metadata": {"team": "blue"},

@@ -18,6 +18,7 @@ mod hook_routes;
 mod hostile;
 mod idle;
 mod inspection;
+mod interrupted;
 mod listener;
 mod logs;
 mod maintenance;

@@ -1,69 +1,18 @@
 //! Transactions over all faces, interrupted at every call of the store: all of it happens, or
 //! nothing, and repeating it does the rest.
 
-use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use wakeline_access::{Access, AccessOptions};
-use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
-use wakeline_hook::{HookService, HookServiceOptions};
-use wakeline_http::{AppState, Faces, HttpSettings, ServerOptions};
-use wakeline_postgres::{PostgresOptions, PostgresStore};
-use wakeline_queue::{QueueService, QueueServiceOptions};
-use wakeline_seal::KeyRing;
-use wakeline_sqlite::{SqliteOptions, SqliteStore};
+use wakeline_access::AccessOptions;
 use wakeline_store::WholeStore;
 use wakeline_testkit::faults::{Fault, FaultingStore};
 
-use crate::support::{Answer, Client, Store};
+use crate::support::{Answer, Client, Node, Store};
 
 /// More calls than any transaction makes.
 const CALLS_MAX: u64 = 20;
-
-async fn open(store: &Store) -> Arc<dyn WholeStore> {
-    match store {
-        Store::Sqlite(folder) => {
-            let path: &Path = &folder.path().join("w.db");
-            Arc::new(SqliteStore::open(SqliteOptions::new(path)).await.expect("opened"))
-        }
-        Store::Postgres(database) => {
-            let options = PostgresOptions::new(database.url());
-            Arc::new(PostgresStore::connect(options).await.expect("connected"))
-        }
-    }
-}
-
-/// All faces over a store, behind a port.
-struct Node {
-    client: Client,
-    _serving: DropGuard,
-}
-
-async fn serve(store: Arc<dyn WholeStore>) -> Node {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address: SocketAddr = listener.local_addr().expect("bound");
-    let key = KeyRing::generate("test").expect("random");
-    let keys = Some(Arc::new(KeyRing::parse(&key).expect("a key")));
-    let faces = Faces {
-        queue: QueueService::start(store.clone(), QueueServiceOptions::default()),
-        flow: StoreProvider::new(store.clone(), StoreProviderOptions::default()),
-        hook: HookService::start(
-            store.clone(),
-            HookServiceOptions { keys, ..HookServiceOptions::default() },
-        ),
-        access: Access::start(store, AccessOptions::default()).await.expect("the store answers"),
-    };
-    let state = AppState::new(faces, HttpSettings::default(), None);
-    let stop = CancellationToken::new();
-    let server = wakeline_http::Server::new(listener, state, ServerOptions::default());
-    tokio::spawn(server.run(stop.clone()));
-    Node { client: Client::new(address), _serving: stop.drop_guard() }
-}
 
 /// One transaction with an operation of every kind; its names carry a number.
 struct Transaction {
@@ -138,7 +87,7 @@ async fn interrupt(store: &Arc<dyn WholeStore>, sound: &Node, call: u64, fault: 
     let number = call * 10 + Fault::ALL.iter().position(|one| *one == fault).expect("one") as u64;
     let transaction = Transaction::prepare(sound.client, number).await;
     let faulting = Arc::new(FaultingStore::new(store.clone()));
-    let node = serve(faulting.clone()).await;
+    let node = Node::start(faulting.clone(), AccessOptions::default()).await;
     faulting.fail(call, fault);
     // Who hears nothing gives up.
     let patience = Duration::from_secs(if fault == Fault::HangAfter { 3 } else { 1 });
@@ -164,8 +113,8 @@ async fn interrupt(store: &Arc<dyn WholeStore>, sound: &Node, call: u64, fault: 
 async fn interrupted_anywhere_a_transaction_happens_as_a_whole_or_not_at_all() {
     for store in Store::both().await {
         let name = store.name();
-        let store = open(&store).await;
-        let sound = serve(store.clone()).await;
+        let store = store.open().await;
+        let sound = Node::start(store.clone(), AccessOptions::default()).await;
         let app = json!({"name": "shop", "uid": "shop"});
         assert_eq!(sound.client.post("/api/v1/app", app).await.status, 201);
         let mut calls = 0;

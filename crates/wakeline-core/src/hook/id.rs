@@ -148,7 +148,7 @@ pub enum UidError {
         found: char,
     },
     /// It reads like an id of this server.
-    #[error("{kind} must not look like an id that this server gives out")]
+    #[error("{kind} must not have the form of an id of this server")]
     LooksGiven {
         /// What was being named.
         kind: &'static str,

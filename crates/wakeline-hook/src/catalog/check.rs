@@ -46,7 +46,10 @@ pub(super) fn replacement(id: &ApplicationRef, new: &ApplicationIn) -> Result<()
         return application(new);
     }
     if new.uid.as_ref().is_none_or(|uid| uid.as_str() != OPERATIONAL_UID) {
-        return Err(HookError::invalid("uid", "of the server's own application cannot change"));
+        return Err(HookError::invalid(
+            "uid",
+            "of the application for operational webhooks cannot be changed",
+        ));
     }
     application(&ApplicationIn { uid: None, ..new.clone() })
 }
@@ -54,7 +57,7 @@ pub(super) fn replacement(id: &ApplicationRef, new: &ApplicationIn) -> Result<()
 /// Says why an application must stay, if it must.
 pub(super) fn deletion(which: &ApplicationRef) -> Result<(), HookError> {
     if is_own(which) {
-        let reason = "names the server's own application, which cannot be removed";
+        let reason = "is the application for operational webhooks, which cannot be deleted";
         return Err(HookError::invalid("app_id", reason));
     }
     Ok(())

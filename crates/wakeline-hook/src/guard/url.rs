@@ -21,23 +21,26 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn parse(url: &str) -> Result<Self, GuardError> {
-        let uri: Uri = url.parse().map_err(|_| GuardError::Url("it cannot be read"))?;
+        if url.is_empty() {
+            return Err(GuardError::Url("it is missing, and must begin with http:// or https://"));
+        }
+        let uri: Uri = url.parse().map_err(|_| GuardError::Url("it is not a valid URL"))?;
         let known = |scheme: &Scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS;
         if !uri.scheme().is_some_and(known) {
-            return Err(GuardError::Url("it begins with neither http:// nor https://"));
+            return Err(GuardError::Url("it must begin with http:// or https://"));
         }
-        let authority = uri.authority().ok_or(GuardError::Url("it names no host"))?;
+        let authority = uri.authority().ok_or(GuardError::Url("it has no host"))?;
         if authority.host().is_empty() {
-            return Err(GuardError::Url("it names no host"));
+            return Err(GuardError::Url("it has no host"));
         }
         let Some((credentials, host)) = authority.as_str().rsplit_once('@') else {
             return Ok(Self { uri, authorization: None });
         };
         let authorization = basic(credentials);
-        let host = host.parse().map_err(|_| GuardError::Url("it names no host"))?;
+        let host = host.parse().map_err(|_| GuardError::Url("it has no host"))?;
         let mut parts = uri.into_parts();
         parts.authority = Some(host);
-        let uri = Uri::from_parts(parts).map_err(|_| GuardError::Url("it cannot be read"))?;
+        let uri = Uri::from_parts(parts).map_err(|_| GuardError::Url("it is not a valid URL"))?;
         Ok(Self { uri, authorization: Some(authorization) })
     }
 
@@ -82,7 +85,7 @@ pub(crate) fn literal(host: &str) -> Result<Option<IpAddr>, GuardError> {
         return Ok(Some(address));
     }
     if host.contains(':') {
-        return Err(GuardError::Url("its address cannot be read"));
+        return Err(GuardError::Url("its host is not a valid address"));
     }
     let host = host.strip_suffix('.').unwrap_or(host);
     let last = host.rsplit('.').next().unwrap_or(host);
@@ -94,7 +97,7 @@ pub(crate) fn literal(host: &str) -> Result<Option<IpAddr>, GuardError> {
     if !numeric {
         return Ok(None);
     }
-    let address = loose_v4(host).ok_or(GuardError::Url("its address cannot be read"))?;
+    let address = loose_v4(host).ok_or(GuardError::Url("its host is not a valid address"))?;
     Ok(Some(address.into()))
 }
 

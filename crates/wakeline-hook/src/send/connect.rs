@@ -44,7 +44,7 @@ pub(super) enum ConnectError {
     #[error("the URL {0}")]
     Refused(GuardError),
     /// The name has no address.
-    #[error("the name {name} was not found: {source}")]
+    #[error("the host name {name} could not be resolved: {source}")]
     Lookup {
         name: String,
         #[source]
@@ -61,10 +61,10 @@ pub(super) enum ConnectError {
     #[error("TLS failed: {0}")]
     Tls(io::Error),
     /// The host cannot stand in a certificate.
-    #[error("the host name is not one that TLS knows")]
+    #[error("the host name is not valid in a TLS certificate")]
     ServerName,
     /// It took longer than any call may.
-    #[error("connecting took too long")]
+    #[error("no connection within the time limit")]
     Late,
 }
 

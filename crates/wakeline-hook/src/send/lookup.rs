@@ -79,7 +79,7 @@ impl SharedLookup {
         match found {
             Some(Ok(addresses)) => Ok(addresses),
             Some(Err((kind, reason))) => Err(io::Error::new(kind, reason)),
-            None => Err(io::Error::other("the lookup broke off")),
+            None => Err(io::Error::other("the lookup was aborted")),
         }
     }
 

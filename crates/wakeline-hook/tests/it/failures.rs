@@ -29,14 +29,14 @@ async fn once(answer: Answer) -> (Option<u16>, Vec<u8>, Option<String>, Duration
 #[tokio::test]
 async fn a_receiver_that_hangs_is_given_up_at_the_deadline() {
     let (status, _, error, took) = once(Answer::Hang).await;
-    assert_eq!((status, error.as_deref()), (None, Some("no answer in time")));
+    assert_eq!((status, error.as_deref()), (None, Some("the endpoint did not answer in time")));
     assert!(took >= Duration::from_millis(300));
 }
 
 #[tokio::test]
 async fn a_receiver_that_drips_is_given_up_at_the_deadline() {
     let (status, _, error, _) = once(Answer::Drip).await;
-    assert_eq!((status, error.as_deref()), (None, Some("no answer in time")));
+    assert_eq!((status, error.as_deref()), (None, Some("the endpoint did not answer in time")));
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_closed_connection_is_a_failed_attempt() {
 async fn an_answer_that_breaks_off_is_a_failed_attempt() {
     let (status, _, error, _) = once(Answer::Break).await;
     assert_eq!(status, None);
-    assert!(error.expect("an error").contains("200 broke off"));
+    assert!(error.expect("an error").contains("status 200 was cut off"));
 }
 
 #[tokio::test]

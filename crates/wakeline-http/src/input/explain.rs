@@ -30,7 +30,7 @@ pub(super) fn explain(path: &str, error: &serde_json::Error) -> ApiError {
     let what = wrong_type(text).or_else(|| wrong_word(text));
     let message = match (path, what) {
         ("", Some(what)) => format!("the body {what}"),
-        ("", None) => format!("the body is not what it must be: {text}"),
+        ("", None) => format!("the body is not valid: {text}"),
         (path, Some(what)) => format!("{path} {what}"),
         (path, None) => format!("{path}: {text}"),
     };

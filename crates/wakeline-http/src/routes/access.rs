@@ -43,7 +43,7 @@ pub(crate) async fn create(
     Deed::tell(Some(request.name.clone()), Some(scopes.join(" ")));
     match state.access().create_key(request).await? {
         Some(minted) => Ok((StatusCode::CREATED, Json(minted.into()))),
-        None => Err(ApiError::conflict("a live key has this name")),
+        None => Err(ApiError::conflict("there is already an active key with this name")),
     }
 }
 
@@ -92,7 +92,7 @@ fn plausible(id: &str) -> Result<&str, ApiError> {
 }
 
 fn missing() -> ApiError {
-    ApiError::not_found("there is no live key of this id")
+    ApiError::not_found("there is no active key with this id: GET /api/v1/keys lists all keys")
 }
 
 /// Administrative acts, newest first: who did what to what.

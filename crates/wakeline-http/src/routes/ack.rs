@@ -64,7 +64,9 @@ pub(crate) async fn ack_batch(
     let most = state.settings().batch_len_max as usize;
     if acks.len() > most {
         let len = acks.len();
-        return Err(ApiError::invalid(format!("acknowledgments has {len}, at most {most} fit")));
+        return Err(ApiError::invalid(format!(
+            "acknowledgments has {len} entries, more than the limit of {most}"
+        )));
     }
     let group = batch.consumer_group.as_deref();
     let mut settlements = Vec::with_capacity(acks.len());

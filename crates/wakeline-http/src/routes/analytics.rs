@@ -32,7 +32,10 @@ pub(super) fn query(params: &Params) -> Result<StatsQuery, ApiError> {
         _ => match text.parse::<u32>() {
             Ok(minutes) if (1..=STEP_MAX).contains(&minutes) => Ok(minutes),
             _ => {
-                let message = "interval must be minute, hour, day, or a number of minutes";
+                let message = format!(
+                    "interval must be minute, hour, day, or from 1 to {STEP_MAX} minutes, not \
+                     {text:?}"
+                );
                 Err(ApiError::invalid_param("interval", message))
             }
         },

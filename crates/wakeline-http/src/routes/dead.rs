@@ -217,7 +217,9 @@ pub(crate) async fn purge(
 /// An empty filter must be meant.
 fn meant(filter: DeadLetterFilter, all: bool) -> Result<DeadLetterFilter, ApiError> {
     if filter == DeadLetterFilter::default() && !all {
-        return Err(ApiError::invalid("say which dead letters, or all=true for all of them"));
+        return Err(ApiError::invalid(
+            "a filter is required, such as queue, or all=true for all dead letters",
+        ));
     }
     Ok(filter)
 }
@@ -237,8 +239,8 @@ pub(crate) async fn redrive(
     body: Body,
 ) -> Result<Response, ApiError> {
     let body: RedriveBody = body.parse()?;
-    if body.rate.is_some_and(|rate| !(1..=RATE_MAX).contains(&rate)) {
-        let message = format!("rate must be a whole number from 1 to {RATE_MAX}");
+    if let Some(rate) = body.rate.filter(|rate| !(1..=RATE_MAX).contains(rate)) {
+        let message = format!("rate must be a whole number from 1 to {RATE_MAX}, not {rate}");
         return Err(ApiError::invalid_field("rate", message));
     }
     let redrive = Redrive {

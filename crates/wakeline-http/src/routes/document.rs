@@ -16,7 +16,7 @@ pub(super) type Routes = OpenApiRouter<AppState>;
     info(
         title = "Wakeline",
         description = "Durable queues, orchestrations and webhooks on PostgreSQL or SQLite. \
-                       Nobody polls."
+                       Consumers are notified, without polling."
     ),
     tags(
         (name = "queue", description = "Push, pop, settle"),

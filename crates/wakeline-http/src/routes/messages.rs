@@ -62,7 +62,9 @@ pub(crate) async fn messages(
         task: params.parsed("task", |text| Ok(TaskName::new(text)?))?,
         state: params.parsed("status", |text| {
             state_of(text).ok_or_else(|| {
-                let message = "status must be pending, processing, completed or dead_letter";
+                let message = format!(
+                    "status must be pending, processing, completed or dead_letter, not {text:?}"
+                );
                 ApiError::invalid_param("status", message)
             })
         })?,
@@ -75,7 +77,8 @@ pub(crate) async fn messages(
     let limit = params.number("limit", 200, 1..=1000)? as u32;
     let skip = params.number("offset", 0, 0..=OFFSET_MAX)? as usize;
     let place = params.parsed("cursor", |text| {
-        place_of(text).ok_or_else(|| ApiError::invalid_param("cursor", "cursor is not one of ours"))
+        let message = format!("cursor must be one that an earlier answer returned, not {text:?}");
+        place_of(text).ok_or_else(|| ApiError::invalid_param("cursor", message))
     })?;
     let place = Place { next: place, skip, limit };
     let (found, next) = look(&state, &permit, &filter, place).await?;
@@ -199,7 +202,7 @@ pub(crate) async fn give_up(
 }
 
 /// Delete a message: no group gets it any more, present or to come, nor after it was moved back.
-/// Who holds it at the moment lets it go. Its dead letters stay.
+/// Current leases of it are released. Its dead letters stay.
 #[utoipa::path(
     delete, path = "/api/v1/messages/{partitionId}/{transactionId}", tag = "queues",
     params(
@@ -308,7 +311,9 @@ pub(crate) async fn delete_partition(
 ) -> Result<Json<PartitionDeletedAnswer>, ApiError> {
     let (queue, partition) = (QueueName::new(queue)?, PartitionName::new(partition)?);
     if partition == PartitionName::default_partition() {
-        return Err(ApiError::invalid("the partition Default stays; clear its queue instead"));
+        return Err(ApiError::invalid(
+            "the partition Default cannot be deleted: clear its queue instead",
+        ));
     }
     let existed = state.queue().store().delete_partition(&queue, &partition).await?;
     let (queue, partition) = (queue.into(), partition.into());

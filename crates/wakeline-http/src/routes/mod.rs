@@ -47,7 +47,9 @@ use crate::state::AppState;
 pub fn app(state: AppState) -> Router {
     let router = Router::from(routes())
         .route("/docs/", get(health::root))
-        .fallback(|| async { ApiError::not_found("there is no such route; see /docs") })
+        .fallback(|| async {
+            ApiError::not_found("there is no such route: /docs lists all routes")
+        })
         .layer(middleware::from_fn_with_state(state.clone(), guard));
     let router = match state.settings().cors_origins.is_empty() {
         true => router,

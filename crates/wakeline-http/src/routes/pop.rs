@@ -204,7 +204,9 @@ fn subscription(params: &Params) -> Result<Subscription, ApiError> {
         Some(text) => {
             let from = input::timestamp("subscriptionFrom", text)?;
             if is_far_ahead(from) {
-                return Err(ApiError::invalid("subscriptionFrom must not lie in the future"));
+                let message =
+                    format!("subscriptionFrom must not be in the future, but is {text:?}");
+                return Err(ApiError::invalid(message));
             }
             return Ok(Subscription::From(from));
         }

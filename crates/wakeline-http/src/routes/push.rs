@@ -82,7 +82,9 @@ impl Messages {
         let most = state.settings().batch_len_max as usize;
         if items.len() > most {
             let len = items.len();
-            return Err(ApiError::invalid(format!("items has {len} messages, at most {most} fit")));
+            return Err(ApiError::invalid(format!(
+                "items has {len} messages, more than the limit of {most}"
+            )));
         }
         let mut messages = Self::default();
         for (index, item) in items.into_iter().enumerate() {

@@ -60,7 +60,7 @@ pub(super) async fn whole(
     Ok(WholeQueue { detail, tally, partitions, part })
 }
 
-/// Queues by name, and how they stand.
+/// List queues by name, with message counts.
 #[utoipa::path(
     get, path = "/api/v1/resources/queues", tag = "queues",
     params(

@@ -14,7 +14,7 @@ use crate::state::AppState;
 use crate::wire::resources::{BuffersAnswer, ShortMessage};
 use crate::wire::tally::{QueueStatusAnswer, QueuesAnswer};
 
-/// Queues by name, and how they stand.
+/// List queues by name, with message counts.
 #[utoipa::path(
     get, path = "/api/v1/status/queues", tag = "queues",
     params(

@@ -94,7 +94,9 @@ pub(crate) async fn timers(
     let most = state.settings().batch_len_max as usize;
     if operations.len() > most {
         let len = operations.len();
-        return Err(ApiError::invalid(format!("operations has {len} entries, at most {most} fit")));
+        return Err(ApiError::invalid(format!(
+            "operations has {len} entries, more than the limit of {most}"
+        )));
     }
     let mut command = TransactCommand::default();
     let timers = Timers::check(operations, (&body, "operations"), &mut command)?;

@@ -31,7 +31,7 @@ use crate::wire::transaction::{
 
 /// Push, settle, start and signal orchestrations, emit events, set timers: all or nothing.
 ///
-/// What repeats something known does not refuse the transaction: its result is `duplicate`.
+/// Duplicates do not fail the transaction: their result is `duplicate`.
 #[utoipa::path(
     post, path = "/api/v1/transaction", tag = "queue", request_body = TransactionBody<'_>,
     responses(
@@ -108,12 +108,15 @@ impl Plan {
         }
         let (len, most) = (operations.len(), state.settings().batch_len_max as usize);
         if len > most {
-            let message = format!("operations has {len}, at most {most} fit");
+            let message = format!("operations has {len} entries, more than the limit of {most}");
             return Err(ApiError::invalid_field("operations", message));
         }
         let required = parsed.required_leases.unwrap_or_default();
         if required.len() > most {
-            let message = format!("requiredLeases has {}, at most {most} fit", required.len());
+            let message = format!(
+                "requiredLeases has {} entries, more than the limit of {most}",
+                required.len()
+            );
             return Err(ApiError::invalid_field("requiredLeases", message));
         }
         let required = RequiredLeases::new(&required);
@@ -133,7 +136,7 @@ impl Plan {
         }
         if plan.signalled.len() > SIGNALS_MAX {
             let message = format!(
-                "operations signal {} instances, at most {SIGNALS_MAX} fit: use several \
+                "operations signal {} instances, more than the limit of {SIGNALS_MAX}: use several \
                  transactions, or `early` for instances that may not exist yet",
                 plan.signalled.len()
             );
@@ -383,7 +386,8 @@ fn required<T>(value: Option<T>, field: &str) -> Result<T, ApiError> {
 fn json(raw: Option<&serde_json::value::RawValue>) -> Result<Value, ApiError> {
     match raw {
         None => Ok(Value::null()),
-        Some(raw) => serde_json::from_str(raw.get())
-            .map_err(|error| ApiError::invalid(format!("Invalid JSON: {error}"))),
+        Some(raw) => serde_json::from_str(raw.get()).map_err(|error| {
+            ApiError::invalid(format!("input or payload is not valid JSON: {error}"))
+        }),
     }
 }

@@ -33,11 +33,12 @@ impl KeyIn {
         let name = self.name;
         let plain = !name.is_empty() && !name.chars().any(char::is_control);
         if !plain || name.len() > NAME_BYTES_MAX {
-            let message = format!("name must have 1 to {NAME_BYTES_MAX} bytes of plain text");
+            let message =
+                format!("name must have 1 to {NAME_BYTES_MAX} bytes and no control characters");
             return Err(ApiError::invalid_field("name", message));
         }
         if self.scopes.is_empty() || self.scopes.len() > SCOPES_LEN_MAX {
-            let message = format!("scopes must be 1 to {SCOPES_LEN_MAX}");
+            let message = format!("scopes must have 1 to {SCOPES_LEN_MAX} entries");
             return Err(ApiError::invalid_field("scopes", message));
         }
         let wrong = |error: wakeline_core::ScopeError| {

@@ -84,7 +84,7 @@ impl TimerBody<'_> {
             return Ok((TimerCommand::Cancel(CancelItem { queue, key }), echo));
         }
         if self.payload_zstd {
-            let message = "payloadZstd is not supported: send the payload as it is";
+            let message = "payloadZstd is not supported: send the payload uncompressed";
             return Err(ApiError::invalid_field("payloadZstd", message));
         }
         if self.delay_ms.is_none() && self.deliver_at.is_none() {
@@ -124,11 +124,15 @@ impl TimerBody<'_> {
             (Some(_), Some(_)) => Err(wrong("payload and data cannot both be given".to_owned())),
             (Some(text), None) => {
                 let bytes = STANDARD.decode(text);
-                let bytes = bytes.map_err(|error| wrong(format!("payload: {error}")))?;
+                let bytes = bytes.map_err(|error| {
+                    wrong(format!(
+                        "payload must be JSON in base64, or use data for plain JSON: {error}"
+                    ))
+                })?;
                 check_json_depth(&bytes)?;
                 match serde_json::from_slice::<&RawValue>(&bytes) {
                     Ok(_) => Ok(Bytes::from(bytes)),
-                    Err(error) => Err(wrong(format!("payload must be JSON: {error}"))),
+                    Err(error) => Err(wrong(format!("payload must be JSON in base64: {error}"))),
                 }
             }
         }

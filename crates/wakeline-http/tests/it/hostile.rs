@@ -136,7 +136,7 @@ async fn too_many_messages_in_one_request_are_refused() {
     let body = format!(r#"{{"items":[{item},{item},{item}]}}"#);
     let answer = node.post("/api/v1/push", body).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
-    assert!(answer.error().contains("at most 2"));
+    assert!(answer.error().contains("the limit of 2"));
 }
 
 #[tokio::test]

@@ -153,7 +153,7 @@ async fn refusals_say_what_is_missing() {
         assert!(refused.error().contains(scope), "{path}: {}", refused.error());
     }
     let path = "/api/v1/resources/queues";
-    assert!(node.get(path).await.error().contains("the request has none"));
+    assert!(node.get(path).await.error().contains("the request has no credentials"));
     let refused = node.with_key("wk_x", "GET", path, Value::Null).await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
     assert!(refused.error().contains("neither a key"), "{}", refused.error());

@@ -92,7 +92,7 @@ async fn a_transaction_is_bounded_and_its_refusals_have_codes() {
     let many: Vec<_> = (0..101).map(signal).collect();
     let refused =
         node.expect(400, "POST", "/api/v1/transaction", json!({"operations": many})).await;
-    assert!(refused["error"].as_str().expect("words").contains("at most 100"), "{refused}");
+    assert!(refused["error"].as_str().expect("words").contains("the limit of 100"), "{refused}");
     let emit = json!({"type": "emit", "application": "nobody", "eventType": "a.b", "payload": {}});
     let refused =
         node.expect(409, "POST", "/api/v1/transaction", json!({"operations": [emit]})).await;
@@ -101,7 +101,7 @@ async fn a_transaction_is_bounded_and_its_refusals_have_codes() {
     let push = json!({"type": "push", "items": [{"queue": "q", "payload": 1}]});
     let body = json!({"operations": [push], "requiredLeases": leases});
     let refused = node.expect(400, "POST", "/api/v1/transaction", body).await;
-    assert!(refused["error"].as_str().expect("words").contains("at most"), "{refused}");
+    assert!(refused["error"].as_str().expect("words").contains("the limit of 10000"), "{refused}");
 }
 
 #[tokio::test]

@@ -23,3 +23,4 @@ mod schedule;
 mod strict;
 mod support;
 mod traces;
+mod wording;

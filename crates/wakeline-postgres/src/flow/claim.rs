@@ -229,6 +229,9 @@ impl Core {
         if matches!(result, Err(StoreError::Transient { .. })) {
             for request in lines.iter_mut().flat_map(Line::requests) {
                 request.again = true;
+                // The first try may also lease something after the second: the server does not
+                // end a statement because nobody waits for it any more.
+                self.remember(std::iter::once(request.key));
             }
             // The first try may have leased something.
             result = self.claim_once(ways, lines, false).await.map_err(StoreError::after_write);
@@ -256,7 +259,11 @@ impl Core {
             let without: Vec<usize> = (claimed.items.iter().enumerate())
                 .filter_map(|(index, item)| item.is_none().then_some(index))
                 .collect();
-            let requests = without.iter().map(|index| line.requests()[*index].clone()).collect();
+            let mut requests: Vec<RequestForm> =
+                without.iter().map(|index| line.requests()[*index].clone()).collect();
+            for request in &mut requests {
+                request.again = self.remembers(request.key);
+            }
             *line.requests() = requests;
             match self.claim_once(&ways, std::slice::from_ref(&line), true).await {
                 Ok(mut again) => {

@@ -185,6 +185,9 @@ impl Core {
         if matches!(result, Err(StoreError::Transient { .. })) {
             for form in lines.iter_mut().flat_map(|line| &mut line.asks) {
                 form.again.fill(true);
+                // The first try may also lease something after the second: the server does not
+                // end a statement because nobody waits for it any more.
+                self.remember(form.ask.attempts.iter().copied());
             }
             // The first try may have leased something.
             result = self.claim_once(link, lines, false).await.map_err(StoreError::after_write);
@@ -220,9 +223,10 @@ impl Core {
             let used: Vec<AttemptId> =
                 groups.iter().flat_map(|g| g.items.iter().map(|i| i.token.attempt)).collect();
             form.ask.attempts.retain(|attempt| !used.contains(attempt));
-            // They hold nothing any more, unless giving back failed.
-            let spoilt = |attempt: &AttemptId| claimed.spoilt.contains(attempt);
-            form.again = form.ask.attempts.iter().map(spoilt).collect();
+            // The spoilt ones hold nothing any more, unless giving back failed.
+            let again =
+                |attempt: &AttemptId| claimed.spoilt.contains(attempt) || self.remembers(*attempt);
+            form.again = form.ask.attempts.iter().map(again).collect();
         }
         for limit in &mut rest.limits {
             let groups = claimed.groups.iter().flatten();

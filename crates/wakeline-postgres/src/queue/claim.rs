@@ -215,13 +215,16 @@ impl Core {
                 _ => break,
             }
         }
+        let tokens = || claims.iter().flat_map(|c| &c.requests).map(|r| r.token);
         if matches!(result, Err(StoreError::Transient { .. })) {
-            // The first try may have leased something.
+            // The first try may have leased something, or may do so after the second: the server
+            // does not end a statement because nobody waits for it any more.
+            self.tokens.remember(tokens());
             result = self.claim_once(link, claims, How { again: true, ..how }).await;
             result = result.map_err(StoreError::after_write);
         }
         if result.is_err() {
-            self.tokens.remember(claims.iter().flat_map(|c| &c.requests).map(|r| r.token));
+            self.tokens.remember(tokens());
         }
         result
     }

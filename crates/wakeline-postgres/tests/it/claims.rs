@@ -86,6 +86,39 @@ async fn a_push_that_commits_late_is_not_skipped() {
     store.close().await;
 }
 
+/// The server goes on with a statement that nobody waits for any more. What it leases then is found
+/// by its token, although the repetition found nothing.
+#[tokio::test]
+async fn a_claim_that_ends_after_it_was_given_up_is_found_by_its_token() {
+    let schema = TestSchema::new().await;
+    let store = schema.store().await;
+    push(&store, "p", "m").await;
+    let ask = Ask::queue(&queue());
+    let first = take(&store, &ask).await;
+    store.release(vec![first.lease.expect("leased")]).await.expect("released");
+    // The first lease takes longer than a claim waits for its answer.
+    let slow = format!(
+        "CREATE SEQUENCE \"{0}\".leased;
+         CREATE FUNCTION \"{0}\".slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             IF NEW.lease_token IS NOT NULL AND nextval('\"{0}\".leased') = 1 THEN
+                 PERFORM pg_sleep(3);
+             END IF;
+             RETURN NEW;
+         END $$;
+         CREATE TRIGGER slow BEFORE UPDATE ON \"{0}\".cursors
+             FOR EACH ROW EXECUTE FUNCTION \"{0}\".slow()",
+        schema.name
+    );
+    schema.client().await.batch_execute(&slow).await.expect("slowed down");
+    let request = ask.line_claim(1);
+    eventually("the lease is found by its token", async || {
+        let claimed = store.claim(vec![request.clone()]).await.expect("claimed").remove(0);
+        claimed.grants[0].as_ref().is_some_and(|grant| ids(grant) == ["m"])
+    })
+    .await;
+    store.close().await;
+}
+
 #[tokio::test]
 async fn a_blocked_partition_does_not_stall_the_others() {
     let schema = TestSchema::new().await;

@@ -166,7 +166,7 @@ pub(super) fn seek(s: &mut Session<'_>, seek: &Seek) -> Res<(u64, Vec<Change>)> 
         SeekTo::Beginning => (Some(Timestamp(i64::MIN)), Subscription::All),
         SeekTo::End => (None, Subscription::From(s.now)),
         SeekTo::Since(from) if from > s.now => {
-            let reason = "must not lie in the future".to_owned();
+            let reason = "must not be in the future".to_owned();
             return Err(Fault::Invalid { field: "subscriptionTimestamp", reason });
         }
         SeekTo::Since(from) => (Some(from), Subscription::From(from)),

@@ -126,7 +126,7 @@ impl MemoryStore {
 
     fn not_in_the_future(&self, field: &'static str, from: Timestamp) -> Result<(), StoreError> {
         if from > self.now() {
-            let reason = "must not lie in the future".to_owned();
+            let reason = "must not be in the future".to_owned();
             return Err(StoreError::Invalid { field, reason });
         }
         Ok(())

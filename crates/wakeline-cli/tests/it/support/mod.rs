@@ -4,21 +4,25 @@ mod client;
 mod dice;
 mod hook;
 mod load;
+mod node;
 mod pooler;
 mod postgres;
 mod proxy;
 mod receiver;
 mod server;
+mod statements;
 
 pub(crate) use client::{Answer, Client, Parked};
 pub(crate) use dice::Dice;
 pub(crate) use hook::{Hook, KEYS, ended, moment};
 pub(crate) use load::Load;
+pub(crate) use node::Node;
 pub(crate) use pooler::Pooler;
 pub(crate) use postgres::OwnPostgres;
 pub(crate) use proxy::Proxy;
 pub(crate) use receiver::{Mood, Receiver, SECRET, now};
 pub(crate) use server::{Server, Store, output_of, wakeline};
+pub(crate) use statements::{StatementProxy, When};
 
 use std::future::Future;
 use std::time::{Duration, Instant};

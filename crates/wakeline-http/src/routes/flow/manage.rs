@@ -149,10 +149,12 @@ pub(crate) async fn purge(
     let body: PurgeBody = body.parse()?;
     permit_all(&permit, &body)?;
     if body.keep_last.is_some() {
-        return Err(ApiError::invalid("keepLast is for /api/v1/orchestrations/prune"));
+        return Err(ApiError::invalid(
+            "keepLast is a field of /api/v1/orchestrations/prune, not of purge",
+        ));
     }
     if body.instances.is_none() && body.ended_before.is_none() {
-        return Err(ApiError::invalid("name instances, or a time in endedBefore"));
+        return Err(ApiError::invalid("instances or endedBefore is required"));
     }
     Ok(Json(state.flow().delete_matching(filter(&body)?).await?.into()))
 }
@@ -174,7 +176,9 @@ pub(crate) async fn prune(
     let body: PurgeBody = body.parse()?;
     permit_all(&permit, &body)?;
     if body.keep_last.is_none() && body.ended_before.is_none() {
-        return Err(ApiError::invalid("say what stays: keepLast, or a time in endedBefore"));
+        return Err(ApiError::invalid(
+            "keepLast or endedBefore is required: it says which executions are kept",
+        ));
     }
     let filter = InstanceFilter { ended_before: None, ..filter(&body)? };
     let options = PruneOptions { keep_last: body.keep_last, ended_before: ended_before(&body)? };
@@ -194,7 +198,7 @@ fn filter(body: &PurgeBody) -> Result<InstanceFilter, ApiError> {
     let named = |ids: &Vec<String>| ids.iter().map(InstanceId::new).collect::<Result<_, _>>();
     let limit = body.limit.unwrap_or(1_000);
     if !(1..=10_000).contains(&limit) {
-        return Err(ApiError::invalid("limit must be from 1 to 10000"));
+        return Err(ApiError::invalid(format!("limit must be from 1 to 10000, not {limit}")));
     }
     Ok(InstanceFilter {
         instances: body.instances.as_ref().map(named).transpose()?,

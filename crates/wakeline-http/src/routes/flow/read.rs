@@ -96,7 +96,7 @@ fn read_cursor(text: &str) -> Result<(Timestamp, InstanceId), ApiError> {
         let (at, instance) = text.split_once('/')?;
         Some((Timestamp(at.parse().ok()?), InstanceId::new(instance).ok()?))
     };
-    parse().ok_or_else(|| ApiError::invalid("cursor is not one that this server gave out"))
+    parse().ok_or_else(|| ApiError::invalid("cursor must be one that an earlier answer returned"))
 }
 
 /// The history of an execution, piece by piece.

@@ -104,7 +104,9 @@ pub(crate) async fn create(
         Created::Taken(found) if get_if_exists => (StatusCode::OK, found),
         Created::Taken(found) => return Err(taken(&found)),
         Created::KeyReused => return Err(key_reused()),
-        Created::NoApplication => return Err(ApiError::not_found("there is no such application")),
+        Created::NoApplication => {
+            return Err(ApiError::not_found("the application was deleted at the same time"));
+        }
     };
     Ok((status, Json(ApplicationOut::new(made)?)).into_response())
 }

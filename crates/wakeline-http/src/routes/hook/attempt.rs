@@ -100,7 +100,8 @@ fn filter(params: &Params) -> Result<AttemptFilter, ApiError> {
     let class = params.parsed("status_code_class", |text| match text {
         "0" | "100" | "200" | "300" | "400" | "500" => Ok(text.parse().unwrap_or_default()),
         _ => {
-            let message = "status_code_class must be 0, 100, 200, 300, 400 or 500";
+            let message =
+                format!("status_code_class must be 0, 100, 200, 300, 400 or 500, not {text:?}");
             Err(ApiError::invalid_param("status_code_class", message))
         }
     })?;
@@ -231,7 +232,7 @@ pub(crate) async fn expunge(
     }
 }
 
-/// List the messages of an endpoint, newest first, and how they stand.
+/// List the messages of an endpoint, newest first, with the states of their deliveries.
 ///
 /// With `status` a page may hold fewer than its limit; `done` says whether there are more.
 #[utoipa::path(

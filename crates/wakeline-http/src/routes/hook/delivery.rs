@@ -72,9 +72,9 @@ pub(crate) async fn resend(
             let message = format!("message {message} has no delivery to endpoint {endpoint}");
             return Err(ApiError::not_found(message));
         }
-        ResendOutcome::InFlight => "an attempt is under way",
-        ResendOutcome::Expired => "the payload of the message is gone",
-        ResendOutcome::Disabled => "the endpoint is disabled",
+        ResendOutcome::InFlight => "an attempt is in progress: try again when it has ended",
+        ResendOutcome::Expired => "the payload of the message was deleted or has expired",
+        ResendOutcome::Disabled => "the endpoint is disabled: enable it first",
     };
     Err(ApiError::conflict(why))
 }

@@ -119,7 +119,8 @@ pub(crate) async fn create(
     };
     let kind = body.kind();
     if kind == JobKind::ReplayMissing && endpoint.is_none() {
-        let message = "endpointId is required: it says who missed messages";
+        let message =
+            "endpointId is required for replay_missing: it names the endpoint that missed messages";
         return Err(ApiError::invalid_field("endpointId", message));
     }
     start(&state, &application, kind, body.filter(endpoint)?).await

@@ -88,7 +88,8 @@ pub(crate) async fn rotate_of(
         }
         RotateOutcome::Missing => Err(no_endpoint(named)),
         RotateOutcome::TooMany => Err(ApiError::conflict(
-            "too many old secrets still sign: wait, or rotate without grace",
+            "too many old secrets are still valid: wait until one expires, or set \
+             gracePeriodSeconds to 0",
         )),
     }
 }

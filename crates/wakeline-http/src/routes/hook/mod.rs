@@ -68,7 +68,7 @@ pub(crate) fn no_attempt(named: &str) -> ApiError {
 }
 
 pub(crate) fn key_reused() -> ApiError {
-    ApiError::conflict("another request had this idempotency-key: use a new one")
+    ApiError::conflict("this idempotency-key was used for another request: use a new one")
 }
 
 /// An application, or 404.

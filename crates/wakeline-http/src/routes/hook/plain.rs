@@ -163,7 +163,8 @@ pub(crate) async fn event_attempts(
 ) -> Result<Json<Vec<EventAttemptOut>>, ApiError> {
     let limit = params.number("limit", ATTEMPTS_DEFAULT, 1..=u64::from(PAGE))? as u32;
     let after = params.parsed("after", |text| {
-        let wrong = |_| ApiError::invalid_param("after", "after must be the id of an attempt");
+        let message = format!("after must be the id of an attempt, not {text:?}");
+        let wrong = |_| ApiError::invalid_param("after", message);
         text.parse::<AttemptId>().map_err(wrong)
     })?;
     let message = find(&state, &named, false).await?;
@@ -197,6 +198,16 @@ async fn deliveries(state: &AppState, message: &StoredMessage) -> Result<Vec<Del
     }
 }
 
+async fn create_endpoint(state: &AppState, new: EndpointIn) -> Result<Endpoint, ApiError> {
+    match state.hook().create_endpoint(&application(), new, None).await? {
+        Created::New(made) | Created::Repeated(made) => Ok(made),
+        Created::Taken(_) => Err(ApiError::conflict("another subscription has this id")),
+        Created::KeyReused | Created::NoApplication => {
+            Err(ApiError::unavailable("the default application was just removed"))
+        }
+    }
+}
+
 /// Make a subscription. Its secret is in this answer, and in no other.
 #[utoipa::path(
     post, path = "/subscriptions", tag = "events", request_body = SubscriptionIn,
@@ -220,19 +231,15 @@ pub(crate) async fn subscribe(
         secret: body.secret,
         ..EndpointIn::default()
     };
-    // There it is, or it is taken: by itself.
-    state.hook().create_application(default_application(), None).await?;
-    let made = match state.hook().create_endpoint(&application(), new, None).await? {
-        Created::New(made) | Created::Repeated(made) => made,
-        Created::Taken(_) => {
-            return Err(ApiError::conflict("another subscription has this id"));
-        }
-        Created::KeyReused | Created::NoApplication => {
-            return Err(ApiError::unavailable("the default application was just removed"));
-        }
-    };
+    // If there is one already, it is taken by itself.
+    let first = state.hook().create_application(default_application(), None).await?;
+    let made = create_endpoint(&state, new).await.map_err(|error| match first {
+        Created::New(_) => error.after_write(),
+        _ => error,
+    })?;
     let named = wakeline_core::EndpointRef::Id(made.id);
-    let secret = keys::secret_of(&state, &application(), &named).await?;
+    let secret = keys::secret_of(&state, &application(), &named).await;
+    let secret = secret.map_err(ApiError::after_write)?;
     let answer = SubscriptionOut::new(made, Some(secret.key));
     Ok((StatusCode::CREATED, Json(answer)).into_response())
 }

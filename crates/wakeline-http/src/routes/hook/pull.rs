@@ -184,7 +184,7 @@ pub(crate) async fn extend(
 ) -> Result<Json<PullSettledOut>, ApiError> {
     let body: PullExtendIn = body.parse()?;
     if !(1..=LEASE_SECS_MAX).contains(&body.seconds) {
-        let message = format!("seconds must be from 1 to {LEASE_SECS_MAX}");
+        let message = format!("seconds must be from 1 to {LEASE_SECS_MAX}, not {}", body.seconds);
         return Err(ApiError::invalid_field("seconds", message));
     }
     let tokens = body.tokens()?;
@@ -199,7 +199,7 @@ pub(crate) async fn extend(
 fn check_len(state: &AppState, len: usize) -> Result<(), ApiError> {
     let most = state.settings().batch_len_max as usize;
     if len > most {
-        let message = format!("tokens has {len} entries, at most {most} fit");
+        let message = format!("tokens has {len} entries, more than the limit of {most}");
         return Err(ApiError::invalid_field("tokens", message));
     }
     Ok(())

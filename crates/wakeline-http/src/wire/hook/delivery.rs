@@ -170,7 +170,7 @@ fn wrong(field: &str, reason: &str) -> ApiError {
 
 fn count(field: &str, given: u32, most: u32) -> Result<u32, ApiError> {
     match given {
-        0 => Err(wrong(field, "must be at least 1")),
+        0 => Err(wrong(field, "must be at least 1, not 0")),
         n if n > most => Err(wrong(field, &format!("must be at most {most}, not {n}"))),
         n => Ok(n),
     }
@@ -179,7 +179,7 @@ fn count(field: &str, given: u32, most: u32) -> Result<u32, ApiError> {
 fn span(field: &str, secs: f64, bounds: RangeInclusive<f64>) -> Result<Duration, ApiError> {
     if !bounds.contains(&secs) {
         let (least, most) = (bounds.start(), bounds.end());
-        return Err(wrong(field, &format!("must be seconds from {least} to {most}")));
+        return Err(wrong(field, &format!("must be seconds from {least} to {most}, not {secs}")));
     }
     Ok(Duration::from_secs_f64(secs))
 }
@@ -195,7 +195,7 @@ fn breaker_options(shape: BreakerShape) -> Result<BreakerOptions, ApiError> {
 fn waits(secs: &[f64]) -> Result<Vec<Duration>, ApiError> {
     let field = "scheduleSeconds";
     if secs.len() > SCHEDULE_LEN_MAX {
-        return Err(wrong(field, &format!("must have at most {SCHEDULE_LEN_MAX} waits")));
+        return Err(wrong(field, &format!("must have at most {SCHEDULE_LEN_MAX} entries")));
     }
     secs.iter().map(|secs| span(field, *secs, SCHEDULE_SECS)).collect()
 }
@@ -208,7 +208,11 @@ fn statuses(ranges: &[(u16, u16)]) -> Result<Vec<StatusRange>, ApiError> {
     let read = |&(first, last): &(u16, u16)| {
         let whole = 300 <= first && first <= last && last <= 599;
         whole.then_some(StatusRange(first, last)).ok_or_else(|| {
-            wrong(field, "must be pairs of first and last status, like [[400, 403], [422, 422]]")
+            wrong(
+                field,
+                "must be pairs of first and last status within 300-599, like [[400, \
+                          403], [422, 422]]",
+            )
         })
     };
     ranges.iter().map(read).collect()

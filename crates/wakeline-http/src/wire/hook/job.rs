@@ -120,7 +120,7 @@ impl BulkReplayIn {
             ("statusCodeClass", self.status_code_class.is_some()),
         ] {
             if given {
-                let message = format!("{field} cannot choose what to replay");
+                let message = format!("{field} is not supported here: leave it out");
                 return Err(ApiError::invalid_field(field, message));
             }
         }
@@ -155,7 +155,10 @@ impl JobIn {
         let filter = times(self.since.as_ref(), self.until.as_ref())?;
         let read = |word: String| -> Result<DeliveryState, ApiError> {
             read_state(&word).ok_or_else(|| {
-                let message = format!("states must be states of deliveries, not {word:?}");
+                let message = format!(
+                    "states must be pending, in_flight, retrying, throttled, delivered, failed or \
+                     cancelled, not {word:?}"
+                );
                 ApiError::invalid_field("states", message)
             })
         };

@@ -45,7 +45,8 @@ impl<K> Paging<K> {
         let after = match key {
             None => None,
             Some(text) => Some(parse(text).ok_or_else(|| {
-                let message = format!("iterator must be one that a list gave, not {text:?}");
+                let message =
+                    format!("iterator must be one that an earlier answer returned, not {text:?}");
                 ApiError::invalid_param("iterator", message)
             })?),
         };

@@ -117,7 +117,7 @@ pub(crate) fn patterns(given: Vec<String>) -> Result<Vec<EventPattern>, ApiError
 
 pub(crate) fn channels(given: Vec<String>, most: usize) -> Result<Vec<Channel>, ApiError> {
     if given.len() > most {
-        let message = format!("channels must name at most {most}, not {}", given.len());
+        let message = format!("channels must have at most {most} entries, not {}", given.len());
         return Err(ApiError::invalid_field("channels", message));
     }
     let read = |text: String| {
@@ -133,7 +133,9 @@ pub(crate) fn type_name(field: &str, text: &str) -> Result<EventTypeName, ApiErr
 /// A limit in things a second.
 pub(crate) fn rate(given: Option<u32>) -> Result<Option<u32>, ApiError> {
     match given {
-        Some(0) => Err(ApiError::invalid_field("throttleRate", "throttleRate must be at least 1")),
+        Some(0) => {
+            Err(ApiError::invalid_field("throttleRate", "throttleRate must be at least 1, not 0"))
+        }
         other => Ok(other),
     }
 }

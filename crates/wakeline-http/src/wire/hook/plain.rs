@@ -221,10 +221,10 @@ pub(crate) fn event_id(message: &StoredMessage) -> String {
 fn failure(attempt: &Attempt) -> Option<String> {
     match (attempt.outcome, &attempt.error, attempt.status) {
         (AttemptOutcome::Succeeded, ..) => None,
-        (AttemptOutcome::Unknown, ..) => Some("its end is unknown".to_owned()),
+        (AttemptOutcome::Unknown, ..) => Some("the result of the attempt is unknown".to_owned()),
         (_, Some(error), _) => Some(error.clone()),
         (_, None, Some(status)) => Some(format!("the endpoint answered {status}")),
-        (_, None, None) => Some("no answer came".to_owned()),
+        (_, None, None) => Some("the endpoint did not answer".to_owned()),
     }
 }
 
@@ -249,7 +249,10 @@ impl SubscriptionIn {
     pub(crate) fn options(&self) -> Result<EndpointOptions, ApiError> {
         let rate = self.rate_limit.unwrap_or(RATE_LIMIT_DEFAULT);
         if rate == 0 {
-            return Err(ApiError::invalid_field("rate_limit", "rate_limit must be at least 1"));
+            return Err(ApiError::invalid_field(
+                "rate_limit",
+                "rate_limit must be at least 1, not 0",
+            ));
         }
         Ok(EndpointOptions { rate_per_second: Some(rate), ..EndpointOptions::default() })
     }

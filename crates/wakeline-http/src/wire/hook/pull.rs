@@ -140,7 +140,7 @@ pub(crate) struct PullSettled {
 
 fn token(text: &str) -> Result<PulledToken, ApiError> {
     text.parse().map_err(|_| {
-        ApiError::invalid_field("tokens", format!("{text:?} is not a token that a pull gave"))
+        ApiError::invalid_field("tokens", format!("{text:?} is not a token of a pulled message"))
     })
 }
 

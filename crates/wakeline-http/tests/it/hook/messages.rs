@@ -164,7 +164,7 @@ async fn payloads_are_removed_on_request_and_then_nothing_is_resent() {
     let found = node.expect(200, "GET", &format!("{MSG}/m"), NONE).await;
     assert_eq!(found["payload"], json!({"expired": true}));
     let refused = node.expect(409, "POST", &format!("{MSG}/m/endpoint/e/resend"), NONE).await;
-    assert!(refused["detail"].as_str().expect("words").contains("gone"));
+    assert!(refused["detail"].as_str().expect("words").contains("deleted or has expired"));
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@
 //! [`Registry`]: crate::Registry
 
 mod accept;
+pub(crate) mod child_id;
 mod effects;
 mod foreign;
 mod mailbox;
@@ -132,6 +133,8 @@ impl Execution {
         setting: Setting,
         events: impl IntoIterator<Item = Event>,
     ) -> Result<Self, ReplayError> {
+        let events: Vec<Event> = events.into_iter().collect();
+        let recorded_children = child_id::recorded(&setting.instance, &events);
         let mut events = events.into_iter();
         let Some(Event {
             id: 1,
@@ -143,7 +146,10 @@ impl Execution {
         };
         let start = Start { input, parent, seed, carried };
         let mut execution = Self::new(code, setting, start);
-        execution.shared.lock().next_id = 2;
+        let mut state = execution.shared.lock();
+        state.next_id = 2;
+        state.recorded_children = recorded_children;
+        drop(state);
         // What the code logs was logged when it ran for the first time.
         let silence = tracing::Dispatch::none();
         tracing::dispatcher::with_default(&silence, || execution.repeat(&mut events))?;

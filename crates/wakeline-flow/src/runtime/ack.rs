@@ -36,7 +36,7 @@ pub(super) fn of(
     let item = &incoming.item;
     let about = About { instance: &item.instance, life: item.life, execution };
     about.effects(&mut ack, effects)?;
-    ack.orchestrator_items.extend(incoming.refusals.into_iter().map(|item| (item, None)));
+    ack.orchestrator_items.extend(incoming.refusals(execution.parent()));
     about.end(&mut ack, end);
     Ok(ack)
 }
@@ -44,7 +44,7 @@ pub(super) fn of(
 /// The commit of a turn that brought nothing for anybody.
 pub(super) fn nobody(incoming: Incoming) -> OrchestrationAck {
     let mut ack = empty(&incoming, incoming.item.execution);
-    ack.orchestrator_items = incoming.refusals.into_iter().map(|item| (item, None)).collect();
+    ack.orchestrator_items = incoming.refusals(None);
     ack
 }
 
@@ -67,7 +67,7 @@ pub(super) fn given_up(
     let first = if incoming.beginning.is_some() { 1 } else { item.last_event + 1 };
     let event = |(id, kind)| Event { id, kind, at: None };
     ack.history_delta = (first..).zip(kinds).map(event).collect();
-    ack.orchestrator_items = incoming.refusals.into_iter().map(|item| (item, None)).collect();
+    ack.orchestrator_items = incoming.refusals(parent.as_ref());
     ack.orchestrator_items.extend(parent.map(|parent| (told(parent, Err(error.clone())), None)));
     ack.end = ended(InstanceState::Failed, &error);
     ack.clear = true;

@@ -1,7 +1,7 @@
 //! What a fetched turn brings, sorted: what begins an execution, what is for somebody else to hear,
 //! and what the code gets.
 
-use wakeline_core::OrchestrationName;
+use wakeline_core::{OrchestrationName, Timestamp};
 use wakeline_store::flow::InstanceState;
 
 use crate::error::{FailureKind, FlowError};
@@ -27,15 +27,15 @@ pub(super) struct Incoming {
     pub(super) beginning: Option<Beginning>,
     /// What the code gets, in order.
     pub(super) messages: Vec<WorkItem>,
-    /// What those hear who wanted to start an instance of an id that is taken.
-    pub(super) refusals: Vec<WorkItem>,
+    /// Who waits for starts that begin nothing, because the id is taken.
+    unstarted: Vec<Parent>,
 }
 
 impl Incoming {
     pub(super) fn sort(mut item: OrchestrationItem) -> Self {
         let messages = std::mem::take(&mut item.messages);
         let mut incoming =
-            Self { item, beginning: None, messages: Vec::new(), refusals: Vec::new() };
+            Self { item, beginning: None, messages: Vec::new(), unstarted: Vec::new() };
         for message in messages {
             incoming.add(message);
         }
@@ -44,19 +44,13 @@ impl Incoming {
 
     fn add(&mut self, message: WorkItem) {
         match message {
-            WorkItem::StartOrchestration { name, version, input, parent, instance } => {
+            WorkItem::StartOrchestration { name, version, input, parent, .. } => {
                 if self.item.execution == 0 && self.beginning.is_none() {
                     let carried = Vec::new();
                     self.beginning =
                         Some(Beginning { execution: 1, name, version, input, parent, carried });
-                } else if let Some(parent) = parent.filter(|parent| !self.is_own(parent)) {
-                    let words = format!("an instance {instance} exists already");
-                    self.refusals.push(WorkItem::ChildDone {
-                        instance: parent.instance,
-                        execution: parent.execution,
-                        event: parent.event,
-                        result: Err(FlowError::new(FailureKind::Application, words)),
-                    });
+                } else {
+                    self.unstarted.extend(parent);
                 }
             }
             WorkItem::ContinueAsNew {
@@ -72,12 +66,20 @@ impl Incoming {
         }
     }
 
-    /// A start that came twice is not a stranger's.
-    fn is_own(&self, parent: &Parent) -> bool {
-        self.item
-            .parent
-            .as_ref()
-            .is_some_and(|(instance, event)| *instance == parent.instance && *event == parent.event)
+    /// What those are told who wanted to start an instance of an id that is taken. A start that
+    /// came twice is not refused: `own` waits for the instance.
+    pub(super) fn refusals(&self, own: Option<&Parent>) -> Vec<(WorkItem, Option<Timestamp>)> {
+        let refusal = |parent: &Parent| {
+            let words = format!("an instance {} exists already", self.item.instance);
+            WorkItem::ChildDone {
+                instance: parent.instance.clone(),
+                execution: parent.execution,
+                event: parent.event,
+                result: Err(FlowError::new(FailureKind::Application, words)),
+            }
+        };
+        let strangers = self.unstarted.iter().filter(|parent| Some(*parent) != own);
+        strangers.map(|parent| (refusal(parent), None)).collect()
     }
 
     /// Whether there is an execution to deliver to.

@@ -2,6 +2,7 @@
 
 mod commits;
 mod crash;
+mod lives;
 mod modes;
 mod seeds;
 mod shutdown;

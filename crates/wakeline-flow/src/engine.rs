@@ -219,6 +219,11 @@ impl Execution {
         &self.shared.about.version
     }
 
+    /// Tells it from executions of other lives of the same instance.
+    pub(crate) fn identity(&self) -> String {
+        self.shared.about.identity()
+    }
+
     /// Who waits for it.
     pub fn parent(&self) -> Option<&Parent> {
         self.shared.about.parent.as_ref()

@@ -111,6 +111,10 @@ pub struct ActivityTask {
     pub execution: u64,
     /// The event that scheduled it.
     pub event: u64,
+    /// Tells the execution from those of other lives of the instance; nothing if an earlier
+    /// program scheduled the activity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
     /// The orchestration that scheduled it.
     pub orchestration: OrchestrationName,
     /// The activity.

@@ -158,9 +158,11 @@ impl About<'_> {
         Ok(())
     }
 
-    /// A message to a queue. Its transaction id names the decision, so that it is stored once.
+    /// A message to a queue. Its transaction id names the decision, so that it is stored once, and
+    /// the identity of the execution: another life of the instance makes other messages.
     fn push(&self, push: QueuePush) -> Result<PushItem, NameError> {
-        let decision = format!("{}/{}/{}", self.instance, self.execution.execution(), push.event);
+        let (number, identity) = (self.execution.execution(), self.execution.identity());
+        let decision = format!("{}/{number}/{}/{identity}", self.instance, push.event);
         let transaction_id = TransactionId::new(&decision).or_else(|_| {
             let digest = Sha256::digest(decision.as_bytes());
             let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();

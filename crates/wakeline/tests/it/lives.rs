@@ -3,9 +3,14 @@
 
 use std::time::Duration;
 
-use wakeline::{FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime};
+use wakeline::core::QueueName;
+use wakeline::{
+    ActivityContext, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime,
+};
+use wakeline_store::QueueStore;
+use wakeline_testkit::conformance::Ask;
 
-use crate::support::Store;
+use crate::support::{Node, Store};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,17 +35,54 @@ async fn repeated(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError
     }
 }
 
+/// Its first try fails; the second returns the keys of both.
+async fn key(ctx: ActivityContext, (): ()) -> Result<String, FlowError> {
+    if ctx.attempt() == 1 {
+        return Err(FlowError::application(ctx.idempotency_key()));
+    }
+    Ok(ctx.idempotency_key())
+}
+
+/// Sends a message to a queue, and returns the idempotency key of its activity.
+async fn push_and_key(ctx: OrchestrationContext, life: u32) -> Result<String, FlowError> {
+    ctx.push("out", life)?;
+    let first: Result<String, _> = ctx.call(key, ()).await;
+    let second: String = ctx.call(key, ()).attempts(2).await?;
+    let first = first.expect_err("one try").message;
+    assert_ne!(first, second);
+    Ok(second)
+}
+
 fn registry() -> Registry {
     let registry = Registry::builder()
         .orchestration("child", child)
         .orchestration("generations", generations)
-        .orchestration("repeated", repeated);
+        .orchestration("repeated", repeated)
+        .orchestration("push_and_key", push_and_key)
+        .activity_fn(key);
     registry.build().expect("no name twice")
 }
 
 async fn started(store: &Store) -> Runtime {
-    let node = store.node(LongPollConfig::default()).await;
+    started_on(&store.node(LongPollConfig::default()).await).await
+}
+
+async fn started_on(node: &Node) -> Runtime {
     Runtime::start(node.provider(), registry()).await.expect("started")
+}
+
+/// What is in the queue `out`.
+async fn queued(node: &Node) -> Vec<String> {
+    let store: &dyn QueueStore = match node {
+        Node::Sqlite(provider) => &**provider.store(),
+        Node::Postgres(provider) => &**provider.store(),
+    };
+    let queue = QueueName::new("out").expect("valid");
+    let all = Ask::queue(&queue).batch(100).partitions(100);
+    let mut claimed = store.claim(vec![all.line_claim(1)]).await.expect("claimed");
+    let grant = claimed.remove(0).grants.remove(0).expect("something was pushed");
+    let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
+    messages.map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect()
 }
 
 #[tokio::test]
@@ -70,6 +112,25 @@ async fn child_of_a_taken_id_fails_in_a_later_execution_as_well() {
         client.start("r", "repeated", &()).await.expect("started");
         let refusal: String = client.wait("r", PATIENCE).await.expect("completed");
         assert_eq!(refusal, "an instance the-child exists already", "{}", store.name());
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn every_life_of_an_instance_id_pushes_its_messages_and_has_keys_of_its_own() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let runtime = started_on(&node).await;
+        let client = runtime.client();
+        let mut keys = std::collections::BTreeSet::new();
+        for life in 1..=3 {
+            client.start("reused", "push_and_key", &life).await.expect("started");
+            let key: String = client.wait("reused", PATIENCE).await.expect("completed");
+            keys.insert(key);
+            client.delete("reused", false).await.expect("deleted");
+        }
+        assert_eq!(queued(&node).await, ["1", "2", "3"], "{}", store.name());
+        assert_eq!(keys.len(), 3, "{}: {keys:?}", store.name());
         runtime.shutdown(Duration::from_secs(5)).await;
     }
 }

@@ -82,6 +82,12 @@ impl Incoming {
         strangers.map(|parent| (refusal(parent), None)).collect()
     }
 
+    /// Whether messages have to wait for what begins the next execution: it is not visible yet.
+    pub(super) fn is_early(&self) -> bool {
+        let begins = matches!(self.item.state, None | Some(InstanceState::ContinuedAsNew));
+        begins && self.beginning.is_none() && !self.messages.is_empty()
+    }
+
     /// Whether there is an execution to deliver to.
     pub(super) fn is_live(&self) -> bool {
         self.beginning.is_some() || self.item.state == Some(InstanceState::Running)

@@ -21,6 +21,9 @@ use crate::provider::{ItemHistory, OrchestrationAck, OrchestrationItem, Provider
 /// How long an instance that nothing here can run waits before it is looked at again.
 const LATER: Duration = Duration::from_secs(5);
 
+/// How long messages wait that came before what begins their execution.
+const EARLY: Duration = Duration::from_secs(1);
+
 /// Runs turns.
 pub(super) struct TurnRunner {
     shared: Arc<Shared>,
@@ -35,6 +38,8 @@ enum Plan {
     Suspend(String),
     /// Nothing here can run it: look again later.
     Later,
+    /// What begins the execution is not visible yet: nothing is delivered before.
+    Early,
 }
 
 /// An execution in memory, ready for its messages.
@@ -68,6 +73,9 @@ impl TurnRunner {
             Ok(Plan::Later) => {
                 tracing::warn!(%instance, "nothing here can run this instance");
                 self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
+            }
+            Ok(Plan::Early) => {
+                self.shared.provider.abandon_orchestration_item(&token, Some(EARLY), true).await
             }
             Err(error) => Err(error),
         };
@@ -130,6 +138,9 @@ impl TurnRunner {
             return Ok(Plan::Suspend(reason));
         }
         let incoming = Incoming::sort(item);
+        if incoming.is_early() {
+            return Ok(Plan::Early);
+        }
         if !incoming.is_live() {
             return Ok(Plan::Commit(Box::new(ack::nobody(incoming)), None));
         }

@@ -3,6 +3,7 @@
 mod commits;
 mod crash;
 mod lives;
+mod mailboxes;
 mod modes;
 mod seeds;
 mod shutdown;

@@ -13,7 +13,7 @@
 //!   interleaving, and replaying it one by one repeats it.
 //! * A replayed decision must equal the recorded one, its location apart; one too many or too few
 //!   is a [`Mismatch`].
-//! * The code is woken by deliveries only; anything else is [`Foreign`].
+//! * The code is woken by deliveries only; anything else, and a panic, is [`Foreign`].
 //! * A turn on an execution in memory costs the same whatever the length of its history.
 //!
 //! # What becomes of messages that do not fit
@@ -300,7 +300,11 @@ impl Execution {
         let waker = Waker::from(Arc::clone(&self.shared.root));
         let mut context = Context::from_waker(&waker);
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(code).poll(&mut context)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(panic.as_ref()))))
+        polled.unwrap_or_else(|panic| {
+            let message = panicked(panic.as_ref()).message;
+            self.shared.lock().foreign.get_or_insert(Foreign::Panic { message });
+            Poll::Pending
+        })
     }
 
     /// Drops the code without noting anything.

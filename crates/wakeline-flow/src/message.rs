@@ -42,6 +42,9 @@ pub enum WorkItem {
         version: Option<String>,
         /// Its input.
         input: Json,
+        /// The oldest version that may go on, if none is named: that of the execution before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        not_before: Option<String>,
         /// Who waits for the instance.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Parent>,

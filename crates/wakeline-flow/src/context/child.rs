@@ -14,6 +14,7 @@ use wakeline_core::{InstanceId, OrchestrationName};
 use super::OrchestrationContext;
 use super::send::refused;
 use super::ticket::{Gives, Ticket, decode};
+use crate::capability::capability;
 use crate::engine::child_id::child_id;
 use crate::engine::state::{At, Shared};
 use crate::error::FlowError;
@@ -112,10 +113,15 @@ impl<O> ChildCall<O> {
         self
     }
 
-    /// The version of its code; the newest if none is named.
+    /// The version of its code; the newest if none is named. A text that no version can be is an
+    /// error of the child.
     pub fn version(mut self, version: impl Into<String>) -> Self {
+        let version = version.into();
         if let Ok(plan) = &mut self.plan {
-            plan.version = Some(version.into());
+            match capability(&plan.name, Some(&version)) {
+                Ok(_) => plan.version = Some(version),
+                Err(error) => self.plan = Err(refused(error)),
+            }
         }
         self
     }

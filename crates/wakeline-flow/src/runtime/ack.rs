@@ -224,6 +224,7 @@ impl About<'_> {
                     instance: self.instance.clone(),
                     execution: self.execution.execution() + 1,
                     name: self.name(),
+                    not_before: version.is_none().then(|| self.execution.version().to_owned()),
                     version,
                     input,
                     parent,
@@ -248,7 +249,12 @@ impl About<'_> {
 }
 
 fn status(text: Option<String>) -> StatusChange {
-    text.map_or(StatusChange::Clear, StatusChange::Set)
+    text.map_or(StatusChange::Clear, |text| StatusChange::Set(printable(text)))
+}
+
+/// The text without NUL, which not every store can keep.
+pub(super) fn printable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }
 
 fn kv(write: KvWrite) -> KvChange {

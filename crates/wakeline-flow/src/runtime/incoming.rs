@@ -15,6 +15,8 @@ pub(super) struct Beginning {
     pub(super) execution: u64,
     pub(super) name: OrchestrationName,
     pub(super) version: Option<String>,
+    /// Without a version: older code than this does not go on.
+    pub(super) not_before: Option<String>,
     pub(super) input: Json,
     pub(super) parent: Option<Parent>,
     pub(super) carried: Vec<Raised>,
@@ -46,20 +48,40 @@ impl Incoming {
         match message {
             WorkItem::StartOrchestration { name, version, input, parent, .. } => {
                 if self.item.execution == 0 && self.beginning.is_none() {
-                    let carried = Vec::new();
-                    self.beginning =
-                        Some(Beginning { execution: 1, name, version, input, parent, carried });
+                    self.beginning = Some(Beginning {
+                        execution: 1,
+                        name,
+                        version,
+                        not_before: None,
+                        input,
+                        parent,
+                        carried: Vec::new(),
+                    });
                 } else {
                     self.unstarted.extend(parent);
                 }
             }
             WorkItem::ContinueAsNew {
-                execution, name, version, input, parent, carried, ..
+                execution,
+                name,
+                version,
+                not_before,
+                input,
+                parent,
+                carried,
+                ..
             } => {
                 let continued = self.item.state == Some(InstanceState::ContinuedAsNew);
                 if continued && execution == self.item.execution + 1 && self.beginning.is_none() {
-                    self.beginning =
-                        Some(Beginning { execution, name, version, input, parent, carried });
+                    self.beginning = Some(Beginning {
+                        execution,
+                        name,
+                        version,
+                        not_before,
+                        input,
+                        parent,
+                        carried,
+                    });
                 }
             }
             message => self.messages.push(message),

@@ -21,6 +21,10 @@ use crate::provider::{ItemHistory, OrchestrationAck, OrchestrationItem, Provider
 /// How long an instance that nothing here can run waits before it is looked at again.
 const LATER: Duration = Duration::from_secs(5);
 
+/// The same where only older code is here than the execution before had, as during a deploy.
+const NEWER: Duration = Duration::from_millis(500);
+/// So many refusals of a commit are taken as final.
+const REFUSALS_MAX: u32 = 3;
 /// How long messages wait that came before what begins their execution.
 const EARLY: Duration = Duration::from_secs(1);
 
@@ -37,7 +41,7 @@ enum Plan {
     /// The code does not fit: hold the instance back.
     Suspend(String),
     /// Nothing here can run it: look again later.
-    Later,
+    Later(Duration),
     /// What begins the execution is not visible yet: nothing is delivered before.
     Early,
 }
@@ -62,17 +66,24 @@ impl TurnRunner {
         drop(slot);
         let ended = match planned {
             Ok(Plan::Commit(ack, execution)) => {
-                let committed = self.commit(*ack).await;
+                let committed = match self.commit(*ack).await {
+                    Err(error @ ProviderError::Permanent { .. }) => {
+                        let reason = format!("its turn cannot be committed: {}", causes(&error));
+                        self.suspend(&instance, &token, reason).await
+                    }
+                    Ok(()) => {
+                        self.keep(&instance, life, execution);
+                        Ok(())
+                    }
+                    lost => lost,
+                };
                 drop(renewal);
-                if committed.is_ok() {
-                    self.keep(&instance, life, execution);
-                }
                 committed
             }
             Ok(Plan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
-            Ok(Plan::Later) => {
+            Ok(Plan::Later(delay)) => {
                 tracing::warn!(%instance, "nothing here can run this instance");
-                self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
+                self.shared.provider.abandon_orchestration_item(&token, Some(delay), true).await
             }
             Ok(Plan::Early) => {
                 self.shared.provider.abandon_orchestration_item(&token, Some(EARLY), true).await
@@ -102,19 +113,24 @@ impl TurnRunner {
         }
     }
 
-    /// Commits. One of unknown outcome is repeated: if it had succeeded, its lease is gone.
+    /// Commits. One of unknown outcome is repeated: if it had succeeded, its lease is gone. One
+    /// that was refused is repeated a few times: the database may have been at fault.
     async fn commit(&self, ack: OrchestrationAck) -> Result<(), ProviderError> {
         let mut repeats = Repeats::within(self.shared.options.orchestrator_lock_timeout);
+        let mut refusals = 0;
         loop {
-            match self.shared.provider.ack_orchestration_item(ack.clone()).await {
-                Err(error @ ProviderError::Retryable { .. }) => {
-                    if !repeats.again().await {
-                        return Err(error);
-                    }
-                    tracing::debug!(%error, "a commit is repeated");
+            let error = match self.shared.provider.ack_orchestration_item(ack.clone()).await {
+                Err(error @ ProviderError::Retryable { .. }) => error,
+                Err(error @ ProviderError::Permanent { .. }) if refusals + 1 < REFUSALS_MAX => {
+                    refusals += 1;
+                    error
                 }
                 ended => return ended,
+            };
+            if !repeats.again().await {
+                return Err(error);
             }
+            tracing::debug!(%error, "a commit is repeated");
         }
     }
 
@@ -124,6 +140,7 @@ impl TurnRunner {
         token: &str,
         reason: String,
     ) -> Result<(), ProviderError> {
+        let reason = ack::printable(reason);
         tracing::error!(%instance, "the instance is suspended\n{reason}");
         metrics::counter!("wakeline_flow_suspended_total").increment(1);
         match self.shared.provider.admin() {
@@ -208,10 +225,13 @@ impl TurnRunner {
 
     fn begun(&self, incoming: &Incoming, beginning: &Beginning) -> Ready {
         metrics::counter!("wakeline_flow_turns_total", "from" => "start").increment(1);
-        let version = beginning.version.as_deref();
-        let Some(code) = self.shared.registry.find(beginning.name.as_str(), version) else {
-            return Ready::No(Plan::Later);
+        let (name, registry) = (beginning.name.as_str(), &self.shared.registry);
+        let (code, delay) = match (&beginning.version, &beginning.not_before) {
+            (Some(version), _) => (registry.exact(name, version), LATER),
+            (None, Some(version)) => (registry.newest_from(name, version), NEWER),
+            (None, None) => (registry.newest(name), LATER),
         };
+        let Some(code) = code else { return Ready::No(Plan::Later(delay)) };
         let setting = setting(&incoming.item, beginning.execution);
         let start = Start {
             input: beginning.input.clone(),
@@ -233,7 +253,7 @@ impl TurnRunner {
             return Ready::No(Plan::Suspend(reason));
         };
         let Some(code) = self.shared.registry.exact(name.as_str(), version) else {
-            return Ready::No(Plan::Later);
+            return Ready::No(Plan::Later(LATER));
         };
         let setting = match setting(&incoming.item, incoming.item.execution) {
             Ok(setting) => setting,
@@ -274,4 +294,15 @@ fn setting(item: &OrchestrationItem, execution: u64) -> Result<Setting, String> 
     };
     let kv: Result<_, _> = item.kv.iter().map(decode).collect();
     Ok(Setting { instance: item.instance.clone(), execution, kv: kv? })
+}
+
+/// An error with all its causes.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(&format!(": {cause}"));
+        next = cause.source();
+    }
+    text
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use wakeline_core::KvKey;
 use wakeline_flow::{
-    ActivityPolicy, Backoff, End, EventKind, Execution, FailureKind, FlowError, HookEmit, HookSend, KvWrite,
-    Orchestration, OrchestrationContext, Parent, QueueSend, Setting, Start, WorkItem,
+    ActivityPolicy, Backoff, End, EventKind, Execution, FailureKind, FlowError, Foreign, HookEmit,
+    HookSend, KvWrite, Orchestration, OrchestrationContext, Parent, QueueSend, Setting, Start,
+    WorkItem,
 };
 
 use crate::script::{Script, child_done, completed, done, id, json, raised, registry};
@@ -244,7 +245,7 @@ fn random_numbers_and_ids_are_the_same_on_replay_and_differ_otherwise() {
 }
 
 #[test]
-fn panic_of_the_code_is_its_failure_and_gives_up_what_was_open() {
+fn panic_of_the_code_ends_nothing_and_is_told_like_other_defects() {
     let flow = |ctx: OrchestrationContext, (): ()| async move {
         let _open = ctx.activity::<_, ()>("open", ()).start();
         ctx.event::<()>("go").await?;
@@ -255,10 +256,9 @@ fn panic_of_the_code_is_its_failure_and_gives_up_what_was_open() {
     };
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     script.turn(vec![]);
-    let turn = script.turn(vec![raised("go", ())]);
-    assert_eq!(turn.end, End::Failed(FlowError::new(FailureKind::Panic, "lost my way")));
-    assert_eq!(turn.effects.cancelled_activities, [3]);
-    assert!(script.replayed().expect("replays").has_ended());
+    let panic = script.try_turn(vec![raised("go", ())]).expect_err("a panic");
+    assert_eq!(panic, Foreign::Panic { message: "lost my way".to_owned() });
+    assert!(!script.replayed().expect("replays").has_ended(), "as it was before the turn");
 }
 
 #[test]

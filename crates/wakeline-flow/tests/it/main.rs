@@ -5,6 +5,7 @@ mod cancelling;
 mod choosing;
 mod crowds;
 mod deciding;
+mod deploying;
 mod faults;
 mod foreign;
 mod leaving;

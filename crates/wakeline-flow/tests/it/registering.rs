@@ -35,8 +35,10 @@ fn newest_version_is_that_of_starts_and_exact_ones_that_of_instances() {
     };
     assert_eq!(version(registry.newest("flow")).as_deref(), Some("1.10.0"));
     assert_eq!(version(registry.exact("flow", "1.0.0")).as_deref(), Some("1.0.0"));
-    assert_eq!(version(registry.find("flow", Some("1.9.0"))).as_deref(), Some("1.9.0"));
-    assert_eq!(version(registry.find("flow", None)).as_deref(), Some("1.10.0"));
+    assert_eq!(version(registry.newest_from("flow", "1.9.0")).as_deref(), Some("1.10.0"));
+    let beta = version(registry.newest_from("flow", "1.11.0"));
+    assert_eq!(beta.as_deref(), Some("2.0.0-beta.1"), "nothing else is new enough");
+    assert!(registry.newest_from("flow", "2.0.0").is_none());
     assert!(registry.exact("flow", "3.0.0").is_none() && registry.newest("other").is_none());
     let able = |text: &str| {
         version(registry.able(&Capability::new(text).expect("valid"))).unwrap_or_default()

@@ -8,6 +8,7 @@ use wakeline_store::flow::Suspension;
 
 use super::Shared;
 use super::ack;
+use super::excused::Excused;
 use super::incoming::{Beginning, Incoming};
 use super::renewal::TurnRenewal;
 use super::repeats::Repeats;
@@ -32,6 +33,7 @@ const EARLY: Duration = Duration::from_secs(1);
 pub(super) struct TurnRunner {
     shared: Arc<Shared>,
     sticky: Sticky,
+    excused: Excused,
 }
 
 /// What a turn comes to.
@@ -54,7 +56,7 @@ enum Ready {
 
 impl TurnRunner {
     pub(super) fn new(shared: Arc<Shared>, sticky: Sticky) -> Self {
-        Self { shared, sticky }
+        Self { shared, sticky, excused: Excused::default() }
     }
 
     /// Runs a turn and commits it, or gives it back.
@@ -66,19 +68,24 @@ impl TurnRunner {
         drop(slot);
         let ended = match planned {
             Ok(Plan::Commit(ack, execution)) => {
-                let committed = match self.commit(*ack).await {
+                match self.commit(*ack, life).await {
                     Err(error @ ProviderError::Permanent { .. }) => {
                         let reason = format!("its turn cannot be committed: {}", causes(&error));
                         self.suspend(&instance, &token, reason).await
                     }
+                    // It is not the instance's fault, if the provider still hears that.
+                    Err(error @ ProviderError::Retryable { .. }) => {
+                        let provider = &self.shared.provider;
+                        let given = provider.abandon_orchestration_item(&token, None, true).await;
+                        given.and(Err(error))
+                    }
                     Ok(()) => {
+                        self.excused.forget(life);
                         self.keep(&instance, life, execution);
                         Ok(())
                     }
                     lost => lost,
-                };
-                drop(renewal);
-                committed
+                }
             }
             Ok(Plan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
             Ok(Plan::Later(delay)) => {
@@ -90,6 +97,7 @@ impl TurnRunner {
             }
             Err(error) => Err(error),
         };
+        drop(renewal);
         match ended {
             Ok(()) => {}
             Err(ProviderError::LockLost) => {
@@ -113,24 +121,32 @@ impl TurnRunner {
         }
     }
 
-    /// Commits. One of unknown outcome is repeated: if it had succeeded, its lease is gone. One
-    /// that was refused is repeated a few times: the database may have been at fault.
-    async fn commit(&self, ack: OrchestrationAck) -> Result<(), ProviderError> {
-        let mut repeats = Repeats::within(self.shared.options.orchestrator_lock_timeout);
-        let mut refusals = 0;
+    /// Commits. One of unknown outcome is repeated for as long as the lease lives: if it had
+    /// succeeded, its lease is gone. One that was refused is repeated a few times: the database may
+    /// have been at fault.
+    async fn commit(&self, ack: OrchestrationAck, life: i64) -> Result<(), ProviderError> {
+        let mut repeats = Repeats::default();
+        let (mut refusals, mut failed) = (0, false);
         loop {
             let error = match self.shared.provider.ack_orchestration_item(ack.clone()).await {
-                Err(error @ ProviderError::Retryable { .. }) => error,
+                Err(error @ ProviderError::Retryable { .. }) => {
+                    // Its lease may be lost by the time that the provider hears of the turn.
+                    if !std::mem::replace(&mut failed, true) {
+                        self.excused.add(life);
+                    }
+                    error
+                }
                 Err(error @ ProviderError::Permanent { .. }) if refusals + 1 < REFUSALS_MAX => {
                     refusals += 1;
                     error
                 }
                 ended => return ended,
             };
-            if !repeats.again().await {
-                return Err(error);
-            }
             tracing::debug!(%error, "a commit is repeated");
+            tokio::select! {
+                () = repeats.pause() => {}
+                () = self.shared.cancelling.cancelled() => return Err(error),
+            }
         }
     }
 
@@ -161,7 +177,8 @@ impl TurnRunner {
         if !incoming.is_live() {
             return Ok(Plan::Commit(Box::new(ack::nobody(incoming)), None));
         }
-        if incoming.item.attempt > self.shared.options.attempts_max {
+        let excused = self.excused.of(incoming.item.life);
+        if incoming.item.attempt > self.shared.options.attempts_max.saturating_add(excused) {
             let error = FlowError {
                 attempts: Some(incoming.item.attempt - 1),
                 ..FlowError::new(FailureKind::Poison, "its turns never came to an end")

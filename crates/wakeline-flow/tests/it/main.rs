@@ -12,6 +12,7 @@ mod leaving;
 mod logging;
 mod mailboxes;
 mod mismatching;
+mod outages;
 mod prefetch;
 mod random_programs;
 mod registering;

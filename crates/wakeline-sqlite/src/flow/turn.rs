@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, Timestamp};
-use wakeline_store::flow::{InlineHistory, LaneMessage, TurnClaim, TurnClaimed, TurnItem, TurnRequest};
+use wakeline_store::flow::{
+    InlineHistory, LaneMessage, TurnClaim, TurnClaimed, TurnItem, TurnRequest,
+};
 
 use super::found::{Found, SET_ASIDE};
 use super::instance::{self, Instance};

@@ -147,3 +147,33 @@ fn errors_keep_their_kind_where_they_are_flow_errors() {
     assert_eq!(other.into_flow_error(), FlowError::application("plain"));
     assert_eq!("text".into_flow_error(), FlowError::application("text"));
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("the order cannot be charged")]
+struct Wrapping {
+    #[source]
+    cause: FlowError,
+}
+
+#[test]
+fn permanent_failures_are_found_however_they_are_wrapped() {
+    use anyhow::Context as _;
+    let permanent = || FlowError::permanent("no such card");
+    let own = || Wrapping { cause: permanent() };
+    let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(own());
+    let plain = anyhow::Error::from(permanent());
+    let context = Err::<(), _>(permanent()).context("charging").expect_err("an error");
+    let deep = Err::<(), _>(own()).context("charging").expect_err("an error");
+    let told = "the order cannot be charged";
+    for (error, message) in [
+        (own().into_flow_error(), told),
+        (boxed.into_flow_error(), told),
+        (plain.into_flow_error(), "no such card"),
+        (context.into_flow_error(), "charging: no such card"),
+        (deep.into_flow_error(), "charging: the order cannot be charged: no such card"),
+    ] {
+        assert_eq!(error, FlowError::permanent(message));
+    }
+    let other = anyhow::anyhow!("plain").context("charging").into_flow_error();
+    assert_eq!(other, FlowError::application("charging: plain"));
+}

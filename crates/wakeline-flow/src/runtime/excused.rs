@@ -1,6 +1,6 @@
-//! Turns that the provider could not commit at once. If such a turn loses its lease, the store counts
-//! an attempt; here it is remembered that this was not the instance's fault, so that an outage does
-//! not end instances as poison.
+//! Turns that the provider could not commit at once. If such a turn loses its lease, the store
+//! counts an attempt; here it is remembered that this was not the instance's fault, so that an
+//! outage does not end instances as poison.
 
 use std::collections::HashMap;
 

@@ -148,7 +148,8 @@ async fn a_long_history_is_not_read_by_a_claim() {
     store.grow(1, 1).await;
     let before = store.0.buffers("", turns).await;
     let history = "INSERT INTO flow_history (lane_id, execution, first_event, last_event, events)
-         SELECT 1, 1, n, n, convert_to(repeat(md5(n::text), 256), 'UTF8')
+         SELECT 1, 1, n, n, convert_to((SELECT string_agg(md5((n * 256 + m)::text), '')
+            FROM generate_series(1, 256) AS m), 'UTF8')
          FROM generate_series(1, 1000) AS n;
          UPDATE flow_executions SET last_event = 1000, history_bytes = 8192000";
     store.0.fill(history).await;

@@ -93,7 +93,8 @@ const RESERVED: &[(&str, &[&str])] = &[
     ),
     ("jsonwebtoken", &["wakeline-access"]),
     ("clap", &["wakeline-cli", "wakeline-bench"]),
-    ("anyhow", &["wakeline-cli", "wakeline-bench", "xtask"]),
+    // In wakeline-flow only to look into the errors of users' code.
+    ("anyhow", &["wakeline-cli", "wakeline-bench", "wakeline-flow", "xtask"]),
     (
         "tokio",
         &[

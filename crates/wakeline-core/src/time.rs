@@ -12,6 +12,12 @@ impl Timestamp {
         Self(self.0.saturating_add(micros))
     }
 
+    /// The nearest moment that every store can keep: from 1970 to the year 9999.
+    pub fn storable(self) -> Self {
+        const YEAR_10000: i64 = 253_402_300_800_000_000;
+        Self(self.0.clamp(0, YEAR_10000 - 1))
+    }
+
     /// Time from `self` until `later`, rounded up to a whole millisecond so that a sleeper is
     /// never early; zero if that has passed.
     pub fn until(self, later: Self) -> std::time::Duration {

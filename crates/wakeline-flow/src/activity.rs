@@ -62,6 +62,7 @@ pub struct ActivityContext {
     instance: InstanceId,
     execution: u64,
     event: u64,
+    identity: Option<String>,
     attempt: u32,
     name: String,
     cancellation: CancellationToken,
@@ -75,6 +76,7 @@ impl ActivityContext {
             instance: task.instance.clone(),
             execution: task.execution,
             event: task.event,
+            identity: task.identity.clone(),
             attempt,
             name: task.name.clone(),
             cancellation,
@@ -106,10 +108,15 @@ impl ActivityContext {
         self.attempt
     }
 
-    /// The same for all tries of this activity and for no other: hand it to whatever the activity
-    /// calls, so that a second try is recognised.
+    /// The same for all tries of this activity and for no other, also if the instance is deleted
+    /// and started again under its id: hand it to whatever the activity calls, so that a second
+    /// try is recognised.
     pub fn idempotency_key(&self) -> String {
-        format!("{}:{}:{}", self.instance, self.execution, self.event)
+        let key = format!("{}:{}:{}", self.instance, self.execution, self.event);
+        match &self.identity {
+            Some(identity) => format!("{key}:{identity}"),
+            None => key,
+        }
     }
 
     /// Cancelled when nobody wants the result any more.

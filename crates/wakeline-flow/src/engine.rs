@@ -13,7 +13,7 @@
 //!   interleaving, and replaying it one by one repeats it.
 //! * A replayed decision must equal the recorded one, its location apart; one too many or too few
 //!   is a [`Mismatch`].
-//! * The code is woken by deliveries only; anything else is [`Foreign`].
+//! * The code is woken by deliveries only; anything else, and a panic, is [`Foreign`].
 //! * A turn on an execution in memory costs the same whatever the length of its history.
 //!
 //! # What becomes of messages that do not fit
@@ -27,6 +27,7 @@
 //! [`Registry`]: crate::Registry
 
 mod accept;
+pub(crate) mod child_id;
 mod effects;
 mod foreign;
 mod mailbox;
@@ -132,6 +133,8 @@ impl Execution {
         setting: Setting,
         events: impl IntoIterator<Item = Event>,
     ) -> Result<Self, ReplayError> {
+        let events: Vec<Event> = events.into_iter().collect();
+        let recorded_children = child_id::recorded(&setting.instance, &events);
         let mut events = events.into_iter();
         let Some(Event {
             id: 1,
@@ -143,7 +146,10 @@ impl Execution {
         };
         let start = Start { input, parent, seed, carried };
         let mut execution = Self::new(code, setting, start);
-        execution.shared.lock().next_id = 2;
+        let mut state = execution.shared.lock();
+        state.next_id = 2;
+        state.recorded_children = recorded_children;
+        drop(state);
         // What the code logs was logged when it ran for the first time.
         let silence = tracing::Dispatch::none();
         tracing::dispatcher::with_default(&silence, || execution.repeat(&mut events))?;
@@ -211,6 +217,11 @@ impl Execution {
     /// The version of the code.
     pub fn version(&self) -> &str {
         &self.shared.about.version
+    }
+
+    /// Tells it from executions of other lives of the same instance.
+    pub(crate) fn identity(&self) -> String {
+        self.shared.about.identity()
     }
 
     /// Who waits for it.
@@ -289,7 +300,11 @@ impl Execution {
         let waker = Waker::from(Arc::clone(&self.shared.root));
         let mut context = Context::from_waker(&waker);
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(code).poll(&mut context)));
-        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(panic.as_ref()))))
+        polled.unwrap_or_else(|panic| {
+            let message = panicked(panic.as_ref()).message;
+            self.shared.lock().foreign.get_or_insert(Foreign::Panic { message });
+            Poll::Pending
+        })
     }
 
     /// Drops the code without noting anything.

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::error::Error;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -63,28 +62,38 @@ impl FlowError {
     }
 }
 
-/// What the user's code may fail with: anything that can be shown. A [`FlowError`] stays what it
-/// is, also in a `Box<dyn Error + Send + Sync>`; everything else becomes
-/// [`FailureKind::Application`] with its text.
+/// What the user's code may fail with: errors, boxed errors, `anyhow::Error`, texts. A
+/// [`FlowError`] stays what it is. One among the causes of another error gives the failure its
+/// kind, so that [`FlowError::permanent`] is not tried again however it is wrapped; everything else
+/// becomes [`FailureKind::Application`]. The text is that of the outermost error.
 pub trait IntoFlowError {
     /// Turns it into what stands in a history.
     fn into_flow_error(self) -> FlowError;
 }
 
-impl<E: fmt::Display + Send + Sync + 'static> IntoFlowError for E {
+impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> IntoFlowError for E {
     fn into_flow_error(self) -> FlowError {
-        let text = format!("{self:#}");
-        let any: Box<dyn Any> = Box::new(self);
-        match any.downcast::<FlowError>() {
-            Ok(error) => *error,
-            Err(any) => match any.downcast::<Box<dyn Error + Send + Sync>>() {
-                Ok(boxed) => match boxed.downcast::<FlowError>() {
-                    Ok(error) => *error,
-                    Err(_) => FlowError::application(text),
-                },
-                Err(_) => FlowError::application(text),
-            },
+        // Converted into a box, an `anyhow::Error` cannot be taken for what is in it any more.
+        if let Some(error) = (&self as &dyn Any).downcast_ref::<anyhow::Error>() {
+            return wrapped(format!("{error:#}"), error.chain());
         }
+        let error = match self.into().downcast::<FlowError>() {
+            Ok(error) => return *error,
+            Err(error) => error,
+        };
+        let causes = std::iter::successors(error.source(), |&cause| cause.source());
+        wrapped(format!("{error:#}"), causes)
+    }
+}
+
+/// A failure with this text, of the kind that one of its causes has.
+fn wrapped<'e>(
+    message: String,
+    mut causes: impl Iterator<Item = &'e (dyn Error + 'static)>,
+) -> FlowError {
+    match causes.find_map(|cause| cause.downcast_ref::<FlowError>()) {
+        Some(cause) => FlowError { message, ..cause.clone() },
+        None => FlowError::application(message),
     }
 }
 

@@ -42,6 +42,9 @@ pub enum WorkItem {
         version: Option<String>,
         /// Its input.
         input: Json,
+        /// The oldest version that may go on, if none is named: that of the execution before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        not_before: Option<String>,
         /// Who waits for the instance.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<Parent>,
@@ -111,6 +114,10 @@ pub struct ActivityTask {
     pub execution: u64,
     /// The event that scheduled it.
     pub event: u64,
+    /// Tells the execution from those of other lives of the instance; nothing if an earlier
+    /// program scheduled the activity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
     /// The orchestration that scheduled it.
     pub orchestration: OrchestrationName,
     /// The activity.

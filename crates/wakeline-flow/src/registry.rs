@@ -136,12 +136,13 @@ impl Registry {
         self.orchestrations.get(name)?.get(&version).cloned()
     }
 
-    /// The code for what a start asked for: that version, or the newest.
-    pub fn find(&self, name: &str, version: Option<&str>) -> Option<Arc<OrchestrationCode>> {
-        match version {
-            Some(version) => self.exact(name, version),
-            None => self.newest(name),
-        }
+    /// The newest version of an orchestration that is not older than another one; one that is no
+    /// pre-release, if there is any.
+    pub fn newest_from(&self, name: &str, version: &str) -> Option<Arc<OrchestrationCode>> {
+        let Ok(version) = Version::parse(version) else { return self.newest(name) };
+        let mut versions = self.orchestrations.get(name)?.range(version..);
+        let released = versions.clone().rev().find(|(version, _)| version.pre.is_empty());
+        released.or_else(|| versions.next_back()).map(|(_, code)| Arc::clone(code))
     }
 
     /// The code for what an instance needs, as [`Self::capabilities`] spells it.

@@ -13,6 +13,7 @@
 mod ack;
 mod activity;
 mod dispatch;
+mod excused;
 mod incoming;
 mod options;
 mod renewal;

@@ -58,13 +58,12 @@ impl Instance {
     pub fn of(detail: InstanceDetail) -> Result<Self, ClientError> {
         let text = detail.output.as_deref();
         let result = match (detail.state, text) {
-            (InstanceState::Completed, Some(text)) => {
-                Ok(serde_json::from_slice(text).map_err(ClientError::codec("the output"))?)
-            }
+            (InstanceState::Completed, Some(text)) => Ok(output(text)?),
             (InstanceState::Completed, None) => Ok(Json::null()),
-            (state, Some(text)) if state.is_ended() => {
-                Err(serde_json::from_slice(text).map_err(ClientError::codec("the error"))?)
-            }
+            (state, Some(text)) if state.is_ended() => Err(serde_json::from_slice(text)
+                .unwrap_or_else(|_| {
+                    FlowError::application(String::from_utf8_lossy(text).into_owned())
+                })),
             (state, _) if state.is_ended() => {
                 Err(FlowError::new(FailureKind::Application, state.as_str()))
             }
@@ -121,5 +120,44 @@ impl Status {
             Self::Missing | Self::Pending => None,
             Self::Running(instance) | Self::Ended(instance) => Some(instance),
         }
+    }
+}
+
+/// An output. Other programs on the same store may write what is not JSON: that becomes a text.
+fn output(bytes: &[u8]) -> Result<Json, ClientError> {
+    let json = serde_json::from_slice(bytes);
+    json.or_else(|_| Json::of(&String::from_utf8_lossy(bytes)))
+        .map_err(ClientError::codec("the output"))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn output_that_is_not_json_is_told_as_a_text() {
+        let detail = |state| InstanceDetail {
+            instance: InstanceId::new("i").expect("valid"),
+            name: OrchestrationName::new("n").expect("valid"),
+            version: None,
+            capability: None,
+            state,
+            suspended: None,
+            output: Some(Bytes::from_static(b"done \xff")),
+            status: None,
+            status_version: 0,
+            kv_version: 0,
+            execution: 1,
+            parent: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+            ended_at: Some(Timestamp(0)),
+        };
+        let completed = Instance::of(detail(InstanceState::Completed)).expect("told");
+        assert_eq!(completed.result, Ok(Json::of(&"done \u{FFFD}").expect("a text")));
+        let failed = Instance::of(detail(InstanceState::Failed)).expect("told");
+        assert_eq!(failed.result, Err(FlowError::application("done \u{FFFD}")));
     }
 }

@@ -9,12 +9,13 @@ use std::task::{Context, Poll};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
-use wakeline_core::{InstanceId, NAME_BYTES_MAX, OrchestrationName};
+use wakeline_core::{InstanceId, OrchestrationName};
 
 use super::OrchestrationContext;
 use super::send::refused;
 use super::ticket::{Gives, Ticket, decode};
+use crate::capability::capability;
+use crate::engine::child_id::child_id;
 use crate::engine::state::{At, Shared};
 use crate::error::FlowError;
 use crate::event::EventKind;
@@ -99,7 +100,10 @@ pub struct ChildCall<O> {
 }
 
 impl<O> ChildCall<O> {
-    /// Its instance; by default made from this one's and the number of the event.
+    /// Its instance. By default a name of its own is made from this instance, its execution and
+    /// the number of the event; another life of this instance makes other names. An id that is
+    /// given here must not be in use: if it is, an awaited child fails, and a detached one is not
+    /// started.
     pub fn id(mut self, instance: &str) -> Self {
         match (InstanceId::new(instance).map_err(refused), &mut self.plan) {
             (Ok(instance), Ok(plan)) => plan.id = Some(instance),
@@ -109,10 +113,15 @@ impl<O> ChildCall<O> {
         self
     }
 
-    /// The version of its code; the newest if none is named.
+    /// The version of its code; the newest if none is named. A text that no version can be is an
+    /// error of the child.
     pub fn version(mut self, version: impl Into<String>) -> Self {
+        let version = version.into();
         if let Ok(plan) = &mut self.plan {
-            plan.version = Some(version.into());
+            match capability(&plan.name, Some(&version)) {
+                Ok(_) => plan.version = Some(version),
+                Err(error) => self.plan = Err(refused(error)),
+            }
         }
         self
     }
@@ -209,21 +218,11 @@ impl<O: DeserializeOwned> Future for ChildHandle<O> {
 fn open(shared: &Arc<Shared>, at: At, plan: Plan, attached: bool) -> Option<(u64, InstanceId)> {
     let Plan { name, input, id, version } = plan;
     shared.with(at, |state| {
-        let instance = id.unwrap_or_else(|| child_id(&shared.about.instance, state.next_id));
+        let instance = id
+            .or_else(|| state.recorded_children.get(&state.next_id).cloned())
+            .unwrap_or_else(|| child_id(&shared.about, state.next_id));
         let started = instance.clone();
         let kind = EventKind::ChildStarted { instance, name, version, input, attached };
         (state.decide(kind, Some(at)), started)
     })
-}
-
-/// The instance of a child that was given none: `parent::7`, or a hash where that is too long.
-fn child_id(parent: &InstanceId, event: u64) -> InstanceId {
-    let text = format!("{parent}::{event}");
-    let text = if text.len() <= NAME_BYTES_MAX {
-        text
-    } else {
-        let hash = Sha256::digest(text.as_bytes());
-        hash.iter().map(|byte| format!("{byte:02x}")).collect()
-    };
-    InstanceId::new(text).expect("made of a valid id and within the limit")
 }

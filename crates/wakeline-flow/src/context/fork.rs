@@ -43,7 +43,8 @@ pub struct ContinueAsNew<R> {
 }
 
 impl<R> ContinueAsNew<R> {
-    /// The version of the code that goes on; the newest if none is named.
+    /// The version of the code that goes on. If none is named, the newest of the process that takes
+    /// the next turn, but none that is older than the code that runs now.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self

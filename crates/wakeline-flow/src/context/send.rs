@@ -73,7 +73,7 @@ impl From<&String> for HookSend {
 
 impl OrchestrationContext {
     /// Sends a message to a queue. It is there when this turn is committed, once, whatever
-    /// crashes.
+    /// crashes; an instance that is started again after it was deleted sends its own.
     #[track_caller]
     pub fn push<T: Serialize>(
         &self,

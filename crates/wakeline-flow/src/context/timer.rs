@@ -13,13 +13,15 @@ use crate::engine::state::{At, Shared};
 use crate::event::EventKind;
 
 impl OrchestrationContext {
-    /// Waits so long, across crashes and deploys; a sleeping instance costs nothing.
+    /// Waits so long, across crashes and deploys, but not beyond the year 9999; a sleeping instance
+    /// costs nothing.
     #[track_caller]
     pub fn sleep(&self, span: Duration) -> Sleep {
         self.sleep_for(Until::Span(span), std::panic::Location::caller())
     }
 
-    /// Waits until a moment by the database's clock.
+    /// Waits until a moment by the database's clock, but not beyond the year 9999; not at all if
+    /// it has passed.
     #[track_caller]
     pub fn sleep_until(&self, moment: Timestamp) -> Sleep {
         self.sleep_for(Until::Moment(moment), std::panic::Location::caller())

@@ -13,7 +13,8 @@ use crate::event::EventKind;
 use crate::json::Json;
 
 impl OrchestrationContext {
-    /// Shows a text beside the instance; clients can wait for it to change.
+    /// Shows a text beside the instance; clients can wait for it to change. NUL characters are
+    /// replaced by U+FFFD.
     #[track_caller]
     pub fn set_status(&self, status: impl Into<String>) {
         let status = Some(status.into());

@@ -22,7 +22,8 @@ pub struct NewTimer {
 /// A message for a queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueuePush {
-    /// The event that made it; with instance and execution it identifies the message.
+    /// The event that made it; with the instance, the execution and its identity it identifies the
+    /// message.
     pub event: u64,
     /// The queue.
     pub queue: QueueName,
@@ -172,6 +173,7 @@ fn task(about: &About, event: &Event) -> Option<ActivityTask> {
         instance: about.instance.clone(),
         execution: about.execution,
         event: event.id,
+        identity: Some(about.identity()),
         orchestration: about.name.clone(),
         name: name.clone(),
         input: input.clone(),

@@ -1,7 +1,7 @@
-//! What the code of an orchestration must not wait for, and how that is explained.
+//! What the code of an orchestration must not do, and how that is explained.
 
-/// The code waits for something that is not durable, so its history cannot repeat it. The instance
-/// is to be suspended: no retry helps, other code does.
+/// The code panicked, or waits for something that is not durable, so that its history cannot repeat
+/// it. The instance is to be suspended: no retry helps, other code does.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Foreign {
     /// Something else than the engine woke the code.
@@ -28,6 +28,12 @@ pub enum Foreign {
     /// The code wakes itself over and over and never waits for anything.
     #[error("the orchestration polls itself over and over without waiting; {ADVICE}")]
     Busy,
+    /// The code panicked.
+    #[error("the orchestration panicked: {message}")]
+    Panic {
+        /// The message of the panic.
+        message: String,
+    },
 }
 
 const ADVICE: &str = "wait with the context's own sleep, event and activity, join with the \

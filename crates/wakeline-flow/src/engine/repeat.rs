@@ -47,6 +47,7 @@ impl Execution {
         }
         let mut state = shared.lock();
         state.replaying = false;
+        state.recorded_children.clear();
         state.given_up.clear();
         Ok(())
     }

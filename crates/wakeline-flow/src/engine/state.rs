@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
+use sha2::{Digest, Sha256};
 use wakeline_core::{InstanceId, KvKey, OrchestrationName};
 
 use super::foreign::Foreign;
@@ -39,6 +40,17 @@ pub(crate) struct About {
     pub(crate) version: String,
     pub(crate) parent: Option<Parent>,
     pub(crate) seed: u64,
+}
+
+impl About {
+    /// Tells this execution from those of other lives of the same instance, which can be deleted
+    /// and started again. 32 hexadecimal digits, from which the seed cannot be computed.
+    pub(crate) fn identity(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(b"identity");
+        hash.update(self.seed.to_le_bytes());
+        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// What the code of an execution and the engine share.
@@ -155,6 +167,9 @@ pub(crate) struct State {
     pub(crate) mailboxes: Mailboxes,
     /// How many random numbers were drawn.
     pub(crate) drawn: u64,
+    /// While replaying: ids of children as they were recorded, where they would be made otherwise
+    /// today. By event.
+    pub(crate) recorded_children: HashMap<u64, InstanceId>,
     /// Open operations that were given up, not yet taken out by the engine.
     pub(crate) given_up: Vec<(u64, SlotKind)>,
     slots: HashMap<u64, Slot>,
@@ -175,6 +190,7 @@ impl State {
             cancel: Cancel::default(),
             mailboxes: Mailboxes::default(),
             drawn: 0,
+            recorded_children: HashMap::new(),
             given_up: Vec::new(),
             slots: HashMap::new(),
             waiting: 0,

@@ -17,12 +17,18 @@ use crate::message::{ActivityTask, WorkItem};
 
 /// When a message is visible.
 pub(super) fn visible(at: Option<Timestamp>) -> Visible {
-    at.map_or(Visible::Now, Visible::At)
+    at.map_or(Visible::Now, |at| Visible::At(at.storable()))
 }
 
 /// When a message is visible, by a delay from now.
 pub(super) fn delayed(delay: Option<Duration>) -> Visible {
-    delay.filter(|delay| !delay.is_zero()).map_or(Visible::Now, Visible::After)
+    let delay = delay.filter(|delay| !delay.is_zero()).map(storable);
+    delay.map_or(Visible::Now, Visible::After)
+}
+
+/// A span that every store can add to its clock: 1,000 years at most.
+pub(super) fn storable(span: Duration) -> Duration {
+    span.min(Duration::from_secs(1_000 * 365 * 24 * 3600))
 }
 
 /// The envelope of a message to an instance.

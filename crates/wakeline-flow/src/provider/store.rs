@@ -161,7 +161,8 @@ impl Inner {
 /// A store's failure by what the runtime does next.
 pub(super) fn failed(operation: &'static str, error: impl Into<Arc<StoreError>>) -> ProviderError {
     let error = error.into();
-    if error.is_transient() || matches!(*error, StoreError::Full { .. }) {
+    let later = matches!(*error, StoreError::Full { .. } | StoreError::Maintenance { .. });
+    if error.is_transient() || later {
         ProviderError::Retryable { operation, source: Box::new(error) }
     } else {
         ProviderError::Permanent { operation, source: Box::new(error) }

@@ -36,7 +36,7 @@ pub(super) fn of(
     let item = &incoming.item;
     let about = About { instance: &item.instance, life: item.life, execution };
     about.effects(&mut ack, effects)?;
-    ack.orchestrator_items.extend(incoming.refusals.into_iter().map(|item| (item, None)));
+    ack.orchestrator_items.extend(incoming.refusals(execution.parent()));
     about.end(&mut ack, end);
     Ok(ack)
 }
@@ -44,7 +44,7 @@ pub(super) fn of(
 /// The commit of a turn that brought nothing for anybody.
 pub(super) fn nobody(incoming: Incoming) -> OrchestrationAck {
     let mut ack = empty(&incoming, incoming.item.execution);
-    ack.orchestrator_items = incoming.refusals.into_iter().map(|item| (item, None)).collect();
+    ack.orchestrator_items = incoming.refusals(None);
     ack
 }
 
@@ -67,7 +67,7 @@ pub(super) fn given_up(
     let first = if incoming.beginning.is_some() { 1 } else { item.last_event + 1 };
     let event = |(id, kind)| Event { id, kind, at: None };
     ack.history_delta = (first..).zip(kinds).map(event).collect();
-    ack.orchestrator_items = incoming.refusals.into_iter().map(|item| (item, None)).collect();
+    ack.orchestrator_items = incoming.refusals(parent.as_ref());
     ack.orchestrator_items.extend(parent.map(|parent| (told(parent, Err(error.clone())), None)));
     ack.end = ended(InstanceState::Failed, &error);
     ack.clear = true;
@@ -158,9 +158,11 @@ impl About<'_> {
         Ok(())
     }
 
-    /// A message to a queue. Its transaction id names the decision, so that it is stored once.
+    /// A message to a queue. Its transaction id names the decision, so that it is stored once, and
+    /// the identity of the execution: another life of the instance makes other messages.
     fn push(&self, push: QueuePush) -> Result<PushItem, NameError> {
-        let decision = format!("{}/{}/{}", self.instance, self.execution.execution(), push.event);
+        let (number, identity) = (self.execution.execution(), self.execution.identity());
+        let decision = format!("{}/{number}/{}/{identity}", self.instance, push.event);
         let transaction_id = TransactionId::new(&decision).or_else(|_| {
             let digest = Sha256::digest(decision.as_bytes());
             let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -222,6 +224,7 @@ impl About<'_> {
                     instance: self.instance.clone(),
                     execution: self.execution.execution() + 1,
                     name: self.name(),
+                    not_before: version.is_none().then(|| self.execution.version().to_owned()),
                     version,
                     input,
                     parent,
@@ -246,7 +249,12 @@ impl About<'_> {
 }
 
 fn status(text: Option<String>) -> StatusChange {
-    text.map_or(StatusChange::Clear, StatusChange::Set)
+    text.map_or(StatusChange::Clear, |text| StatusChange::Set(printable(text)))
+}
+
+/// The text without NUL, which not every store can keep.
+pub(super) fn printable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{FFFD}") } else { text }
 }
 
 fn kv(write: KvWrite) -> KvChange {

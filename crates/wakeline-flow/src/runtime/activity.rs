@@ -129,7 +129,7 @@ impl ActivityRunner {
         lock_token: &str,
         attempt: u32,
     ) -> Tried {
-        let unwanted = CancellationToken::new();
+        let (unwanted, lease) = (CancellationToken::new(), self.shared.options.worker_lock_timeout);
         let context = ActivityContext::new(task, attempt, unwanted.clone());
         let (code, input) = (Arc::clone(code), task.input.clone());
         let span = tracing::info_span!(
@@ -148,7 +148,7 @@ impl ActivityRunner {
             done = &mut running => return Tried::Done(done.unwrap_or_else(|error| {
                 Err(FlowError::new(FailureKind::Panic, error.to_string()))
             })),
-            () = renew_activity(&self.shared, lock_token, &unwanted) => Tried::Unwanted,
+            () = renew_activity(&self.shared, lock_token, &unwanted, lease / 3) => Tried::Unwanted,
             () = limit => {
                 let words = format!(
                     "a try took longer than {} ms",
@@ -170,7 +170,8 @@ impl ActivityRunner {
         tried
     }
 
-    /// Tells the instance. The activity is done: it is told again if the provider fails.
+    /// Tells the instance. The activity is done: if the provider fails, its result is offered again
+    /// for as long as the lease lives, which is renewed meanwhile.
     async fn complete(
         &self,
         task: &ActivityTask,
@@ -183,17 +184,26 @@ impl ActivityRunner {
             event: task.event,
             result,
         };
-        let mut repeats = Repeats::within(self.shared.options.worker_lock_timeout);
-        loop {
-            match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
-                Err(error @ ProviderError::Retryable { .. }) => {
-                    if !repeats.again().await {
-                        return Err(error);
+        let (unwanted, lease) = (CancellationToken::new(), self.shared.options.worker_lock_timeout);
+        let offers = async {
+            let mut repeats = Repeats::default();
+            loop {
+                match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
+                    Err(error @ ProviderError::Retryable { .. }) => {
+                        tracing::debug!(%error, "a completion is repeated");
+                        repeats.pause().await;
                     }
-                    tracing::debug!(%error, "a completion is repeated");
+                    ended => return ended,
                 }
-                ended => return ended,
             }
+        };
+        tokio::select! {
+            biased;
+            ended = offers => ended,
+            () = renew_activity(&self.shared, lock_token, &unwanted, lease / 10) => {
+                Err(ProviderError::LockLost)
+            }
+            () = self.shared.cancelling.cancelled() => Err(ProviderError::Closed),
         }
     }
 }

@@ -94,7 +94,8 @@ impl Source for Activities {
     }
 
     async fn hold(&self, shared: &Arc<Shared>, item: &FetchedWork) {
-        renewal::renew_activity(shared, &item.lock_token, &CancellationToken::new()).await;
+        let (unwanted, lease) = (CancellationToken::new(), shared.options.worker_lock_timeout);
+        renewal::renew_activity(shared, &item.lock_token, &unwanted, lease / 3).await;
     }
 
     async fn give_back(&self, shared: &Shared, item: FetchedWork) {

@@ -1,7 +1,7 @@
 //! What a fetched turn brings, sorted: what begins an execution, what is for somebody else to hear,
 //! and what the code gets.
 
-use wakeline_core::OrchestrationName;
+use wakeline_core::{OrchestrationName, Timestamp};
 use wakeline_store::flow::InstanceState;
 
 use crate::error::{FailureKind, FlowError};
@@ -15,6 +15,8 @@ pub(super) struct Beginning {
     pub(super) execution: u64,
     pub(super) name: OrchestrationName,
     pub(super) version: Option<String>,
+    /// Without a version: older code than this does not go on.
+    pub(super) not_before: Option<String>,
     pub(super) input: Json,
     pub(super) parent: Option<Parent>,
     pub(super) carried: Vec<Raised>,
@@ -27,15 +29,15 @@ pub(super) struct Incoming {
     pub(super) beginning: Option<Beginning>,
     /// What the code gets, in order.
     pub(super) messages: Vec<WorkItem>,
-    /// What those hear who wanted to start an instance of an id that is taken.
-    pub(super) refusals: Vec<WorkItem>,
+    /// Who waits for starts that begin nothing, because the id is taken.
+    unstarted: Vec<Parent>,
 }
 
 impl Incoming {
     pub(super) fn sort(mut item: OrchestrationItem) -> Self {
         let messages = std::mem::take(&mut item.messages);
         let mut incoming =
-            Self { item, beginning: None, messages: Vec::new(), refusals: Vec::new() };
+            Self { item, beginning: None, messages: Vec::new(), unstarted: Vec::new() };
         for message in messages {
             incoming.add(message);
         }
@@ -44,40 +46,68 @@ impl Incoming {
 
     fn add(&mut self, message: WorkItem) {
         match message {
-            WorkItem::StartOrchestration { name, version, input, parent, instance } => {
+            WorkItem::StartOrchestration { name, version, input, parent, .. } => {
                 if self.item.execution == 0 && self.beginning.is_none() {
-                    let carried = Vec::new();
-                    self.beginning =
-                        Some(Beginning { execution: 1, name, version, input, parent, carried });
-                } else if let Some(parent) = parent.filter(|parent| !self.is_own(parent)) {
-                    let words = format!("an instance {instance} exists already");
-                    self.refusals.push(WorkItem::ChildDone {
-                        instance: parent.instance,
-                        execution: parent.execution,
-                        event: parent.event,
-                        result: Err(FlowError::new(FailureKind::Application, words)),
+                    self.beginning = Some(Beginning {
+                        execution: 1,
+                        name,
+                        version,
+                        not_before: None,
+                        input,
+                        parent,
+                        carried: Vec::new(),
                     });
+                } else {
+                    self.unstarted.extend(parent);
                 }
             }
             WorkItem::ContinueAsNew {
-                execution, name, version, input, parent, carried, ..
+                execution,
+                name,
+                version,
+                not_before,
+                input,
+                parent,
+                carried,
+                ..
             } => {
                 let continued = self.item.state == Some(InstanceState::ContinuedAsNew);
                 if continued && execution == self.item.execution + 1 && self.beginning.is_none() {
-                    self.beginning =
-                        Some(Beginning { execution, name, version, input, parent, carried });
+                    self.beginning = Some(Beginning {
+                        execution,
+                        name,
+                        version,
+                        not_before,
+                        input,
+                        parent,
+                        carried,
+                    });
                 }
             }
             message => self.messages.push(message),
         }
     }
 
-    /// A start that came twice is not a stranger's.
-    fn is_own(&self, parent: &Parent) -> bool {
-        self.item
-            .parent
-            .as_ref()
-            .is_some_and(|(instance, event)| *instance == parent.instance && *event == parent.event)
+    /// What those are told who wanted to start an instance of an id that is taken. A start that
+    /// came twice is not refused: `own` waits for the instance.
+    pub(super) fn refusals(&self, own: Option<&Parent>) -> Vec<(WorkItem, Option<Timestamp>)> {
+        let refusal = |parent: &Parent| {
+            let words = format!("an instance {} exists already", self.item.instance);
+            WorkItem::ChildDone {
+                instance: parent.instance.clone(),
+                execution: parent.execution,
+                event: parent.event,
+                result: Err(FlowError::new(FailureKind::Application, words)),
+            }
+        };
+        let strangers = self.unstarted.iter().filter(|parent| Some(*parent) != own);
+        strangers.map(|parent| (refusal(parent), None)).collect()
+    }
+
+    /// Whether messages have to wait for what begins the next execution: it is not visible yet.
+    pub(super) fn is_early(&self) -> bool {
+        let begins = matches!(self.item.state, None | Some(InstanceState::ContinuedAsNew));
+        begins && self.beginning.is_none() && !self.messages.is_empty()
     }
 
     /// Whether there is an execution to deliver to.

@@ -40,15 +40,16 @@ pub(super) async fn renew_turn(shared: &Shared, lock_token: &str) {
     }
 }
 
-/// Renews the lease of an activity until its instance does not want it any more, or the lease is
-/// lost; then it cancels `unwanted`.
+/// Renews the lease of an activity, for the first time after `first`, until its instance does not
+/// want it any more, or the lease is lost; then it cancels `unwanted`.
 pub(super) async fn renew_activity(
     shared: &Shared,
     lock_token: &str,
     unwanted: &CancellationToken,
+    first: Duration,
 ) {
     let lease = shared.options.worker_lock_timeout;
-    let mut pause = lease / 3;
+    let mut pause = first;
     loop {
         tokio::time::sleep(pause).await;
         match shared.provider.renew_work_item_lock(lock_token, lease).await {

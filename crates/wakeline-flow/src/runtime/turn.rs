@@ -8,6 +8,7 @@ use wakeline_store::flow::Suspension;
 
 use super::Shared;
 use super::ack;
+use super::excused::Excused;
 use super::incoming::{Beginning, Incoming};
 use super::renewal::TurnRenewal;
 use super::repeats::Repeats;
@@ -21,10 +22,18 @@ use crate::provider::{ItemHistory, OrchestrationAck, OrchestrationItem, Provider
 /// How long an instance that nothing here can run waits before it is looked at again.
 const LATER: Duration = Duration::from_secs(5);
 
+/// The same where only older code is here than the execution before had, as during a deploy.
+const NEWER: Duration = Duration::from_millis(500);
+/// So many refusals of a commit are taken as final.
+const REFUSALS_MAX: u32 = 3;
+/// How long messages wait that came before what begins their execution.
+const EARLY: Duration = Duration::from_secs(1);
+
 /// Runs turns.
 pub(super) struct TurnRunner {
     shared: Arc<Shared>,
     sticky: Sticky,
+    excused: Excused,
 }
 
 /// What a turn comes to.
@@ -34,7 +43,9 @@ enum Plan {
     /// The code does not fit: hold the instance back.
     Suspend(String),
     /// Nothing here can run it: look again later.
-    Later,
+    Later(Duration),
+    /// What begins the execution is not visible yet: nothing is delivered before.
+    Early,
 }
 
 /// An execution in memory, ready for its messages.
@@ -45,7 +56,7 @@ enum Ready {
 
 impl TurnRunner {
     pub(super) fn new(shared: Arc<Shared>, sticky: Sticky) -> Self {
-        Self { shared, sticky }
+        Self { shared, sticky, excused: Excused::default() }
     }
 
     /// Runs a turn and commits it, or gives it back.
@@ -57,20 +68,36 @@ impl TurnRunner {
         drop(slot);
         let ended = match planned {
             Ok(Plan::Commit(ack, execution)) => {
-                let committed = self.commit(*ack).await;
-                drop(renewal);
-                if committed.is_ok() {
-                    self.keep(&instance, life, execution);
+                match self.commit(*ack, life).await {
+                    Err(error @ ProviderError::Permanent { .. }) => {
+                        let reason = format!("its turn cannot be committed: {}", causes(&error));
+                        self.suspend(&instance, &token, reason).await
+                    }
+                    // It is not the instance's fault, if the provider still hears that.
+                    Err(error @ ProviderError::Retryable { .. }) => {
+                        let provider = &self.shared.provider;
+                        let given = provider.abandon_orchestration_item(&token, None, true).await;
+                        given.and(Err(error))
+                    }
+                    Ok(()) => {
+                        self.excused.forget(life);
+                        self.keep(&instance, life, execution);
+                        Ok(())
+                    }
+                    lost => lost,
                 }
-                committed
             }
             Ok(Plan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
-            Ok(Plan::Later) => {
+            Ok(Plan::Later(delay)) => {
                 tracing::warn!(%instance, "nothing here can run this instance");
-                self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
+                self.shared.provider.abandon_orchestration_item(&token, Some(delay), true).await
+            }
+            Ok(Plan::Early) => {
+                self.shared.provider.abandon_orchestration_item(&token, Some(EARLY), true).await
             }
             Err(error) => Err(error),
         };
+        drop(renewal);
         match ended {
             Ok(()) => {}
             Err(ProviderError::LockLost) => {
@@ -94,18 +121,31 @@ impl TurnRunner {
         }
     }
 
-    /// Commits. One of unknown outcome is repeated: if it had succeeded, its lease is gone.
-    async fn commit(&self, ack: OrchestrationAck) -> Result<(), ProviderError> {
-        let mut repeats = Repeats::within(self.shared.options.orchestrator_lock_timeout);
+    /// Commits. One of unknown outcome is repeated for as long as the lease lives: if it had
+    /// succeeded, its lease is gone. One that was refused is repeated a few times: the database may
+    /// have been at fault.
+    async fn commit(&self, ack: OrchestrationAck, life: i64) -> Result<(), ProviderError> {
+        let mut repeats = Repeats::default();
+        let (mut refusals, mut failed) = (0, false);
         loop {
-            match self.shared.provider.ack_orchestration_item(ack.clone()).await {
+            let error = match self.shared.provider.ack_orchestration_item(ack.clone()).await {
                 Err(error @ ProviderError::Retryable { .. }) => {
-                    if !repeats.again().await {
-                        return Err(error);
+                    // Its lease may be lost by the time that the provider hears of the turn.
+                    if !std::mem::replace(&mut failed, true) {
+                        self.excused.add(life);
                     }
-                    tracing::debug!(%error, "a commit is repeated");
+                    error
+                }
+                Err(error @ ProviderError::Permanent { .. }) if refusals + 1 < REFUSALS_MAX => {
+                    refusals += 1;
+                    error
                 }
                 ended => return ended,
+            };
+            tracing::debug!(%error, "a commit is repeated");
+            tokio::select! {
+                () = repeats.pause() => {}
+                () = self.shared.cancelling.cancelled() => return Err(error),
             }
         }
     }
@@ -116,6 +156,7 @@ impl TurnRunner {
         token: &str,
         reason: String,
     ) -> Result<(), ProviderError> {
+        let reason = ack::printable(reason);
         tracing::error!(%instance, "the instance is suspended\n{reason}");
         metrics::counter!("wakeline_flow_suspended_total").increment(1);
         match self.shared.provider.admin() {
@@ -130,10 +171,14 @@ impl TurnRunner {
             return Ok(Plan::Suspend(reason));
         }
         let incoming = Incoming::sort(item);
+        if incoming.is_early() {
+            return Ok(Plan::Early);
+        }
         if !incoming.is_live() {
             return Ok(Plan::Commit(Box::new(ack::nobody(incoming)), None));
         }
-        if incoming.item.attempt > self.shared.options.attempts_max {
+        let excused = self.excused.of(incoming.item.life);
+        if incoming.item.attempt > self.shared.options.attempts_max.saturating_add(excused) {
             let error = FlowError {
                 attempts: Some(incoming.item.attempt - 1),
                 ..FlowError::new(FailureKind::Poison, "its turns never came to an end")
@@ -197,10 +242,13 @@ impl TurnRunner {
 
     fn begun(&self, incoming: &Incoming, beginning: &Beginning) -> Ready {
         metrics::counter!("wakeline_flow_turns_total", "from" => "start").increment(1);
-        let version = beginning.version.as_deref();
-        let Some(code) = self.shared.registry.find(beginning.name.as_str(), version) else {
-            return Ready::No(Plan::Later);
+        let (name, registry) = (beginning.name.as_str(), &self.shared.registry);
+        let (code, delay) = match (&beginning.version, &beginning.not_before) {
+            (Some(version), _) => (registry.exact(name, version), LATER),
+            (None, Some(version)) => (registry.newest_from(name, version), NEWER),
+            (None, None) => (registry.newest(name), LATER),
         };
+        let Some(code) = code else { return Ready::No(Plan::Later(delay)) };
         let setting = setting(&incoming.item, beginning.execution);
         let start = Start {
             input: beginning.input.clone(),
@@ -222,7 +270,7 @@ impl TurnRunner {
             return Ready::No(Plan::Suspend(reason));
         };
         let Some(code) = self.shared.registry.exact(name.as_str(), version) else {
-            return Ready::No(Plan::Later);
+            return Ready::No(Plan::Later(LATER));
         };
         let setting = match setting(&incoming.item, incoming.item.execution) {
             Ok(setting) => setting,
@@ -263,4 +311,15 @@ fn setting(item: &OrchestrationItem, execution: u64) -> Result<Setting, String> 
     };
     let kv: Result<_, _> = item.kv.iter().map(decode).collect();
     Ok(Setting { instance: item.instance.clone(), execution, kv: kv? })
+}
+
+/// An error with all its causes.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(&format!(": {cause}"));
+        next = cause.source();
+    }
+    text
 }

@@ -154,7 +154,7 @@ fn what_is_started_and_dropped_in_one_turn_is_recorded_and_not_done() {
         "cancel run 3",
         "timer",
         "cancel timer 5",
-        "child i::7 true",
+        "child i::1.7.e9be175a true",
         "cancel child 7",
         "wait unwanted",
         "forgo 9",

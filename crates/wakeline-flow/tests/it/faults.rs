@@ -7,11 +7,11 @@ use std::time::Duration;
 use wakeline_core::QueueName;
 use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_flow::{
-    ActivityContext, Client, ClientError, EventKind, FlowError, OrchestrationContext, Registry,
-    Runtime, join,
+    ActivityContext, Client, ClientError, EventKind, FlowError, Json, OrchestrationContext,
+    Registry, Runtime, join,
 };
 use wakeline_store::QueueStore as _;
-use wakeline_store::flow::{FlowBackend, InstanceState};
+use wakeline_store::flow::{FlowBackend, FlowStore as _, InstanceState};
 use wakeline_testkit::conformance::Ask;
 use wakeline_testkit::faults::{Fault, FaultingStore};
 use wakeline_testkit::oracle::MemoryStore;
@@ -19,6 +19,8 @@ use wakeline_testkit::oracle::MemoryStore;
 const LONG: Duration = Duration::from_secs(3600);
 /// Everything has ended by then, unless the process hangs.
 const SOON: Duration = Duration::from_secs(300);
+/// Events that wait before their instance is started.
+const EARLY: u32 = 1_200;
 
 async fn double(_: ActivityContext, n: u32) -> Result<u32, FlowError> {
     Ok(2 * n)
@@ -42,6 +44,24 @@ async fn child(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
     Ok(doubled)
 }
 
+/// Takes more events than fit into a turn, in two executions with a child each.
+async fn looping(ctx: OrchestrationContext, taken: u32) -> Result<u32, FlowError> {
+    let mut taken = taken;
+    for _ in 0..EARLY / 2 {
+        if ctx.event::<u32>("n").await? != taken {
+            return Err(FlowError::application("an event is missing"));
+        }
+        taken += 1;
+    }
+    let doubled: u32 = ctx.child("leaf", taken).await?;
+    ctx.push("out", doubled)?;
+    if taken < EARLY { ctx.continue_as_new(taken).await } else { Ok(doubled) }
+}
+
+async fn leaf(_: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    Ok(2 * n)
+}
+
 /// What can be seen afterwards.
 #[derive(Debug, PartialEq)]
 struct Seen {
@@ -61,19 +81,37 @@ async fn process(store: Arc<dyn FlowBackend>) -> u32 {
     let registry = Registry::builder()
         .orchestration("parent", parent)
         .orchestration("child", child)
+        .orchestration("looping", looping)
+        .orchestration("leaf", leaf)
         .activity_fn(double)
         .build()
         .expect("a registry");
     let _runtime = Runtime::start(provider.clone(), registry).await.expect("started");
     let client = Client::new(provider);
     while client.start("p", "parent", &3_u32).await.is_err() {}
+    while client.start("l", "looping", &0_u32).await.is_err() {}
+    returned(&client, "p").await + returned(&client, "l").await
+}
+
+async fn returned(client: &Client, instance: &str) -> u32 {
     loop {
-        match client.wait("p", LONG).await {
+        match client.wait(instance, LONG).await {
             Ok(returned) => return returned,
             Err(ClientError::Provider(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// A store with events for an instance that is not there yet.
+async fn prepared() -> Arc<MemoryStore> {
+    let memory = Arc::new(MemoryStore::with_tokio_clock());
+    let event = |n: u32| {
+        let data = Json::of(&n).expect("a number");
+        Client::event_envelope("l", "n", data).expect("valid")
+    };
+    memory.enqueue((0..EARLY).map(event).collect(), Vec::new()).await.expect("stored");
+    memory
 }
 
 async fn seen(store: Arc<MemoryStore>, returned: u32) -> Seen {
@@ -105,7 +143,7 @@ async fn seen(store: Arc<MemoryStore>, returned: u32) -> Seen {
 /// What is seen if the k-th call fails in this way, and whether there was such a call. A process
 /// that hangs is killed, and another one takes over.
 async fn interrupted(nth: u64, fault: Fault) -> (Seen, bool) {
-    let memory = Arc::new(MemoryStore::with_tokio_clock());
+    let memory = prepared().await;
     let store = Arc::new(FaultingStore::new(memory.clone()));
     store.fail(nth, fault);
     let returned = match tokio::time::timeout(SOON, process(store.clone())).await {
@@ -121,13 +159,13 @@ async fn interrupted(nth: u64, fault: Fault) -> (Seen, bool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_in_any_store_call_changes_nothing_of_what_comes_out() {
-    let memory = Arc::new(MemoryStore::with_tokio_clock());
+    let memory = prepared().await;
     let returned = process(memory.clone()).await;
     let expected = seen(memory, returned).await;
-    assert_eq!((returned, expected.left), (14 + 28, 0));
-    assert_eq!(expected.pushed, ["14", "15", "28"]);
+    assert_eq!((returned, expected.left), (14 + 28 + 2 * EARLY, 0));
+    assert_eq!(expected.pushed, ["1200", "14", "15", "2400", "28"]);
     let completed = InstanceState::ALL.iter().position(|state| *state == InstanceState::Completed);
-    assert_eq!(expected.instances[completed.expect("a state")], 2);
+    assert_eq!(expected.instances[completed.expect("a state")], 5);
     for fault in Fault::ALL {
         let mut nth = 1;
         loop {

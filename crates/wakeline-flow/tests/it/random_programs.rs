@@ -1,7 +1,7 @@
 //! Random orchestrations under random deliveries: staying in memory, and being brought back from
 //! the history before any turn, must make the same history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,10 @@ use futures_util::stream::FuturesUnordered;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
+use wakeline_core::InstanceId;
 use wakeline_flow::{
-    Effects, Either, End, Execution, FlowError, OrchestrationCode, OrchestrationContext, Setting,
-    Start, WorkItem, join_all, race, select2,
+    Effects, Either, End, Execution, FlowError, Foreign, Json, OrchestrationCode,
+    OrchestrationContext, Raised, Setting, Start, WorkItem, join_all, race, select2,
 };
 
 use crate::script::{cancel, child_done, done, failed, fired, id, json, raised, registry, tell};
@@ -126,7 +127,7 @@ async fn step(ctx: &OrchestrationContext, op: Op) -> Result<u64, FlowError> {
         }
         Op::Fail => return Err(FlowError::application("as programmed")),
         Op::Panic => std::panic::resume_unwind(Box::new("as programmed")),
-        Op::Again => ctx.continue_as_new(Op::Status).await,
+        Op::Again => ctx.continue_as_new(Op::Seq(vec![Op::Detached, Op::Child, Op::Status])).await,
         Op::Care => {
             ctx.on_cancel();
             u64::from(ctx.is_cancelled())
@@ -151,7 +152,7 @@ fn program() -> impl Strategy<Value = Op> {
         8 => (0..2_u8).prop_map(Op::Forgotten),
         1 => Just(Op::Fail),
         1 => Just(Op::Panic),
-        1 => Just(Op::Again),
+        2 => Just(Op::Again),
         4 => Just(Op::Care),
     ];
     leaf.prop_recursive(4, 24, 5, |inner| {
@@ -178,10 +179,16 @@ struct World {
     activities: Vec<u64>,
     timers: Vec<u64>,
     children: Vec<u64>,
+    /// The ids of all children, over all executions.
+    started: HashSet<InstanceId>,
 }
 
 impl World {
     fn note(&mut self, effects: &Effects) {
+        for start in &effects.starts {
+            let id = start.instance().clone();
+            assert!(self.started.insert(id), "{} is started twice", start.instance());
+        }
         self.activities.extend(effects.activities.iter().map(|task| task.event));
         self.timers.extend(effects.timers.iter().map(|timer| timer.event));
         for start in &effects.starts {
@@ -209,8 +216,12 @@ impl World {
     }
 }
 
-fn start_of(code: &Arc<OrchestrationCode>, setting: &Setting, op: &Op) -> Execution {
-    let start = Start { input: json(op), parent: None, seed: 3, carried: Vec::new() };
+fn start_of(
+    code: &Arc<OrchestrationCode>,
+    setting: &Setting,
+    (input, carried): (Json, Vec<Raised>),
+) -> Execution {
+    let start = Start { input, parent: None, seed: 3, carried };
     Execution::start(code, setting.clone(), start)
 }
 
@@ -219,14 +230,18 @@ proptest! {
 
     #[test]
     fn staying_in_memory_and_replaying_are_the_same(
-        op in vec(program(), 2..5).prop_map(Op::Seq),
+        op in vec(program(), 2..5).prop_map(|mut ops| {
+            ops.insert(0, Op::Detached);
+            Op::Seq(ops)
+        }),
         turns in vec((vec(any::<(u8, u16, u8)>(), 1..6), any::<bool>()), 1..24),
     ) {
         let registry = registry(|r| r.orchestration("flow", run));
         let code = registry.newest("flow").expect("registered");
-        let setting = Setting { instance: id("i"), execution: 1, kv: BTreeMap::new() };
-        let mut sticky = start_of(&code, &setting, &op);
-        let mut coming_back = start_of(&code, &setting, &op);
+        let mut setting = Setting { instance: id("i"), execution: 1, kv: BTreeMap::new() };
+        let begin = (json(&op), Vec::new());
+        let mut sticky = start_of(&code, &setting, begin.clone());
+        let mut coming_back = start_of(&code, &setting, begin);
         let mut world = World::default();
         let mut history = Vec::new();
         let mut now = 0;
@@ -237,8 +252,16 @@ proptest! {
                 coming_back = Execution::replay(&code, setting.clone(), history.iter().cloned())
                     .map_err(|error| TestCaseError::fail(error.to_string()))?;
             }
-            let expected = sticky.deliver(messages.clone(), now).expect("nothing foreign");
-            let turn = coming_back.deliver(messages, now).expect("nothing foreign");
+            let (expected, turn) =
+                match (sticky.deliver(messages.clone(), now), coming_back.deliver(messages, now)) {
+                    (Ok(expected), Ok(turn)) => (expected, turn),
+                    (Err(expected), Err(foreign)) => {
+                        prop_assert!(matches!(expected, Foreign::Panic { .. }), "{expected}");
+                        prop_assert_eq!(expected, foreign);
+                        break;
+                    }
+                    (expected, turn) => panic!("{expected:?}, but replayed {turn:?}"),
+                };
             prop_assert_eq!(format!("{:?}", &turn), format!("{:?}", &expected));
             prop_assert_eq!(sticky.last_event(), coming_back.last_event());
             world.note(&turn.effects);
@@ -246,8 +269,17 @@ proptest! {
             if turn.end != End::Open {
                 prop_assert!(sticky.has_ended());
             }
+            if let End::ContinuedAsNew { input, carried, .. } = turn.end {
+                setting.execution += 1;
+                history.clear();
+                sticky = start_of(&code, &setting, (input.clone(), carried.clone()));
+                coming_back = start_of(&code, &setting, (input, carried));
+            }
         }
         let told: Vec<String> = history.iter().map(|event| tell(&event.kind)).collect();
+        if history.is_empty() {
+            return Ok(());
+        }
         let replayed = Execution::replay(&code, setting, history);
         prop_assert!(replayed.is_ok(), "{:?}\n{told:#?}", replayed.err());
     }

@@ -35,8 +35,10 @@ fn newest_version_is_that_of_starts_and_exact_ones_that_of_instances() {
     };
     assert_eq!(version(registry.newest("flow")).as_deref(), Some("1.10.0"));
     assert_eq!(version(registry.exact("flow", "1.0.0")).as_deref(), Some("1.0.0"));
-    assert_eq!(version(registry.find("flow", Some("1.9.0"))).as_deref(), Some("1.9.0"));
-    assert_eq!(version(registry.find("flow", None)).as_deref(), Some("1.10.0"));
+    assert_eq!(version(registry.newest_from("flow", "1.9.0")).as_deref(), Some("1.10.0"));
+    let beta = version(registry.newest_from("flow", "1.11.0"));
+    assert_eq!(beta.as_deref(), Some("2.0.0-beta.1"), "nothing else is new enough");
+    assert!(registry.newest_from("flow", "2.0.0").is_none());
     assert!(registry.exact("flow", "3.0.0").is_none() && registry.newest("other").is_none());
     let able = |text: &str| {
         version(registry.able(&Capability::new(text).expect("valid"))).unwrap_or_default()
@@ -81,6 +83,7 @@ async fn tried(input: Json, attempt: u32) -> Result<Json, FlowError> {
         instance: id("i"),
         execution: 2,
         event: 7,
+        identity: None,
         orchestration: OrchestrationName::new("flow").expect("valid"),
         name: "echo".to_owned(),
         input: input.clone(),
@@ -120,6 +123,7 @@ async fn activity_hears_of_its_cancellation() {
         instance: id("i"),
         execution: 1,
         event: 3,
+        identity: None,
         orchestration: OrchestrationName::new("flow").expect("valid"),
         name: "wait".to_owned(),
         input: Json::null(),
@@ -142,4 +146,34 @@ fn errors_keep_their_kind_where_they_are_flow_errors() {
     let other: Box<dyn std::error::Error + Send + Sync> = "plain".into();
     assert_eq!(other.into_flow_error(), FlowError::application("plain"));
     assert_eq!("text".into_flow_error(), FlowError::application("text"));
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the order cannot be charged")]
+struct Wrapping {
+    #[source]
+    cause: FlowError,
+}
+
+#[test]
+fn permanent_failures_are_found_however_they_are_wrapped() {
+    use anyhow::Context as _;
+    let permanent = || FlowError::permanent("no such card");
+    let own = || Wrapping { cause: permanent() };
+    let boxed: Box<dyn std::error::Error + Send + Sync> = Box::new(own());
+    let plain = anyhow::Error::from(permanent());
+    let context = Err::<(), _>(permanent()).context("charging").expect_err("an error");
+    let deep = Err::<(), _>(own()).context("charging").expect_err("an error");
+    let told = "the order cannot be charged";
+    for (error, message) in [
+        (own().into_flow_error(), told),
+        (boxed.into_flow_error(), told),
+        (plain.into_flow_error(), "no such card"),
+        (context.into_flow_error(), "charging: no such card"),
+        (deep.into_flow_error(), "charging: the order cannot be charged: no such card"),
+    ] {
+        assert_eq!(error, FlowError::permanent(message));
+    }
+    let other = anyhow::anyhow!("plain").context("charging").into_flow_error();
+    assert_eq!(other, FlowError::application("charging: plain"));
 }

@@ -4,7 +4,8 @@
 -- order; p_free: whether they may be leased; p_commands: by which command each got it first.
 -- p_requests: an array of objects. c: the number of the command; r: the request's index within it;
 -- lease: microseconds; caps: numbers, null for any. o_given, o_keys, o_untils, o_seqs: by lane.
--- Called by: flow_complete_plain, flow_start, flow_born, under the lanes' locks. Reads only.
+-- Called by: flow_complete_plain, flow_start, flow_born, under the lanes' locks. Writes nothing but
+-- places of messages: see flow_pick.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_grant(
     p_lanes bigint[], p_capabilities integer[], p_due timestamptz[], p_free boolean[],

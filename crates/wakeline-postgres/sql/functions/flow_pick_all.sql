@@ -1,11 +1,11 @@
--- What turns of lanes would take along, lane by lane in order: see flow_pick. o_empty: the lanes
+-- What turns of lanes take along, lane by lane in order: see flow_pick. o_empty: the lanes
 -- that have nothing visible, NULL if there are none.
--- Called by: flow_claim_line, under the lanes' locks. Reads only.
+-- Called by: flow_claim_line, under the lanes' locks. Lock order: messages.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_pick_all(
     p_lanes bigint[], p_now timestamptz,
     OUT o_lanes bigint[], OUT o_seqs bigint[], OUT o_empty bigint[])
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     SELECT coalesce(array_agg(x.lane) FILTER (WHERE x.seq IS NOT NULL), '{}'),
         coalesce(array_agg(x.seq) FILTER (WHERE x.seq IS NOT NULL), '{}'),

@@ -1,6 +1,7 @@
 -- Removes executions that are not the current one, with their history: all but the newest p_keep
 -- of each instance, and of these only those that ended before p_ended_before, if that is given.
--- Instances as in flow_delete_matching, but those that run as well.
+-- Instances as in flow_delete_matching, but those that run as well, and only those of which something
+-- goes: so a repeated call gets past the first p_limit.
 -- Planned for its parameters each time: which of them are given decides which index serves.
 -- Called by: FlowAdmin::prune. Lock order: lanes.
 
@@ -17,6 +18,13 @@ BEGIN
         SELECT i.lane_id FROM @schema@.flow_instances i
         WHERE (p_before IS NULL OR i.ended_at < p_before)
             AND (p_instances IS NULL OR i.instance = ANY (p_instances))
+            AND i.execution > greatest(p_keep, 1)
+            AND EXISTS (
+                SELECT FROM (
+                    SELECT e.ended_at FROM @schema@.flow_executions e
+                    WHERE e.lane_id = i.lane_id ORDER BY e.execution DESC
+                    OFFSET greatest(p_keep, 1)) e
+                WHERE p_ended_before IS NULL OR e.ended_at < p_ended_before)
         ORDER BY i.ended_at NULLS FIRST, i.instance LIMIT p_limit);
     o_count := cardinality(v_lanes);
     PERFORM @schema@.flow_lock(v_lanes, '{}');

@@ -41,17 +41,19 @@ BEGIN
         SELECT array_agg(f.first_event) AS firsts, array_agg(f.last_event) AS lasts,
             array_agg(f.events) AS events
         FROM (
+            -- The limit is in here: a condition of the join would be checked after the reading.
             SELECT f.first_event, f.last_event, f.events FROM @schema@.flow_history f
-            WHERE f.lane_id = e.lane_id AND f.execution = e.execution ORDER BY f.first_event
+            WHERE e.history_bytes <= 32768 AND f.lane_id = e.lane_id
+                AND f.execution = e.execution ORDER BY f.first_event
         ) f
-    ) h ON e.history_bytes <= 32768
+    ) h ON true
     LEFT JOIN LATERAL (
         SELECT array_agg(f.key) AS keys, array_agg(f.value) AS vals,
             array_agg(f.execution) AS executions, array_agg(f.updated_at) AS ats
         FROM (
             SELECT f.key, f.value, f.execution, f.updated_at FROM @schema@.flow_kv f
-            WHERE f.lane_id = i.lane_id ORDER BY f.key
+            WHERE i.kv_version > 0 AND f.lane_id = i.lane_id ORDER BY f.key
         ) f
-    ) k ON i.kv_version > 0;
+    ) k ON true;
 END
 $$;

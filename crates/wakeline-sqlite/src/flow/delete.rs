@@ -126,8 +126,8 @@ fn remove_all(s: &Session<'_>, ids: &[InstanceId], report: &mut DeleteReport) ->
 pub(super) fn delete_matching(s: &Session<'_>, filter: &InstanceFilter) -> Res<DeleteReport> {
     let mut report = DeleteReport::default();
     let mut left = filter.limit;
-    if filter.instances.is_some() {
-        for id in matching(s, filter)? {
+    if let Some(named) = &filter.instances {
+        for id in matching(s, filter, named)? {
             let root = Instance::named(s, &id)?.is_some_and(|instance| instance.parent.is_none());
             if left > 0 && root {
                 left -= u32::from(delete_root(s, &id, &mut report)?);
@@ -182,12 +182,18 @@ pub(super) fn prune(
     options: PruneOptions,
 ) -> Res<PruneReport> {
     let mut report = PruneReport::default();
-    let mut ids = matching(s, filter)?;
-    ids.truncate(filter.limit as usize);
+    let ids = match &filter.instances {
+        Some(named) => matching(s, filter, named)?,
+        None => prunable(s, filter, options)?,
+    };
     for id in ids {
+        if report.instances == u64::from(filter.limit) {
+            break;
+        }
         let Some(instance) = Instance::named(s, &id)? else { continue };
-        report.instances += 1;
-        for (execution, events) in old_executions(s, &instance, options)? {
+        let old = old_executions(s, &instance, options)?;
+        report.instances += u64::from(!old.is_empty());
+        for (execution, events) in old {
             for sql in [
                 include_str!("../../sql/queries/flow_history_remove.sql"),
                 include_str!("../../sql/queries/flow_execution_remove.sql"),
@@ -201,11 +207,13 @@ pub(super) fn prune(
     Ok(report)
 }
 
-/// The instances that a filter speaks of, those that ended first in front; all that it names, or
-/// as many as its limit says.
-fn matching(s: &Session<'_>, filter: &InstanceFilter) -> Res<Vec<InstanceId>> {
+/// The instances that a filter names and speaks of, those that ended first in front.
+fn matching(
+    s: &Session<'_>,
+    filter: &InstanceFilter,
+    named: &[InstanceId],
+) -> Res<Vec<InstanceId>> {
     let before = filter.ended_before.map(|at| at.0);
-    let Some(named) = &filter.instances else { return ended_first(s, before, filter.limit) };
     let mut found = Vec::new();
     for id in named.iter().collect::<HashSet<_>>() {
         let Some(instance) = Instance::named(s, id)? else { continue };
@@ -218,10 +226,19 @@ fn matching(s: &Session<'_>, filter: &InstanceFilter) -> Res<Vec<InstanceId>> {
     Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
-fn ended_first(s: &Session<'_>, before: Option<i64>, limit: u32) -> Res<Vec<InstanceId>> {
+/// Instances that a filter speaks of and that can be pruned, as many as its limit says, those that
+/// ended first in front.
+fn prunable(
+    s: &Session<'_>,
+    filter: &InstanceFilter,
+    options: PruneOptions,
+) -> Res<Vec<InstanceId>> {
     let sql = include_str!("../../sql/queries/flow_instance_prunable.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
-    let found = statement.query_map((before, limit), |row| row.get::<_, String>(0))?;
+    let before = filter.ended_before.map(|at| at.0);
+    let params =
+        (before, filter.limit, options.keep_last.unwrap_or(0), options.ended_before.map(|at| at.0));
+    let found = statement.query_map(params, |row| row.get::<_, String>(0))?;
     let mut ids = Vec::new();
     for id in found {
         ids.push(InstanceId::new(id?).map_err(corrupt("instance", "prunable"))?);

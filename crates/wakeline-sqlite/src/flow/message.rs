@@ -93,6 +93,27 @@ pub(super) fn due(s: &Session<'_>, lane: i64) -> Res<Option<i64>> {
     Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
 }
 
+/// The messages that a lease takes which begins now. Those that may begin an execution and lie
+/// behind what fits into a turn are moved to the front of the lane first: without them nobody could
+/// take the messages before them.
+pub(super) fn take(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<LaneMessage>> {
+    let messages = taken(s, lane, lease)?;
+    let Some(last) = messages.last() else { return Ok(messages) };
+    let sql = include_str!("../../sql/queries/flow_message_starts_behind.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let found = statement.query_map((lane, lease.at, last.seq), |row| row.get(0))?;
+    let behind: Vec<i64> = found.collect::<Result<_, _>>()?;
+    if behind.is_empty() {
+        return Ok(messages);
+    }
+    let sql = include_str!("../../sql/queries/flow_message_to_front.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    for seq in behind {
+        statement.execute((lane, seq))?;
+    }
+    taken(s, lane, lease)
+}
+
 /// The messages that a lease holds, in order of arrival; of a lease that begins, those that it
 /// can take at once.
 pub(super) fn taken(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<LaneMessage>> {

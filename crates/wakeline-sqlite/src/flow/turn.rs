@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, Timestamp};
-use wakeline_store::flow::{InlineHistory, TurnClaim, TurnClaimed, TurnItem, TurnRequest};
+use wakeline_store::flow::{
+    InlineHistory, LaneMessage, TurnClaim, TurnClaimed, TurnItem, TurnRequest,
+};
 
 use super::found::{Found, SET_ASIDE};
 use super::instance::{self, Instance};
@@ -178,13 +180,14 @@ fn lease(s: &mut Session<'_>, mut lane: Lane, request: &TurnRequest) -> Res<Opti
     }
     let until = s.now.plus(request.lease).0;
     let mut lease = LaneLease { key: request.key, until, at: s.now.0, seq: i64::MAX };
-    let item = item(s, &lane, lease)?;
-    let Some(last) = item.messages.last() else {
+    let messages = message::take(s, lane.id, lease)?;
+    let Some(last) = messages.last() else {
         lane.due_at = lane.free_due(s)?;
         lane.write(s)?;
         return Ok(None);
     };
     lease.seq = last.seq;
+    let item = item(s, &lane, lease, messages)?;
     lane.lease = Some(lease);
     lane.due_at = Some(until);
     lane.write(s)?;
@@ -206,14 +209,20 @@ fn held(s: &mut Session<'_>, known: &[i64], key: Uuid) -> Res<Option<TurnItem>> 
         if let Some(lease) = lane.lease
             && lane.capability.is_some_and(|capability| known.contains(&capability))
         {
-            return Ok(Some(item(s, &lane, lease)?));
+            let messages = message::taken(s, lane.id, lease)?;
+            return Ok(Some(item(s, &lane, lease, messages)?));
         }
     }
     Ok(None)
 }
 
 /// A leased turn as its dispatcher gets it.
-fn item(s: &mut Session<'_>, lane: &Lane, lease: LaneLease) -> Res<TurnItem> {
+fn item(
+    s: &mut Session<'_>,
+    lane: &Lane,
+    lease: LaneLease,
+    messages: Vec<LaneMessage>,
+) -> Res<TurnItem> {
     let instance = Instance::read(s, lane.id)?;
     let execution = match &instance {
         Some(instance) => instance::read_execution(s, lane.id, instance.execution)?,
@@ -228,7 +237,6 @@ fn item(s: &mut Session<'_>, lane: &Lane, lease: LaneLease) -> Res<TurnItem> {
         None => InlineHistory::Whole(Vec::new()),
     };
     let capability = lane.capability.map(|id| names::capability_name(s, id)).transpose()?;
-    let messages = message::taken(s, lane.id, lease)?;
     let (name, parent) = instance.map(|instance| (instance.name, instance.parent)).unzip();
     Ok(TurnItem {
         token: FlowToken { lane: lane.id, work: None, key: lease.key },

@@ -87,7 +87,7 @@ pub struct PruneOptions {
 /// What was pruned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PruneReport {
-    /// Instances that were looked at.
+    /// Instances of which something went.
     pub instances: u64,
     /// Executions that went.
     pub executions: u64,

@@ -103,7 +103,22 @@ pub async fn many_instances_are_pruned_at_once(bench: &FlowBench) {
     assert_eq!(report.instances, 1);
     assert_eq!(bench.numbers("b").await, [4]);
     let report = bench.prune(None, keep(1)).await;
-    assert_eq!(report.instances, 3);
+    assert_eq!(report.instances, 1, "nothing is left to go of the others");
     assert_eq!(bench.numbers("a").await, [4]);
     assert_eq!(bench.numbers("c").await, [1]);
+}
+
+/// A repeated call gets past the first instances, of which nothing is left to go.
+pub async fn pruning_by_filter_reaches_all_instances(bench: &FlowBench) {
+    bench.running("0").await;
+    for instance in ["a", "b", "c"] {
+        with_executions(bench, instance).await;
+    }
+    let filter = || InstanceFilter { limit: 1, ..InstanceFilter::default() };
+    for _ in 0..3 {
+        let report = bench.flow.prune(filter(), keep(1)).await.expect("executions are pruned");
+        assert_eq!((report.instances, report.executions), (1, 3));
+    }
+    let report = bench.flow.prune(filter(), keep(1)).await.expect("executions are pruned");
+    assert_eq!(report, PruneReport::default());
 }

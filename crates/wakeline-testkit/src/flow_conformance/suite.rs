@@ -37,6 +37,10 @@ macro_rules! flow_conformance_suite {
             a_turn_takes_all_visible_messages,
             a_turn_takes_a_thousand_messages_at_most,
             a_turn_takes_about_four_megabytes_at_most,
+            a_start_behind_a_thousand_messages_comes_first_and_the_rest_in_order,
+            a_start_behind_four_megabytes_comes_first,
+            a_continuation_behind_a_thousand_messages_comes_first,
+            a_start_that_is_not_visible_is_not_brought_forward,
             a_turn_tells_how_its_instance_stands,
             a_long_history_does_not_come_along,
             a_claim_repeated_with_its_key_returns_the_same_turn,
@@ -297,6 +301,7 @@ macro_rules! flow_conformance_suite {
             only_executions_that_ended_before_go,
             pruning_keeps_the_values,
             many_instances_are_pruned_at_once,
+            pruning_by_filter_reaches_all_instances,
         );
         $crate::flow_conformance_module!([$($fixture)*]; neighbours;
             a_wrong_message_leaves_its_neighbours_untouched,

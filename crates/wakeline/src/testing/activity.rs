@@ -60,6 +60,7 @@ impl ActivityEnv {
             instance: InstanceId::new("test").expect("a valid id"),
             execution: 1,
             event: 1,
+            identity: None,
             orchestration: OrchestrationName::new("test").expect("a valid name"),
             name: activity.to_owned(),
             input: Json::null(),

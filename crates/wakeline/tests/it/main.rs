@@ -2,7 +2,10 @@
 
 mod commits;
 mod crash;
+mod lives;
+mod mailboxes;
 mod modes;
+mod refusals;
 mod seeds;
 mod shutdown;
 mod skew;

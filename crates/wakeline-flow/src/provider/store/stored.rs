@@ -18,6 +18,7 @@ use wakeline_wake::{Patience, TakeError, Taken};
 
 use super::reserved::turn_grant;
 use super::{StoreProvider, failed, turn};
+use crate::provider::envelope::storable;
 use crate::provider::face::{Ask, Grant, Line};
 use crate::provider::item::ProviderError;
 use crate::provider::trace::Trace;
@@ -125,7 +126,7 @@ impl StoreProvider {
         delay: Duration,
         uncounted: bool,
     ) -> Result<(), ProviderError> {
-        let given = self.inner.store.abandon(token, delay, uncounted).await;
+        let given = self.inner.store.abandon(token, storable(delay), uncounted).await;
         let (outcome, changes) = given.map_err(|error| failed("abandon", error))?;
         self.inner.hint(changes);
         match outcome {

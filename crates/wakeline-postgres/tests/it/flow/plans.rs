@@ -139,3 +139,20 @@ async fn costs_do_not_grow_with_sleeping_instances() {
         assert!(*before < 400, "{name} is costly: {grown:?}");
     }
 }
+
+/// A history of eight megabytes, which a claim does not bring along.
+#[tokio::test]
+async fn a_long_history_is_not_read_by_a_claim() {
+    let store = Store::open().await;
+    let turns = "SELECT * FROM flow_turns('{1}', '{1}', '{1}', now())";
+    store.grow(1, 1).await;
+    let before = store.0.buffers("", turns).await;
+    let history = "INSERT INTO flow_history (lane_id, execution, first_event, last_event, events)
+         SELECT 1, 1, n, n, convert_to((SELECT string_agg(md5((n * 256 + m)::text), '')
+            FROM generate_series(1, 256) AS m), 'UTF8')
+         FROM generate_series(1, 1000) AS n;
+         UPDATE flow_executions SET last_event = 1000, history_bytes = 8192000";
+    store.0.fill(history).await;
+    let after = store.0.buffers("", turns).await;
+    assert!(after - before <= GROWTH_MAX, "{before} and {after} buffers");
+}

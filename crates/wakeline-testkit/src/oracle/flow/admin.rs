@@ -193,21 +193,25 @@ impl Flow {
 
     pub(super) fn prune(&mut self, filter: &InstanceFilter, options: PruneOptions) -> PruneReport {
         let mut report = PruneReport::default();
-        for name in self.matching(filter).into_iter().take(filter.limit as usize) {
-            report.instances += 1;
+        for name in self.matching(filter) {
+            if report.instances == u64::from(filter.limit) {
+                break;
+            }
+            let before = report.executions;
             let lane = self.lane_mut(&name).expect("it was just found");
             let instance = lane.instance.as_mut().expect("it was just found");
             let keep = options.keep_last.unwrap_or(1).max(1) as usize;
             let old: Vec<u64> = instance.executions.keys().rev().skip(keep).copied().collect();
             for number in old {
                 let ended_at = instance.executions[&number].ended_at;
-                let before = |before| ended_at.is_some_and(|ended_at| ended_at < before);
-                if options.ended_before.is_none_or(before) {
+                let earlier = |before| ended_at.is_some_and(|ended_at| ended_at < before);
+                if options.ended_before.is_none_or(earlier) {
                     let gone = instance.executions.remove(&number).expect("it was just found");
                     report.executions += 1;
                     report.events += gone.events();
                 }
             }
+            report.instances += u64::from(report.executions > before);
         }
         report
     }

@@ -56,17 +56,42 @@ impl Lane {
     fn lease_to(&mut self, request: &TurnRequest, now: Timestamp) {
         self.end_lease(false);
         self.lease = Some(Lease { key: request.key, until: now.plus(request.lease) });
-        let (mut taken, mut bytes) = (0, 0);
-        for message in self.messages.values_mut().filter(|message| message.visible_at <= now) {
-            bytes += message.payload.len();
-            if taken == TURN_MESSAGES_MAX || (taken > 0 && bytes > TURN_BYTES_MAX) {
-                break;
-            }
-            taken += 1;
+        self.starts_to_front(now);
+        let taken = self.takes(now);
+        assert!(!taken.is_empty(), "a lane without a visible message is not claimed");
+        for seq in taken {
+            let message = self.messages.get_mut(&seq).expect("it was just found");
             message.attempts += 1;
             message.held_by = Some(request.key);
         }
-        assert!(taken > 0, "a lane without a visible message is not claimed");
+    }
+
+    /// The places of the messages that a turn takes now.
+    fn takes(&self, now: Timestamp) -> Vec<i64> {
+        let mut bytes = 0;
+        let mut taken = Vec::new();
+        for (seq, message) in self.messages.iter().filter(|(_, m)| m.visible_at <= now) {
+            bytes += message.payload.len();
+            if taken.len() == TURN_MESSAGES_MAX || (!taken.is_empty() && bytes > TURN_BYTES_MAX) {
+                break;
+            }
+            taken.push(*seq);
+        }
+        taken
+    }
+
+    /// Moves what may begin an execution and would not fit into the turn to the front.
+    fn starts_to_front(&mut self, now: Timestamp) {
+        let last = self.takes(now).last().copied().unwrap_or(i64::MAX);
+        let behind = |(seq, message): (&i64, &Message)| {
+            (*seq > last && message.starts && message.visible_at <= now).then_some(*seq)
+        };
+        let behind: Vec<_> = self.messages.iter().filter_map(behind).collect();
+        for seq in behind.into_iter().rev() {
+            let message = self.messages.remove(&seq).expect("it was just found");
+            let first = self.messages.first_key_value().map_or(seq, |(first, _)| *first);
+            self.messages.insert(first - 1, message);
+        }
     }
 
     fn turn(&self, id: i64, now: Timestamp) -> TurnItem {

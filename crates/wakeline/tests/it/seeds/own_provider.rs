@@ -61,6 +61,7 @@ fn activity(asked: u64) -> FetchedWork {
         instance: InstanceId::new("i").expect("valid"),
         execution: 1,
         event: asked,
+        identity: None,
         orchestration: OrchestrationName::new("work").expect("valid"),
         name: "a".to_owned(),
         input: Json::null(),

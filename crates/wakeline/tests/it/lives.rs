@@ -1,0 +1,136 @@
+//! Executions of an instance, and lives of an instance id: what one of them did is not taken for
+//! what another one does.
+
+use std::time::Duration;
+
+use wakeline::core::QueueName;
+use wakeline::{
+    ActivityContext, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime,
+};
+use wakeline_store::QueueStore;
+use wakeline_testkit::conformance::Ask;
+
+use crate::support::{Node, Store};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn child(_: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    Ok(n * 10)
+}
+
+/// A child that is awaited and a detached one in each of three executions.
+async fn generations(ctx: OrchestrationContext, sum: u32) -> Result<u32, FlowError> {
+    let n = u32::try_from(ctx.execution()).expect("few");
+    let detached = ctx.child::<_, u32>("child", n).detached()?;
+    ctx.kv_set(&format!("detached-{n}"), detached)?;
+    let sum = sum + ctx.child::<_, u32>("child", n).await?;
+    if n == 3 { Ok(sum) } else { ctx.continue_as_new(sum).await }
+}
+
+/// The same id for the child of each execution: the second is refused.
+async fn repeated(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
+    match ctx.child::<_, u32>("child", 1).id("the-child").await {
+        Ok(_) => ctx.continue_as_new(()).await,
+        Err(error) => Ok(error.message),
+    }
+}
+
+/// Its first try fails; the second returns the keys of both.
+async fn key(ctx: ActivityContext, (): ()) -> Result<String, FlowError> {
+    if ctx.attempt() == 1 {
+        return Err(FlowError::application(ctx.idempotency_key()));
+    }
+    Ok(ctx.idempotency_key())
+}
+
+/// Sends a message to a queue, and returns the idempotency key of its activity.
+async fn push_and_key(ctx: OrchestrationContext, life: u32) -> Result<String, FlowError> {
+    ctx.push("out", life)?;
+    let first: Result<String, _> = ctx.call(key, ()).await;
+    let second: String = ctx.call(key, ()).attempts(2).await?;
+    let first = first.expect_err("one try").message;
+    assert_ne!(first, second);
+    Ok(second)
+}
+
+fn registry() -> Registry {
+    let registry = Registry::builder()
+        .orchestration("child", child)
+        .orchestration("generations", generations)
+        .orchestration("repeated", repeated)
+        .orchestration("push_and_key", push_and_key)
+        .activity_fn(key);
+    registry.build().expect("no name twice")
+}
+
+async fn started(store: &Store) -> Runtime {
+    started_on(&store.node(LongPollConfig::default()).await).await
+}
+
+async fn started_on(node: &Node) -> Runtime {
+    Runtime::start(node.provider(), registry()).await.expect("started")
+}
+
+/// What is in the queue `out`.
+async fn queued(node: &Node) -> Vec<String> {
+    let store: &dyn QueueStore = match node {
+        Node::Sqlite(provider) => &**provider.store(),
+        Node::Postgres(provider) => &**provider.store(),
+    };
+    let queue = QueueName::new("out").expect("valid");
+    let all = Ask::queue(&queue).batch(100).partitions(100);
+    let mut claimed = store.claim(vec![all.line_claim(1)]).await.expect("claimed");
+    let grant = claimed.remove(0).grants.remove(0).expect("something was pushed");
+    let messages = grant.partitions.iter().flat_map(|partition| &partition.messages);
+    messages.map(|message| String::from_utf8_lossy(&message.payload).into_owned()).collect()
+}
+
+#[tokio::test]
+async fn children_run_in_every_execution() {
+    for store in Store::both().await {
+        let runtime = started(&store).await;
+        let client = runtime.client();
+        client.start("g", "generations", &0).await.expect("started");
+        let sum: u32 = client.wait("g", PATIENCE).await.expect("completed");
+        assert_eq!(sum, 60, "{}", store.name());
+        for n in 1..=3 {
+            let detached: Option<String> =
+                client.kv_get("g", &format!("detached-{n}")).await.expect("read");
+            let detached = detached.expect("it was started");
+            let output: u32 = client.wait(&detached, PATIENCE).await.expect("completed");
+            assert_eq!(output, n * 10, "{} {detached}", store.name());
+        }
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn child_of_a_taken_id_fails_in_a_later_execution_as_well() {
+    for store in Store::both().await {
+        let runtime = started(&store).await;
+        let client = runtime.client();
+        client.start("r", "repeated", &()).await.expect("started");
+        let refusal: String = client.wait("r", PATIENCE).await.expect("completed");
+        assert_eq!(refusal, "an instance the-child exists already", "{}", store.name());
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn every_life_of_an_instance_id_pushes_its_messages_and_has_keys_of_its_own() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let runtime = started_on(&node).await;
+        let client = runtime.client();
+        let mut keys = std::collections::BTreeSet::new();
+        for life in 1..=3 {
+            client.start("reused", "push_and_key", &life).await.expect("started");
+            let key: String = client.wait("reused", PATIENCE).await.expect("completed");
+            keys.insert(key);
+            client.delete("reused", false).await.expect("deleted");
+        }
+        assert_eq!(queued(&node).await, ["1", "2", "3"], "{}", store.name());
+        assert_eq!(keys.len(), 3, "{}: {keys:?}", store.name());
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}

@@ -1,0 +1,128 @@
+//! Mailboxes that hold more than a turn takes: everything that was accepted is delivered, in order.
+
+use std::time::Duration;
+
+use wakeline::{Client, FlowError, Json, LongPollConfig, OrchestrationContext, Registry, Runtime};
+use wakeline_store::flow::{EnqueueOutcome, FlowStore, Visible};
+
+use crate::support::{Node, Store};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const EVENTS: u32 = 5_000;
+
+/// Takes all events, and returns how many came and whether they were in order.
+async fn collect(ctx: OrchestrationContext, len: u32) -> Result<(u32, bool), FlowError> {
+    let mut in_order = true;
+    for n in 0..len {
+        in_order &= ctx.event::<u32>("n").await? == n;
+    }
+    Ok((len, in_order))
+}
+
+/// The same, a hundred events in each execution.
+async fn looping(ctx: OrchestrationContext, taken: (u32, bool)) -> Result<(u32, bool), FlowError> {
+    let (mut len, mut in_order) = taken;
+    for _ in 0..100 {
+        in_order &= ctx.event::<u32>("n").await? == len;
+        len += 1;
+    }
+    if len == EVENTS { Ok((len, in_order)) } else { ctx.continue_as_new((len, in_order)).await }
+}
+
+/// Adds up the lengths of three events.
+async fn large(ctx: OrchestrationContext, (): ()) -> Result<usize, FlowError> {
+    let mut bytes = 0;
+    for _ in 0..3 {
+        bytes += ctx.event::<String>("large").await?.len();
+    }
+    Ok(bytes)
+}
+
+fn registry() -> Registry {
+    let registry = Registry::builder()
+        .orchestration("collect", collect)
+        .orchestration("looping", looping)
+        .orchestration("large", large);
+    registry.build().expect("no name twice")
+}
+
+fn store_of(node: &Node) -> &dyn FlowStore {
+    match node {
+        Node::Sqlite(provider) => &**provider.store(),
+        Node::Postgres(provider) => &**provider.store(),
+    }
+}
+
+/// Raises all events of an instance in one call of the store.
+async fn raise(node: &Node, instance: &str) {
+    let envelope = |n: u32| {
+        let data = Json::of(&n).expect("a number");
+        Client::event_envelope(instance, "n", data).expect("valid")
+    };
+    let envelopes = (0..EVENTS).map(envelope).collect();
+    let reply = store_of(node).enqueue(envelopes, Vec::new()).await.expect("stored");
+    assert!(reply.outcomes.iter().all(|outcome| *outcome == EnqueueOutcome::Queued));
+}
+
+#[tokio::test]
+async fn events_before_the_start_all_arrive_in_order() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        raise(&node, "early").await;
+        let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+        let client = runtime.client();
+        client.start("early", "collect", &EVENTS).await.expect("started");
+        let taken: (u32, bool) = client.wait("early", PATIENCE).await.expect("completed");
+        assert_eq!(taken, (EVENTS, true), "{}", store.name());
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn executions_that_continue_as_new_take_all_events_in_order() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        raise(&node, "loop").await;
+        let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+        let client = runtime.client();
+        client.start("loop", "looping", &(0, true)).await.expect("started");
+        let taken: (u32, bool) = client.wait("loop", PATIENCE).await.expect("completed");
+        assert_eq!(taken, (EVENTS, true), "{}", store.name());
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn large_events_before_the_start_all_arrive() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+        let client = runtime.client();
+        let text = "x".repeat(2 << 20);
+        for _ in 0..3 {
+            client.raise_event("large", "large", &text).await.expect("accepted");
+        }
+        client.start("large", "large", &()).await.expect("started");
+        let bytes: usize = client.wait("large", PATIENCE).await.expect("completed");
+        assert_eq!(bytes, 3 * text.len(), "{}", store.name());
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+/// A start that has to wait is no reason to drop what came before it.
+#[tokio::test]
+async fn events_are_kept_for_a_start_that_is_not_visible_yet() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let input = Json::of(&1).expect("a number");
+        let mut start = Client::start_envelope("later", "collect", None, input).expect("valid");
+        start.visible = Visible::After(Duration::from_secs(1));
+        store_of(&node).enqueue(vec![start], Vec::new()).await.expect("stored");
+        let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+        let client = runtime.client();
+        client.raise_event("later", "n", &0).await.expect("accepted");
+        let taken: (u32, bool) = client.wait("later", PATIENCE).await.expect("completed");
+        assert_eq!(taken, (1, true), "{}", store.name());
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}

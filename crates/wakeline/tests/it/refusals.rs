@@ -1,0 +1,124 @@
+//! Turns that cannot be committed, and code that panics: the instance is held back with the
+//! reason and goes on after a fix, or the value is one that every store can keep.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use wakeline::core::Timestamp;
+use wakeline::{
+    ActivityContext, Client, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime,
+    select2,
+};
+
+use crate::support::{Store, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn nothing(_: ActivityContext, (): ()) -> Result<(), FlowError> {
+    Ok(())
+}
+
+/// Every extreme that a call accepts.
+async fn extremes(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
+    ctx.set_status("half\0way");
+    ctx.sleep_until(Timestamp(i64::MIN)).await;
+    ctx.call(nothing, ()).timeout(Duration::MAX).await?;
+    let event = ctx.timeout(Duration::MAX, ctx.event::<u32>("go")).await;
+    assert_eq!(event, Some(Ok(1)));
+    let forever = ctx.sleep(Duration::MAX).start();
+    let moment = ctx.sleep_until(Timestamp(i64::MAX));
+    select2(select2(forever, moment), ctx.event::<u32>("go")).await;
+    let child = ctx.child::<_, ()>("extremes", ()).version("a\0b").await;
+    Ok(child.expect_err("no version can be that").message)
+}
+
+/// Code with a defect, which a deploy removes.
+fn defective(defect: Arc<AtomicBool>) -> Registry {
+    let broken = Arc::clone(&defect);
+    let panics = move |ctx: OrchestrationContext, (): ()| {
+        let broken = Arc::clone(&broken);
+        async move {
+            ctx.event::<()>("go").await?;
+            assert!(!broken.load(Ordering::SeqCst), "lost\0my way");
+            Ok::<_, FlowError>("fixed")
+        }
+    };
+    let continues = move |ctx: OrchestrationContext, again: bool| {
+        let broken = Arc::clone(&defect);
+        async move {
+            if again {
+                return Ok::<_, FlowError>("fixed");
+            }
+            ctx.event::<()>("go").await?;
+            let version = if broken.load(Ordering::SeqCst) { "1.0\0" } else { "1.0.0" };
+            ctx.continue_as_new(true).version(version).await
+        }
+    };
+    let registry = Registry::builder()
+        .orchestration("extremes", extremes)
+        .orchestration("panics", panics)
+        .orchestration("continues", continues)
+        .activity_fn(nothing);
+    registry.build().expect("no name twice")
+}
+
+/// Why the instance is held back; waits until it is.
+async fn reason(client: &Client, instance: &str) -> String {
+    eventually("it is held back", async || {
+        let status = client.status(instance).await.expect("a status");
+        status.instance().is_some_and(|instance| instance.suspended.is_some())
+    })
+    .await;
+    let status = client.status(instance).await.expect("a status");
+    status.instance().and_then(|instance| instance.suspended.clone()).expect("held back")
+}
+
+#[tokio::test]
+async fn extreme_times_and_texts_are_kept_or_refused_at_the_call() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let registry = defective(Arc::default());
+        let runtime = Runtime::start(node.provider(), registry).await.expect("started");
+        let client = runtime.client();
+        client.start("x", "extremes", &()).await.expect("started");
+        client.raise_event("x", "go", &1).await.expect("accepted");
+        client.raise_event("x", "go", &2).await.expect("accepted");
+        let refusal: String = client.wait("x", PATIENCE).await.expect("completed");
+        assert!(refusal.contains("NUL") || refusal.contains("control"), "{refusal}");
+        let status = client.status("x").await.expect("a status");
+        let text = status.instance().and_then(|instance| instance.status.clone());
+        assert_eq!(text.as_deref(), Some("half\u{FFFD}way"), "{}", store.name());
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn code_that_panics_and_commits_that_fail_hold_back_and_go_on_after_a_fix() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let defect = Arc::new(AtomicBool::new(true));
+        let registry = defective(Arc::clone(&defect));
+        let runtime = Runtime::start(node.provider(), registry).await.expect("started");
+        let client = runtime.client();
+        client.start("p", "panics", &()).await.expect("started");
+        client.start("c", "continues", &false).await.expect("started");
+        for instance in ["p", "c"] {
+            eventually("its first turn", async || {
+                client.status(instance).await.expect("a status").instance().is_some()
+            })
+            .await;
+            client.raise_event(instance, "go", &()).await.expect("accepted");
+        }
+        let (panic, refusal) = (reason(&client, "p").await, reason(&client, "c").await);
+        assert!(panic.contains("panicked: lost\u{FFFD}my way"), "{}: {panic}", store.name());
+        assert!(refusal.contains("cannot be committed"), "{}: {refusal}", store.name());
+        defect.store(false, Ordering::SeqCst);
+        for instance in ["p", "c"] {
+            assert!(client.resume(instance).await.expect("resumed"));
+            let output: String = client.wait(instance, PATIENCE).await.expect("completed");
+            assert_eq!(output, "fixed", "{} {instance}", store.name());
+        }
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}

@@ -13,7 +13,7 @@
 //! * `Unavailable` means that no statement was sent.
 //! * A database that is known to be away is an error at once (see [`crate::breaker`]).
 //! * After a loss every session of the same connector is checked before it is used: the others
-//!   may be lost as well, without a word.
+//!   may be lost as well, silently.
 
 use std::future::Future;
 use std::pin::pin;

@@ -2,7 +2,7 @@
 //!
 //! # Where it sits
 //! Beside each [`crate::connect::Link`], for its claims: waiters get nothing while a claim hangs on
-//! a connection that was lost without a word.
+//! a connection that was lost silently.
 //!
 //! # Invariants
 //! * A database that is slow makes progress: each miss doubles the span up to the deadline of all

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_that_is_not_json_is_told_as_a_text() {
+    fn output_that_is_not_json_is_shown_as_text() {
         let detail = |state| InstanceDetail {
             instance: InstanceId::new("i").expect("valid"),
             name: OrchestrationName::new("n").expect("valid"),
@@ -155,9 +155,9 @@ mod tests {
             updated_at: Timestamp(0),
             ended_at: Some(Timestamp(0)),
         };
-        let completed = Instance::of(detail(InstanceState::Completed)).expect("told");
+        let completed = Instance::of(detail(InstanceState::Completed)).expect("readable");
         assert_eq!(completed.result, Ok(Json::of(&"done \u{FFFD}").expect("a text")));
-        let failed = Instance::of(detail(InstanceState::Failed)).expect("told");
+        let failed = Instance::of(detail(InstanceState::Failed)).expect("readable");
         assert_eq!(failed.result, Err(FlowError::application("done \u{FFFD}")));
     }
 }

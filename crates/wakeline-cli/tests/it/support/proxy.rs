@@ -16,7 +16,7 @@ enum Mode {
     Swallow,
 }
 
-/// Passes connections on to a server until it is told otherwise.
+/// Passes connections on to a server until its mode changes.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     mode: Arc<watch::Sender<Mode>>,
@@ -43,7 +43,7 @@ impl Proxy {
         self.mode.send_replace(Mode::Cut);
     }
 
-    /// Swallows what comes, on connections that are open and on new ones, without a word.
+    /// Drops what arrives, on open connections and on new ones, and answers nothing.
     pub(crate) fn swallow(&self) {
         self.mode.send_replace(Mode::Swallow);
     }

@@ -128,6 +128,9 @@ impl World {
             "/event-type" => {
                 vec![("", json!({"name": self.of("event_type_name"), "description": "d"}))]
             }
+            "/resources/queues/{queue}" if route.starts_with("PATCH") => {
+                vec![("", json!({"options": {"leaseTime": 7}}))]
+            }
             "/event-type/{event_type_name}" if route.starts_with("DELETE") => {
                 vec![("", Value::Null), ("expunge=true", Value::Null)]
             }

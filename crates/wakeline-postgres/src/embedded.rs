@@ -130,6 +130,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "group_seek",
     "group_settled",
     "groups_holding",
+    "groups_resume",
     "hook_again",
     "hook_application_create",
     "hook_application_delete",

@@ -48,6 +48,7 @@ BEGIN
         RETURN false;
     END IF;
     v_now := @schema@.clock();
+    PERFORM @schema@.groups_resume(ARRAY[v_queue], v_now);
     INSERT INTO @schema@.groups (queue_id, name, mode, from_at, created_at, backfilled_to, polled_at,
         settled)
     VALUES (v_queue, p_group, p_mode, p_from, v_now, 0, v_now, false)

@@ -5,6 +5,8 @@ CREATE OR REPLACE FUNCTION @schema@.group_polled(p_groups integer[], p_now times
 RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM @schema@.groups_resume(ARRAY(
+        SELECT x.queue_id FROM @schema@.groups x WHERE x.group_id = ANY (p_groups)), p_now);
     UPDATE @schema@.groups g SET polled_at = p_now
     FROM (
         SELECT x.group_id FROM @schema@.groups x WHERE x.group_id = ANY (p_groups)

@@ -12,6 +12,7 @@ use wakeline_core::{
 
 use super::cursor::{created_at, window_end};
 use super::gap;
+use super::idle;
 use crate::error::{Fault, Res, corrupt};
 use crate::session::{Queue, Session};
 
@@ -131,6 +132,7 @@ fn add_group(
     }
     let subscription = if name.is_queue_mode() { Subscription::All } else { subscription };
     let (mode, from) = mode_columns(subscription);
+    idle::resume(s, queue)?;
     let sql = include_str!("../../sql/queries/group_add.sql");
     let params = (queue.id, name.as_str(), mode, from, at.0, s.now.0);
     s.conn.prepare_cached(sql)?.execute(params)?;

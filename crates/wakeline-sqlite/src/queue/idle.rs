@@ -37,6 +37,7 @@ pub(crate) fn is_poll_due(s: &Session<'_>, queue: &Queue, group: i64) -> Res<boo
 /// Records a poll of a group, if that is due.
 pub(crate) fn record_poll(s: &Session<'_>, queue: &Queue, group: i64) -> Res<()> {
     if is_poll_due(s, queue, group)? {
+        resume(s, queue)?;
         let sql = include_str!("../../sql/queries/group_polled.sql");
         s.conn.prepare_cached(sql)?.execute((group, s.now.0))?;
     }
@@ -62,19 +63,36 @@ pub(crate) fn record_settled(s: &Session<'_>, group: i64) -> Res<()> {
     Ok(())
 }
 
+/// Counts all groups of a queue as polled if every one of them is idle: somebody comes back after a
+/// time in which nobody polled. Otherwise the first one to come back would take from the others
+/// what they have yet to read.
+pub(crate) fn resume(s: &Session<'_>, queue: &Queue) -> Res<()> {
+    if groups(s, queue)?.1.is_empty() {
+        let sql = include_str!("../../sql/queries/group_polled_all.sql");
+        s.conn.prepare_cached(sql)?.execute((queue.id, s.now.0))?;
+    }
+    Ok(())
+}
+
 /// The groups of a queue that count against its limits and hold messages back: those that are not
 /// idle; or all of them, where all are.
 pub(crate) fn holding(s: &Session<'_>, queue: &Queue) -> Res<Vec<i64>> {
+    let (all, in_use) = groups(s, queue)?;
+    Ok(if in_use.is_empty() { all } else { in_use })
+}
+
+/// All groups of a queue, and those that are not idle.
+fn groups(s: &Session<'_>, queue: &Queue) -> Res<(Vec<i64>, Vec<i64>)> {
     let mut statement = s.conn.prepare_cached(include_str!("../../sql/queries/group_polls.sql"))?;
     let mut rows = statement.query([queue.id])?;
-    let (mut all, mut holding) = (Vec::new(), Vec::new());
+    let (mut all, mut in_use) = (Vec::new(), Vec::new());
     while let Some(row) = rows.next()? {
         let group = row.get(0)?;
         let polls = Polls { polled_at: Timestamp(row.get(1)?), settled: row.get(2)? };
         all.push(group);
         if polls.idle_since(&queue.options, s.now).is_none() {
-            holding.push(group);
+            in_use.push(group);
         }
     }
-    Ok(if holding.is_empty() { all } else { holding })
+    Ok((all, in_use))
 }

@@ -364,6 +364,7 @@ macro_rules! conformance_suite {
             a_waiter_that_is_swept_keeps_its_group_from_being_idle,
             an_empty_claim_keeps_its_group_from_being_idle,
             where_every_group_is_idle_all_of_them_count,
+            the_first_group_that_comes_back_takes_nothing_from_the_others,
             an_idle_group_keeps_what_it_has_leased,
             another_time_counts_from_the_change_on,
         );

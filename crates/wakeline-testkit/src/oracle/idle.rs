@@ -10,10 +10,13 @@ impl State {
         let matching =
             |(name, queue): &(&QueueName, &mut Queue)| queue.matches(name, &line.selector);
         for (_, queue) in self.queues.iter_mut().filter(matching) {
-            let Some(group) = queue.groups.get_mut(&line.group) else { continue };
+            let Some(group) = queue.groups.get(&line.group) else { continue };
             let recorded_after = queue.options.poll_recorded_after(group.settled);
             if group.polled_at.plus(recorded_after) <= now {
-                group.polled_at = now;
+                queue.resume(now);
+                if let Some(group) = queue.groups.get_mut(&line.group) {
+                    group.polled_at = now;
+                }
             }
         }
     }
@@ -24,6 +27,13 @@ impl Queue {
     pub(super) fn idle_since(&self, group: &Group, now: Timestamp) -> Option<Timestamp> {
         let after = self.options.group_idle_after(group.settled)?;
         Some(group.polled_at.plus(after)).filter(|since| *since <= now)
+    }
+
+    /// Counts all groups as polled if every one of them is idle.
+    pub(super) fn resume(&mut self, now: Timestamp) {
+        if self.groups.values().all(|group| self.idle_since(group, now).is_some()) {
+            self.groups.values_mut().for_each(|group| group.polled_at = now);
+        }
     }
 
     /// The groups that count against limits and hold messages back, by name: those that are not

@@ -316,6 +316,7 @@ impl State {
             .collect();
         let group =
             Group { id, subscription, created_at: now, cursors, polled_at: now, settled: false };
+        queue.resume(now);
         queue.groups.insert(name.clone(), group);
     }
 

@@ -21,7 +21,6 @@ use wakeline_store::hook::{
 
 use crate::announce::operational_application;
 use crate::error::HookError;
-use crate::event_types::check_schemas;
 use crate::headers;
 use crate::secrets::secret_error;
 use crate::service::HookService;
@@ -117,7 +116,7 @@ impl HookService {
         event_type: EventType,
         key: Option<IdempotencyKey>,
     ) -> Result<Created<EventType>, HookError> {
-        check_schemas(&event_type)?;
+        self.event_types().check_schemas(&event_type).await?;
         let idempotency = idempotency(key, &print_of(&event_type));
         let store = self.shared_store();
         self.to_the_end(async move { store.create_event_type(event_type, idempotency).await }).await
@@ -125,7 +124,7 @@ impl HookService {
 
     /// Makes an event type as given, or replaces it.
     pub async fn put_event_type(&self, event_type: EventType) -> Result<EventType, HookError> {
-        check_schemas(&event_type)?;
+        self.event_types().check_schemas(&event_type).await?;
         let store = self.shared_store();
         self.to_the_end(async move { store.put_event_type(event_type).await }).await
     }

@@ -3,13 +3,17 @@
 //! # Invariants
 //! * A change of this node or one that is heard of counts at once; one that was not heard of,
 //!   after a minute.
+//! * Schemas are compiled and checked on threads for blocking work, a few at a time: what takes
+//!   long keeps nobody waiting but those who need a check.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
 use wakeline_core::EventTypeName;
 use wakeline_store::hook::{EventSchema, EventType, HookBackend, SchemaError};
 
@@ -20,10 +24,21 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 /// Most event types that are kept; beyond, all are read again.
 const KEPT_MAX: usize = 10_000;
 
+/// Most schemas that are compiled or checked at once.
+const CHECKS_MAX: usize = 4;
+/// How long a check may take, and how long one waits for its turn.
+const CHECK_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// Event types as they were last read.
-#[derive(Default)]
 pub(crate) struct EventTypes {
     known: Mutex<Known>,
+    checks: Arc<Semaphore>,
+}
+
+impl Default for EventTypes {
+    fn default() -> Self {
+        Self { known: Mutex::default(), checks: Arc::new(Semaphore::new(CHECKS_MAX)) }
+    }
 }
 
 #[derive(Default)]
@@ -46,11 +61,46 @@ impl EventTypes {
         &self,
         store: &dyn HookBackend,
         name: &EventTypeName,
-        payload: &[u8],
+        payload: &Bytes,
     ) -> Result<(), HookError> {
         let Some(schema) = self.schema(store, name).await? else { return Ok(()) };
-        let event_type = name.to_string();
-        schema.check(payload).map_err(|reason| HookError::Schema { event_type, reason })
+        let (event_type, payload) = (name.to_string(), payload.clone());
+        let fits = self.aside("payload", move || schema.check(&payload)).await?;
+        fits.map_err(|reason| HookError::Schema { event_type, reason })
+    }
+
+    /// Says what is wrong with the schemas of an event type, if something is.
+    pub(crate) async fn check_schemas(&self, event_type: &EventType) -> Result<(), HookError> {
+        self.newest(event_type).await.map(drop)
+    }
+
+    /// The newest schema of an event type.
+    async fn newest(&self, event_type: &EventType) -> Result<Option<EventSchema>, HookError> {
+        let Some(schemas) = event_type.schemas.clone() else { return Ok(None) };
+        Ok(self.aside("schemas", move || EventSchema::newest(&schemas)).await??)
+    }
+
+    /// Does work on a thread for blocking work. What takes too long goes on there, and keeps its
+    /// turn until it has ended.
+    async fn aside<T: Send + 'static>(
+        &self,
+        field: &'static str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, HookError> {
+        let turn = timeout(CHECK_TIME_MAX, Arc::clone(&self.checks).acquire_owned()).await;
+        let turn = turn.map_err(|_| HookError::TooManyWaiters { retry_after: CHECK_TIME_MAX })?;
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
+        match timeout(CHECK_TIME_MAX, tokio::task::spawn_blocking(work)).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(HookError::invalid(field, format!("cannot be checked: {error}"))),
+            Err(_) => {
+                let limit = CHECK_TIME_MAX.as_secs();
+                Err(HookError::invalid(field, format!("could not be checked within {limit} s")))
+            }
+        }
     }
 
     async fn schema(
@@ -67,7 +117,7 @@ impl EventTypes {
             known.generation
         };
         let schema = match store.event_type(name).await? {
-            Some(found) if found.enforced => newest(&found)?.map(Arc::new),
+            Some(found) if found.enforced => self.newest(&found).await?.map(Arc::new),
             _ => None,
         };
         let mut known = self.known.lock();
@@ -81,19 +131,51 @@ impl EventTypes {
     }
 }
 
-/// Says what is wrong with the schemas of an event type, if something is.
-pub(crate) fn check_schemas(event_type: &EventType) -> Result<(), HookError> {
-    newest(event_type).map(drop)
-}
-
-/// The newest schema of an event type.
-fn newest(event_type: &EventType) -> Result<Option<EventSchema>, HookError> {
-    let Some(schemas) = &event_type.schemas else { return Ok(None) };
-    Ok(EventSchema::newest(schemas)?)
-}
-
 impl From<SchemaError> for HookError {
     fn from(error: SchemaError) -> Self {
         Self::invalid("schemas", error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use wakeline_core::Timestamp;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_takes_too_long_is_given_up_and_keeps_its_turn() {
+        let types = EventTypes::default();
+        let (release, held) = mpsc::channel::<()>();
+        let slow = types.aside("payload", move || held.recv());
+        let (slow, ()) = tokio::join!(slow, tokio::time::advance(CHECK_TIME_MAX * 2));
+        assert!(matches!(slow, Err(HookError::Invalid { field: "payload", .. })), "{slow:?}");
+        assert_eq!(types.checks.available_permits(), CHECKS_MAX - 1);
+        drop(release);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn schemas_are_compiled_a_few_at_a_time() {
+        let types = EventTypes::default();
+        let all = u32::try_from(CHECKS_MAX).expect("fits");
+        let others = types.checks.acquire_many(all).await.expect("free");
+        let event_type = EventType {
+            name: EventTypeName::new("a.b").expect("valid"),
+            description: String::new(),
+            schemas: Some(Bytes::from_static(br#"{"1": {"type": "object"}}"#)),
+            enforced: true,
+            archived: false,
+            deprecated: false,
+            feature_flag: None,
+            group_name: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        };
+        let refused = types.check_schemas(&event_type).await;
+        assert!(matches!(refused, Err(HookError::TooManyWaiters { .. })), "{refused:?}");
+        drop(others);
+        types.check_schemas(&event_type).await.expect("valid");
     }
 }

@@ -3,6 +3,7 @@
 //! # Invariants
 //! * A delivery is never tried earlier than its schedule says (less the spread), nor earlier than
 //!   the endpoint asked for, up to a limit.
+//! * The messages of one request wait equally long, so that they are due together again.
 
 use std::time::{Duration, SystemTime};
 
@@ -42,8 +43,14 @@ impl Decision {
     };
 }
 
-/// Decides what the end of an attempt means.
-pub(crate) fn decide(ended: &Ended, item: &DeliveryItem, options: &EndpointOptions) -> Decision {
+/// Decides what the end of an attempt means. `request`: the attempt of the first message of its
+/// request.
+pub(crate) fn decide(
+    ended: &Ended,
+    item: &DeliveryItem,
+    options: &EndpointOptions,
+    request: AttemptId,
+) -> Decision {
     let (status, asked) = match ended {
         Ended::Answer { status, retry_after, .. } => (Some(*status), *retry_after),
         _ => (None, None),
@@ -61,7 +68,10 @@ pub(crate) fn decide(ended: &Ended, item: &DeliveryItem, options: &EndpointOptio
     let asked = asked.map(|asked| asked.min(RETRY_AFTER_MAX));
     let overloaded = matches!(status, Some(429 | 502 | 504));
     Decision {
-        verdict: if given_up { DeliveryVerdict::Failed } else { next(item, options, asked) },
+        verdict: match given_up {
+            true => DeliveryVerdict::Failed,
+            false => next(item, options, request, asked),
+        },
         sample: if given_up { BreakerSample::None } else { sample(status) },
         throttle: overloaded.then(|| asked.unwrap_or(THROTTLE_DEFAULT)),
         gone: status == Some(410),
@@ -72,15 +82,15 @@ pub(crate) fn decide(ended: &Ended, item: &DeliveryItem, options: &EndpointOptio
 pub(crate) fn next(
     item: &DeliveryItem,
     options: &EndpointOptions,
+    request: AttemptId,
     asked: Option<Duration>,
 ) -> DeliveryVerdict {
     if item.trigger == Trigger::Manual {
         return DeliveryVerdict::Failed;
     }
-    wait(item.scheduled_no, options.schedule(), item.token.attempt)
-        .map_or(DeliveryVerdict::Failed, |wait| {
-            DeliveryVerdict::Retry(wait.max(asked.unwrap_or_default()))
-        })
+    wait(item.scheduled_no, options.schedule(), request).map_or(DeliveryVerdict::Failed, |wait| {
+        DeliveryVerdict::Retry(wait.max(asked.unwrap_or_default()))
+    })
 }
 
 /// How long to wait after an attempt by the schedule; `None` if it is used up.

@@ -44,6 +44,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0023_retry_defaults",
     "0024_clock",
     "0025_idle_groups",
+    "0026_batches",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

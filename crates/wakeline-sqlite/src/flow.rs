@@ -38,6 +38,7 @@ pub(crate) use names::Names;
 use crate::SqliteStore;
 use crate::call::Work;
 use crate::error::Res;
+use crate::hook;
 use crate::session::Session;
 
 #[async_trait]
@@ -62,7 +63,11 @@ impl FlowStore for SqliteStore {
 
     async fn commit_turn(&self, commit: TurnCommit) -> Result<TurnReply, StoreError> {
         let bytes = commit::bytes(&commit);
-        let work = Work::new("commit_turn", move |s| commit::commit(s, &commit));
+        let checks = hook::check_emits(self, &commit.emits).await?;
+        let work = Work::new("commit_turn", move |s| {
+            s.emit_checks.clone_from(&checks);
+            commit::commit(s, &commit)
+        });
         self.write(work.growing(bytes)).await
     }
 

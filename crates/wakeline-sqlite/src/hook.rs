@@ -39,6 +39,7 @@ use wakeline_store::hook::{
     StoredMessage,
 };
 
+pub(crate) use emit::EmitCheck;
 pub(crate) use known::Known;
 
 use crate::SqliteStore;
@@ -272,6 +273,30 @@ pub(crate) fn bytes(messages: &[NewMessage]) -> usize {
     messages.iter().map(message::bytes).sum()
 }
 
+/// Checks messages against their event types, off the threads that others wait for: before a commit
+/// of something else that stores them.
+pub(crate) async fn check_emits(
+    store: &SqliteStore,
+    messages: &[NewMessage],
+) -> Result<Vec<EmitCheck>, StoreError> {
+    if messages.is_empty() {
+        return Ok(Vec::new());
+    }
+    const OPERATION: &str = "check_emits";
+    let messages = messages.to_vec();
+    let (messages, schemas) = store
+        .read(OPERATION, move |s| {
+            let schemas: Res<Vec<_>> = messages.iter().map(|one| emit::enforced(s, one)).collect();
+            Ok((messages, schemas?))
+        })
+        .await?;
+    let check = move || -> Vec<EmitCheck> {
+        messages.iter().zip(schemas).map(|(one, schemas)| EmitCheck::new(one, schemas)).collect()
+    };
+    let checked = tokio::task::spawn_blocking(check).await;
+    checked.map_err(|error| StoreError::Fatal { operation: OPERATION, source: error.into() })
+}
+
 /// Stores messages in a commit of something else, in order.
 pub(crate) fn emit_all(
     s: &mut Session<'_>,
@@ -279,8 +304,9 @@ pub(crate) fn emit_all(
 ) -> Res<(Vec<EmitOutcome>, Vec<HookChange>)> {
     let mut outcomes = Vec::with_capacity(messages.len());
     let mut changes = Vec::new();
+    let mut checks = std::mem::take(&mut s.emit_checks).into_iter();
     for message in messages {
-        let reply = emit::along(s, message)?;
+        let reply = emit::along(s, message, checks.next())?;
         outcomes.push(reply.outcome);
         changes.extend(reply.changes);
     }

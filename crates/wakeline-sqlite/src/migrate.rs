@@ -73,6 +73,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "idle groups",
         sql: include_str!("../sql/migrations/0015_idle_groups.sql"),
     },
+    Migration {
+        version: 16,
+        name: "batches",
+        sql: include_str!("../sql/migrations/0016_batches.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

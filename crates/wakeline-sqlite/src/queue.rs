@@ -31,6 +31,7 @@ use wakeline_store::{
 
 use crate::SqliteStore;
 use crate::call::Work;
+use crate::hook;
 use sweep::Swept;
 
 #[async_trait]
@@ -43,7 +44,11 @@ impl QueueStore for SqliteStore {
     async fn transact(&self, command: TransactCommand) -> Result<TransactReply, StoreError> {
         transact::check(&command)?;
         let bytes = transact::bytes(&command);
-        let work = Work::new("transact", move |s| transact::transact(s, &command));
+        let checks = hook::check_emits(self, &command.emits).await?;
+        let work = Work::new("transact", move |s| {
+            s.emit_checks.clone_from(&checks);
+            transact::transact(s, &command)
+        });
         self.write(match bytes {
             Some(bytes) => work.growing(bytes),
             None => work,

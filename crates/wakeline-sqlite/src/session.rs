@@ -22,7 +22,7 @@ use wakeline_store::{Maintenance, Sealing};
 
 use crate::error::{Fault, Res, corrupt};
 use crate::flow::Names;
-use crate::hook::Known;
+use crate::hook::{EmitCheck, Known};
 use crate::maintenance;
 use crate::sidecar::Hints;
 
@@ -151,6 +151,8 @@ pub(crate) struct Session<'c> {
     pub(crate) now: Timestamp,
     /// What other processes are told after the commit.
     pub(crate) hints: Hints,
+    /// What was found out about the messages that the operation emits, before it.
+    pub(crate) emit_checks: Vec<EmitCheck>,
     /// Set by an operation that was refused: its writes are undone, its answer stands.
     pub(crate) undo: bool,
 }
@@ -162,7 +164,8 @@ impl<'c> Session<'c> {
         sealing: &'c Sealing,
         now: Timestamp,
     ) -> Self {
-        Self { conn, cache, sealing, now, hints: Hints::default(), undo: false }
+        let (hints, emit_checks) = (Hints::default(), Vec::new());
+        Self { conn, cache, sealing, now, hints, emit_checks, undo: false }
     }
 
     /// Tells other processes after the commit.

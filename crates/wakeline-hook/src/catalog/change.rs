@@ -13,7 +13,6 @@ use wakeline_store::hook::{Application, Endpoint, EndpointUpdate, EventType, Upd
 
 use super::{ApplicationIn, EndpointPatch, check, new_application, object};
 use crate::error::HookError;
-use crate::event_types::check_schemas;
 use crate::headers::{self, Headers};
 use crate::service::HookService;
 
@@ -77,7 +76,7 @@ impl HookService {
             let found = self.store().event_type(name).await.map_err(HookError::from)?;
             let Some(now) = found else { return Ok(UpdateOutcome::Missing) };
             let new = EventType { updated_at: now.updated_at, ..change(now)? };
-            check_schemas(&new)?;
+            self.event_types().check_schemas(&new).await?;
             let store = self.shared_store();
             let replaced = async move { store.replace_event_type(new).await };
             match self.to_the_end(replaced).await? {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use wakeline_core::{DeliveryToken, HookChange, HookWhat};
+use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookWhat};
 use wakeline_store::hook::{
     AttemptRecord, DeliveryGroup, DeliveryItem, SettleDelivery, SettledDelivery, SettledState,
     Target,
@@ -95,8 +95,8 @@ impl Job {
         self.inner.meters.in_flight.decrement(1.0);
         self.inner.meters.attempted(&sent.ended, sent.took);
         self.note(items, &sent);
-        let place = |(place, item)| self.end(item, &sent, (place == 0, ours, began));
-        items.iter().enumerate().map(place).collect()
+        let request = items.first().expect("there was something to send").token.attempt;
+        items.iter().map(|item| self.end(item, &sent, (request, ours, began))).collect()
     }
 
     /// Makes the call. True beside it if its failure is ours.
@@ -140,12 +140,13 @@ impl Job {
         &self,
         item: &DeliveryItem,
         sent: &Sent,
-        (first, ours, began): (bool, bool, Instant),
+        (request, ours, began): (AttemptId, bool, Instant),
     ) -> SettleDelivery {
         let target = &self.group.target;
-        let mut decision = decide(&sent.ended, item, &target.options);
+        let first = item.token.attempt == request;
+        let mut decision = decide(&sent.ended, item, &target.options, request);
         if ours {
-            let verdict = next(item, &target.options, None);
+            let verdict = next(item, &target.options, request, None);
             decision = Decision { verdict, ..Decision::GIVEN_UP };
         }
         let announce_disabled = announce::of_disabling(target, &decision).filter(|_| first);

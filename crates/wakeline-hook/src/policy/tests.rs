@@ -6,11 +6,12 @@ use super::*;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// The lowest bits are half of all: no spread.
+const MIDDLE: AttemptId = AttemptId(Uuid::from_u128((u32::MAX / 2) as u128));
+
 fn item(scheduled_no: u32, trigger: Trigger) -> DeliveryItem {
-    // The lowest bits are half of all: no spread.
-    let attempt = AttemptId(Uuid::from_u128(u128::from(u32::MAX / 2)));
     DeliveryItem {
-        token: DeliveryToken { delivery: 1, attempt },
+        token: DeliveryToken { delivery: 1, attempt: MIDDLE },
         attempt_no: scheduled_no,
         scheduled_no,
         trigger,
@@ -30,7 +31,7 @@ fn answer(status: u16, retry_after: Option<Duration>) -> Ended {
 }
 
 fn first(ended: &Ended) -> Decision {
-    decide(ended, &item(1, Trigger::Scheduled), &EndpointOptions::default())
+    decide(ended, &item(1, Trigger::Scheduled), &EndpointOptions::default(), MIDDLE)
 }
 
 fn seconds(verdict: DeliveryVerdict) -> Option<u64> {
@@ -85,12 +86,16 @@ fn every_answer_has_its_meaning() {
 fn the_schedule_is_followed_to_its_end() {
     let options = EndpointOptions::default();
     let waits: Vec<_> = (1..=10)
-        .map(|no| seconds(decide(&Ended::Timeout, &item(no, Trigger::Scheduled), &options).verdict))
+        .map(|no| {
+            seconds(
+                decide(&Ended::Timeout, &item(no, Trigger::Scheduled), &options, MIDDLE).verdict,
+            )
+        })
         .collect();
     let plan = options.schedule().iter().map(|wait| Some(wait.as_secs())).chain([None]);
     assert_eq!(waits, plan.collect::<Vec<_>>());
     let once = EndpointOptions { schedule: Some(Vec::new()), ..options };
-    let decision = decide(&Ended::Timeout, &item(1, Trigger::Scheduled), &once);
+    let decision = decide(&Ended::Timeout, &item(1, Trigger::Scheduled), &once, MIDDLE);
     assert_eq!(decision.verdict, DeliveryVerdict::Failed);
 }
 
@@ -104,7 +109,8 @@ fn an_endpoint_can_put_an_attempt_off_but_not_hasten_it() {
 
 #[test]
 fn a_manual_attempt_that_fails_plans_nothing() {
-    let decision = decide(&Ended::Timeout, &item(0, Trigger::Manual), &EndpointOptions::default());
+    let decision =
+        decide(&Ended::Timeout, &item(0, Trigger::Manual), &EndpointOptions::default(), MIDDLE);
     assert_eq!(decision.verdict, DeliveryVerdict::Failed);
 }
 
@@ -113,7 +119,8 @@ fn answers_that_the_owner_gave_up_on_end_the_delivery() {
     let options =
         EndpointOptions { give_up_on: vec![StatusRange(400, 499)], ..EndpointOptions::default() };
     for (status, failed) in [(399, false), (400, true), (422, true), (499, true), (500, false)] {
-        let decision = decide(&answer(status, None), &item(1, Trigger::Scheduled), &options);
+        let decision =
+            decide(&answer(status, None), &item(1, Trigger::Scheduled), &options, MIDDLE);
         assert_eq!(decision.verdict == DeliveryVerdict::Failed, failed, "{status}");
     }
 }
@@ -131,6 +138,17 @@ fn waits_are_spread_by_a_fifth_to_either_side() {
         .collect();
     let low = made.iter().filter(|wait| wait.as_secs() < 100).count();
     assert!((50..150).contains(&low), "{low} of 200 are below the middle");
+}
+
+#[test]
+fn messages_of_one_request_wait_equally_long() {
+    let options = EndpointOptions::default();
+    let waits = [1, u128::MAX].map(|attempt| {
+        let mut item = item(1, Trigger::Scheduled);
+        item.token.attempt = AttemptId(Uuid::from_u128(attempt));
+        decide(&Ended::Timeout, &item, &options, MIDDLE).verdict
+    });
+    assert_eq!(waits[0], waits[1]);
 }
 
 #[test]

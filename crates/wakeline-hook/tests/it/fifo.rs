@@ -78,10 +78,13 @@ async fn a_batch_is_one_signed_list_with_an_id_of_its_own() {
     let alone = receiver.next().await;
     let list: Vec<Value> = serde_json::from_slice(&alone.body).expect("a list");
     assert_eq!(list.len(), 1);
-    let mut sent = vec![first.to_string()];
-    for n in 1..4 {
+    let mut sent = Vec::new();
+    for n in 0..4 {
         sent.push(bench.emit(&format!("{{\"n\":{n}}}")).await.to_string());
     }
+    let again = receiver.next().await;
+    assert_eq!(listed(&again.body), [first.to_string()]);
+    assert_eq!(again.header("webhook-id"), alone.header("webhook-id"));
     let together = receiver.next().await;
     let list: Vec<Value> = serde_json::from_slice(&together.body).expect("a list");
     let ids: Vec<_> = list.iter().map(|item| item["id"].as_str().expect("text")).collect();
@@ -94,6 +97,38 @@ async fn a_batch_is_one_signed_list_with_an_id_of_its_own() {
     let secret = bench.service.secret(&bench.app(), &EndpointRef::Id(endpoint)).await;
     let verifier = Webhook::new(&secret.expect("read").expect("one")).expect("a key");
     verifier.verify(&together.body, &together.headers).expect("it verifies");
-    assert_eq!(bench.attempted(5).await.len(), 5);
+    assert_eq!(bench.attempted(6).await.len(), 6);
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_that_is_sent_again_has_the_same_messages_and_id() {
+    let bench = Bench::start().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let mut receiver = Receiver::start(move |request| match request {
+        0 => Answer::Gate(Arc::clone(&held)),
+        1 | 2 => Answer::Status(500),
+        _ => Answer::Status(200),
+    })
+    .await;
+    let options = EndpointOptions { fifo: Some(FifoOptions { batch: 8 }), ..schedule(&[50, 50]) };
+    bench.endpoint(&receiver.url(), options).await;
+    bench.emit("{}").await;
+    receiver.next().await;
+    let mut sent = Vec::new();
+    for _ in 0..6 {
+        sent.push(bench.emit("{}").await.to_string());
+    }
+    gate.add_permits(1);
+    let first = receiver.next().await;
+    let late = bench.emit("{}").await.to_string();
+    assert_eq!(listed(&first.body), sent);
+    for _ in 0..2 {
+        let again = receiver.next().await;
+        assert_eq!(listed(&again.body), sent);
+        assert_eq!(again.header("webhook-id"), first.header("webhook-id"));
+    }
+    assert_eq!(listed(&receiver.next().await.body), [late]);
     bench.stop().await;
 }

@@ -1,7 +1,7 @@
 -- Picks up to p_count deliveries of an endpoint that can go now, and one more as a sign that there
 -- are more; locks them. p_general: how many of them may be other than first attempts.
--- In strict order: the first open one if it is due, and those right behind it that are; nothing if
--- somebody is busy with it.
+-- In strict order: the first open one if it is due, and those right behind it that are due and were
+-- last attempted together with it, or like it never; nothing if somebody is busy with it.
 -- Called by: hook_claim_line. Lock order: deliveries, only tried; the caller holds the state.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_pick(
@@ -19,12 +19,19 @@ BEGIN
             ORDER BY d.delivery_id LIMIT p_count) h;
         RETURN QUERY
         SELECT k.delivery_id, k.class IN (0, 3) FROM (
-            SELECT k.*, row_number() OVER (ORDER BY k.delivery_id) AS n FROM (
-                SELECT d.delivery_id, d.class, d.state, d.due_at FROM @schema@.hook_deliveries d
-                WHERE d.delivery_id = ANY (v_ids)
-                FOR NO KEY UPDATE SKIP LOCKED) k
-            WHERE k.state = 0 AND k.due_at <= p_now) k
-        WHERE k.delivery_id = v_ids[k.n] ORDER BY k.delivery_id;
+            SELECT k.*, count(*) FILTER (WHERE k.attempted_at IS DISTINCT FROM k.head_attempted_at)
+                OVER (ORDER BY k.delivery_id) AS others
+            FROM (
+                SELECT k.*, row_number() OVER w AS n,
+                    first_value(k.attempted_at) OVER w AS head_attempted_at
+                FROM (
+                    SELECT d.delivery_id, d.class, d.state, d.due_at, d.attempted_at
+                    FROM @schema@.hook_deliveries d
+                    WHERE d.delivery_id = ANY (v_ids)
+                    FOR NO KEY UPDATE SKIP LOCKED) k
+                WHERE k.state = 0 AND k.due_at <= p_now
+                WINDOW w AS (ORDER BY k.delivery_id)) k) k
+        WHERE k.delivery_id = v_ids[k.n] AND k.others = 0 ORDER BY k.delivery_id;
         RETURN;
     END IF;
     RETURN QUERY

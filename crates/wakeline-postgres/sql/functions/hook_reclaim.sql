@@ -32,7 +32,7 @@ BEGIN
         due_at = CASE WHEN o.manual THEN coalesce(o.back_due, d.due_at) ELSE o.lease_until END,
         manual = false, cancelled = false, attempts = o.attempts + 1,
         scheduled = o.scheduled + CASE WHEN o.manual THEN 0 ELSE 1 END,
-        lease_key = NULL, lease_at = NULL, lease_until = NULL,
+        attempted_at = o.lease_at, lease_key = NULL, lease_at = NULL, lease_until = NULL,
         back_state = NULL, back_behind = NULL, back_due = NULL, updated_at = p_now
     FROM ended o
     WHERE d.delivery_id = o.delivery_id;

@@ -72,7 +72,7 @@ BEGIN
                 ELSE l.due_at END,
             manual = false, cancelled = false, attempts = l.attempts + 1,
             scheduled = d.scheduled + CASE WHEN l.manual THEN 0 ELSE 1 END,
-            lease_key = NULL, lease_at = NULL, lease_until = NULL,
+            attempted_at = d.lease_at, lease_key = NULL, lease_at = NULL, lease_until = NULL,
             back_state = NULL, back_behind = NULL, back_due = NULL, updated_at = v_now
         FROM live l
         WHERE d.ctid = l.place

@@ -1,6 +1,6 @@
 -- Deliveries that are sent and whose lease has expired, over all endpoints.
 -- Called by: claim. Walks hook_deliveries_sent.
 SELECT delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled, back_state, back_due_at, back_behind,
-       lease_key, leased_at, lease_until, cancelled, created_at, updated_at
+       lease_key, leased_at, lease_until, cancelled, created_at, updated_at, attempted_at
 FROM hook_deliveries INDEXED BY hook_deliveries_sent
 WHERE state = 'leased' AND pulled = 0 AND lease_until <= ?1 ORDER BY lease_until LIMIT ?2

@@ -337,13 +337,19 @@ impl Waiting {
     }
 }
 
-/// The first delivery of an endpoint in strict order, if it is due, with those right behind it.
+/// The first delivery of an endpoint in strict order, if it is due, with those right behind it that
+/// were last attempted together with it, or like it never.
 fn head(s: &Session<'_>, config: &Config, batch: u32) -> Res<Vec<Delivery>> {
     let open = Delivery::several(s, sql!("delivery_in_order"), (config.no, batch))?;
-    let is_due = |delivery: &Delivery| {
-        delivery.state == State::Waiting && delivery.due_at.is_some_and(|due| due <= s.now.0)
+    let Some(attempted_at) = open.first().map(|head| head.attempted_at) else {
+        return Ok(Vec::new());
     };
-    Ok(open.into_iter().take_while(is_due).collect())
+    let goes_now = |delivery: &Delivery| {
+        delivery.state == State::Waiting
+            && delivery.due_at.is_some_and(|due| due <= s.now.0)
+            && delivery.attempted_at == attempted_at
+    };
+    Ok(open.into_iter().take_while(goes_now).collect())
 }
 
 /// Keeps claims away from an endpoint with something that cannot be read.

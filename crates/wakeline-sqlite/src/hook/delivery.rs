@@ -132,6 +132,9 @@ pub(super) struct Delivery {
     pub(super) cancelled: bool,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
+    /// When its last attempt that has ended was claimed. In strict order it goes again with those
+    /// that have the same time.
+    pub(super) attempted_at: Option<i64>,
 }
 
 impl Delivery {
@@ -199,6 +202,7 @@ impl Delivery {
             cancelled: false,
             created_at: s.now,
             updated_at: s.now,
+            attempted_at: None,
         }
     }
 
@@ -233,7 +237,7 @@ impl Delivery {
     /// Writes it back as it is.
     pub(super) fn restore(&self, s: &Session<'_>, config: &Config) -> Res<()> {
         let in_order = (config.options().fifo.is_some() && self.state.is_open()).then_some(1);
-        s.conn.prepare_cached(sql!("delivery_write"))?.execute((
+        s.conn.prepare_cached(sql!("delivery_write"))?.execute(rusqlite::params![
             self.no,
             self.state.as_str(),
             self.class as i64,
@@ -250,7 +254,8 @@ impl Delivery {
             self.cancelled,
             config.options().pull,
             self.updated_at.0,
-        ))?;
+            self.attempted_at,
+        ])?;
         Ok(())
     }
 
@@ -273,7 +278,7 @@ impl Delivery {
     pub(super) fn count(&mut self) {
         self.scheduled = self.scheduled_no();
         self.attempts = self.attempt_no();
-        self.lease = None;
+        self.attempted_at = self.lease.take().map(|lease| lease.at);
     }
 
     /// It has ended.
@@ -321,7 +326,7 @@ impl Delivery {
 
 /// Columns: delivery_no, endpoint_no, message_no, state, class, due_at, attempts, scheduled,
 /// back_state, back_due_at, back_behind, lease_key, leased_at, lease_until, cancelled, created_at,
-/// updated_at.
+/// updated_at, attempted_at.
 pub(super) fn decode(row: &Row<'_>) -> Res<Delivery> {
     let no: i64 = row.get(0)?;
     Ok(Delivery {
@@ -338,6 +343,7 @@ pub(super) fn decode(row: &Row<'_>) -> Res<Delivery> {
         cancelled: row.get(14)?,
         created_at: Timestamp(row.get(15)?),
         updated_at: Timestamp(row.get(16)?),
+        attempted_at: row.get(17)?,
     })
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use wakeline_core::{ApplicationId, HookChange, HookMessageId, HookWhat};
 use wakeline_store::hook::{
     DeliveryAsk, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
@@ -61,13 +62,42 @@ pub(super) fn emit(s: &mut Session<'_>, new: &NewMessage, asks: &[DeliveryAsk]) 
     Ok(EmitReply { outcome, leased: leased.collect(), changes })
 }
 
-/// Stores a message along with another write, unless it does not fit its event type.
-pub(super) fn along(s: &mut Session<'_>, new: &NewMessage) -> Res<EmitReply> {
-    let enforced = event_type::find(s, &new.event_type)?.filter(|found| found.enforced);
-    let schemas = enforced.and_then(|found| found.schemas);
-    let reason =
-        schemas.and_then(|schemas| EventSchema::refusal(&new.event_type, &schemas, &new.payload));
-    match reason {
+/// Whether a message fits its event type, as found out before the write that stores it: a check
+/// may take long, and must not keep other writes waiting.
+#[derive(Debug, Clone)]
+pub(crate) struct EmitCheck {
+    /// What it was checked against.
+    schemas: Option<Bytes>,
+    /// Why it does not fit.
+    refusal: Option<String>,
+}
+
+impl EmitCheck {
+    pub(super) fn new(message: &NewMessage, schemas: Option<Bytes>) -> Self {
+        let refusal = schemas.as_ref().and_then(|schemas| {
+            EventSchema::refusal(&message.event_type, schemas, &message.payload)
+        });
+        Self { schemas, refusal }
+    }
+}
+
+/// The schemas that a message must fit.
+pub(super) fn enforced(s: &Session<'_>, message: &NewMessage) -> Res<Option<Bytes>> {
+    let found = event_type::find(s, &message.event_type)?.filter(|found| found.enforced);
+    Ok(found.and_then(|found| found.schemas))
+}
+
+/// Stores a message along with another write, unless it does not fit its event type. It is checked
+/// again only if the event type has changed since.
+pub(super) fn along(
+    s: &mut Session<'_>,
+    new: &NewMessage,
+    check: Option<EmitCheck>,
+) -> Res<EmitReply> {
+    let schemas = enforced(s, new)?;
+    let check = check.filter(|check| check.schemas == schemas);
+    let check = check.unwrap_or_else(|| EmitCheck::new(new, schemas));
+    match check.refusal {
         Some(reason) => Ok(refused(EmitOutcome::Refused(reason))),
         None => emit(s, new, &[]),
     }
@@ -169,5 +199,71 @@ fn stored(s: &Session<'_>, application: ApplicationId, new: &NewMessage) -> Stor
         channels: new.channels.clone(),
         payload: None,
         created_at: s.now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wakeline_core::{ApplicationRef, EventTypeName, Timestamp};
+    use wakeline_store::hook::EventType;
+
+    use super::*;
+    use crate::call::Work;
+    use crate::hook::emit_all;
+    use crate::{SqliteOptions, SqliteStore};
+
+    fn event_type(schemas: &'static str) -> EventType {
+        EventType {
+            name: EventTypeName::new("a.b").expect("valid"),
+            description: String::new(),
+            schemas: Some(Bytes::from_static(schemas.as_bytes())),
+            enforced: true,
+            archived: false,
+            deprecated: false,
+            feature_flag: None,
+            group_name: None,
+            created_at: Timestamp(0),
+            updated_at: Timestamp(0),
+        }
+    }
+
+    #[tokio::test]
+    async fn the_writer_checks_a_schema_only_if_it_changed_after_the_check() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = SqliteOptions::new(folder.path().join("w.db"));
+        let store = SqliteStore::open(options).await.expect("opened");
+        let message = NewMessage {
+            id: HookMessageId::generate(),
+            application: ApplicationRef::Id(ApplicationId::generate()),
+            create_application: None,
+            event_type: EventTypeName::new("a.b").expect("valid"),
+            event_id: None,
+            channels: Vec::new(),
+            payload: Bytes::from_static(b"7"),
+            retention: std::time::Duration::from_secs(60),
+            only: None,
+            idempotency: None,
+        };
+        let work = Work::new("test", move |s| {
+            let (text, object) = (r#"{"1":{"type":"string"}}"#, r#"{"1":{"type":"object"}}"#);
+            let check = EmitCheck {
+                schemas: Some(Bytes::from_static(text.as_bytes())),
+                refusal: Some("checked before".to_owned()),
+            };
+            let mut reasons = Vec::new();
+            for schemas in [text, object] {
+                event_type::put(s, &event_type(schemas))?;
+                s.emit_checks = vec![check.clone()];
+                let (outcomes, _) = emit_all(s, std::slice::from_ref(&message))?;
+                reasons.extend(outcomes);
+            }
+            Ok(reasons)
+        });
+        let outcomes = store.write(work).await.expect("written");
+        let [EmitOutcome::Refused(before), EmitOutcome::Refused(after)] = &outcomes[..] else {
+            panic!("{outcomes:?}")
+        };
+        assert_eq!(before, "checked before");
+        assert!(after.contains("object"), "{after}");
     }
 }

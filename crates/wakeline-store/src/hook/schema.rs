@@ -7,10 +7,21 @@
 //! # Invariants
 //! * A schema never fetches anything: a reference to elsewhere makes it unusable.
 //! * A reason repeats no value of a payload: it may be confidential.
+//! * Patterns are matched in linear time: look-around and back-references are refused.
+//! * A check may still take long, for a large schema and a large payload: callers run it on a
+//!   thread for blocking work.
 
-use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 use wakeline_core::EventTypeName;
+
+/// Most bytes of a schema, as JSON without spaces.
+const SCHEMA_BYTES_MAX: usize = 256 * 1024;
+/// How deeply the objects and arrays of a schema may be nested.
+const SCHEMA_DEPTH_MAX: usize = 64;
+/// Most bytes of a compiled pattern: what a match may cost for each byte grows with it.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 /// Why the schemas of an event type are of no use.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +29,15 @@ pub enum SchemaError {
     /// They are not what they should be.
     #[error("is not an object of schemas by version")]
     NoVersions,
+    /// The newest one is too large.
+    #[error("has one with {bytes} bytes, more than {SCHEMA_BYTES_MAX}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// The newest one is nested too deeply.
+    #[error("has one that is nested more than {SCHEMA_DEPTH_MAX} levels deep")]
+    TooDeep,
     /// The newest one is not a schema, or refers to elsewhere.
     #[error("has one that cannot be used: {0}")]
     Unusable(String),
@@ -31,9 +51,16 @@ impl EventSchema {
     /// Reads it from an event type's schemas; `None` if there is no version.
     pub fn newest(schemas: &[u8]) -> Result<Option<Self>, SchemaError> {
         let Some(schema) = newest_schema(schemas)? else { return Ok(None) };
-        let unusable =
-            |error: jsonschema::ValidationError<'_>| SchemaError::Unusable(error.to_string());
-        jsonschema::validator_for(&schema).map(|found| Some(Self(found))).map_err(unusable)
+        let bytes = schema.to_string().len();
+        if bytes > SCHEMA_BYTES_MAX {
+            return Err(SchemaError::TooLarge { bytes });
+        }
+        if is_deeper(&schema, SCHEMA_DEPTH_MAX) {
+            return Err(SchemaError::TooDeep);
+        }
+        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
+        let built = jsonschema::options().with_pattern_options(patterns).build(&schema);
+        built.map(|found| Some(Self(found))).map_err(|error| unusable(&error))
     }
 
     /// Says where and how a payload does not fit.
@@ -55,6 +82,29 @@ impl EventSchema {
         };
         fits.err().map(|reason| format!("payload does not fit the schema of {name}: {reason}"))
     }
+}
+
+/// Whether a value has more than so many levels.
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let Some(below) = levels.checked_sub(1) else { return true };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, below)),
+        Value::Object(fields) => fields.values().any(|field| is_deeper(field, below)),
+        _ => false,
+    }
+}
+
+fn unusable(error: &ValidationError<'_>) -> SchemaError {
+    let is_pattern =
+        matches!(error.kind(), ValidationErrorKind::Format { format } if format == "regex");
+    SchemaError::Unusable(match is_pattern {
+        true => format!(
+            "the pattern at {} is invalid or too large, or uses look-around or back-references, \
+             which are not supported",
+            error.schema_path()
+        ),
+        false => error.to_string(),
+    })
 }
 
 /// The schema with the highest version.
@@ -92,6 +142,36 @@ mod tests {
             assert!(reason.is_some_and(|reason| reason.contains("a.b")), "{wrong}");
         }
         assert!(EventSchema::newest(b"{}").is_ok());
+    }
+
+    #[test]
+    fn patterns_that_may_backtrack_are_refused() {
+        for pattern in [r"^(?=(a+))\\1b$", r"(a)\\1", "(?!x)y", "(?<=x)y", "(?:a{1000}){1000}"] {
+            for schema in [
+                format!(r#"{{"1": {{"pattern": "{pattern}"}}}}"#),
+                format!(r#"{{"1": {{"patternProperties": {{"{pattern}": true}}}}}}"#),
+            ] {
+                let error = EventSchema::newest(schema.as_bytes()).expect_err(pattern).to_string();
+                assert!(error.contains("look-around or back-references"), "{error}");
+            }
+        }
+        let schema = br#"{"1": {"pattern": "^([a-z]+)+$"}}"#;
+        let schema = EventSchema::newest(schema).expect("valid").expect("one");
+        let payload = format!("\"{}!\"", "a".repeat(100_000));
+        assert!(schema.check(payload.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn schemas_that_are_too_large_or_too_deep_are_refused() {
+        let large = format!(r#"{{"1": {{"title": "{}"}}}}"#, "x".repeat(SCHEMA_BYTES_MAX));
+        let error = EventSchema::newest(large.as_bytes()).expect_err("too large");
+        assert!(matches!(error, SchemaError::TooLarge { .. }), "{error}");
+        let nested = |levels: usize| {
+            let (open, close) = (r#"{"not": "#.repeat(levels), "}".repeat(levels));
+            EventSchema::newest(format!(r#"{{"1": {open}true{close}}}"#).as_bytes())
+        };
+        assert!(nested(SCHEMA_DEPTH_MAX - 1).is_ok());
+        assert_eq!(nested(SCHEMA_DEPTH_MAX).err(), Some(SchemaError::TooDeep));
     }
 
     #[test]

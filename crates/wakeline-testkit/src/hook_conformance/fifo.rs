@@ -160,7 +160,7 @@ pub async fn a_released_group_comes_again(bench: &HookBench) {
     assert!(again.iter().all(|item| item.attempt_no == 1));
 }
 
-/// A group that expires comes again, counted.
+/// A group that expires comes again as it was, counted: its request may have arrived.
 pub async fn an_expired_group_comes_again(bench: &HookBench) {
     bench.with(fifo(3)).await;
     let ids = bench.emit_many(2).await;
@@ -168,8 +168,59 @@ pub async fn an_expired_group_comes_again(bench: &HookBench) {
     bench.advance(30).await;
     let third = bench.emit().await;
     let again = batch(bench, 9).await;
-    assert_eq!(messages_of(&again), [ids[0], ids[1], third]);
-    assert_eq!(again.iter().map(|item| item.attempt_no).collect::<Vec<_>>(), [2, 2, 1]);
+    assert_eq!(messages_of(&again), ids);
+    assert!(again.iter().all(|item| item.attempt_no == 2));
+    end_all(bench, &again, DeliveryVerdict::Delivered).await;
+    assert_eq!(messages_of(&batch(bench, 9).await), [third]);
+}
+
+/// Rule 5: a retry has the deliveries that were attempted together, and no others.
+pub async fn a_retried_group_comes_again_as_it_was(bench: &HookBench) {
+    bench.with(fifo(4)).await;
+    let ids = bench.emit_many(2).await;
+    let items = batch(bench, 9).await;
+    let late = bench.emit_many(2).await;
+    end_all(bench, &items, DeliveryVerdict::Retry(secs(5))).await;
+    bench.advance(5).await;
+    let again = batch(bench, 9).await;
+    assert_eq!(messages_of(&again), ids);
+    bench.release(&again.iter().collect::<Vec<_>>()).await;
+    let again = batch(bench, 9).await;
+    assert_eq!(messages_of(&again), ids, "what was given back has the same group");
+    end_all(bench, &again, DeliveryVerdict::Delivered).await;
+    assert_eq!(messages_of(&batch(bench, 9).await), late);
+}
+
+/// Rule 5: of a group of which one was cancelled, the others go together, and nothing with them.
+pub async fn what_is_left_of_a_retried_group_goes_together(bench: &HookBench) {
+    bench.with(fifo(4)).await;
+    let ids = bench.emit_many(3).await;
+    let items = batch(bench, 9).await;
+    bench.emit().await;
+    end_all(bench, &items, DeliveryVerdict::Retry(secs(5))).await;
+    bench.cancel(ids[1]).await;
+    bench.advance(5).await;
+    assert_eq!(messages_of(&batch(bench, 9).await), [ids[0], ids[2]]);
+}
+
+/// Rule 5: groups that were attempted one after the other stay apart, and in their order.
+pub async fn groups_that_were_attempted_apart_stay_apart(bench: &HookBench) {
+    let id = bench.with(fifo(2)).await;
+    let ids = bench.emit_many(3).await;
+    for _ in 0..2 {
+        let items = batch(bench, 9).await;
+        end_all(bench, &items, DeliveryVerdict::Failed).await;
+        bench.advance_ms(1).await;
+    }
+    for message in &ids[1..] {
+        bench.resend(*message, id).await;
+    }
+    bench.resend(ids[0], id).await;
+    for group in [&ids[..2], &ids[2..]] {
+        let items = batch(bench, 9).await;
+        assert_eq!(messages_of(&items), group);
+        end_all(bench, &items, DeliveryVerdict::Delivered).await;
+    }
 }
 
 /// Rule 8: the same ids, the same group.

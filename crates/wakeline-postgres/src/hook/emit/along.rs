@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use wakeline_core::HookChange;
+use bytes::Bytes;
+use wakeline_core::{EventTypeName, HookChange};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{EmitOutcome, EmitReply, EventSchema, NewMessage};
 
@@ -67,11 +68,22 @@ impl Core {
             let mut columns = Columns::new(EMIT, row);
             enforced.insert(columns.take()?, columns.take()?);
         }
-        let refusal = |message: &NewMessage| {
-            let schemas = enforced.get(message.event_type.as_str())?;
-            EventSchema::refusal(&message.event_type, schemas, &message.payload)
+        if enforced.is_empty() {
+            return Ok(messages.iter().map(|_| None).collect());
+        }
+        let checks: Vec<_> = (messages.iter())
+            .map(|one| {
+                let schemas = enforced.get(one.event_type.as_str()).cloned()?;
+                Some((one.event_type.clone(), schemas, one.payload.clone()))
+            })
+            .collect();
+        let refusal = |(name, schemas, payload): (EventTypeName, Vec<u8>, Bytes)| {
+            EventSchema::refusal(&name, &schemas, &payload)
         };
-        Ok(messages.iter().map(refusal).collect())
+        let check = move || checks.into_iter().map(|check| check.and_then(refusal)).collect();
+        // Off the async threads: a large schema and payload take a while.
+        let checked = tokio::task::spawn_blocking(check).await;
+        checked.map_err(|error| StoreError::Fatal { operation: EMIT, source: error.into() })
     }
 
     /// The same, with an answer for each message.

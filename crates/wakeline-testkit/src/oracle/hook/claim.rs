@@ -170,8 +170,12 @@ impl Hook {
             url: self.spot(row.endpoint).endpoint.url.clone(),
         };
         self.attempts.insert(attempt.id, attempt);
-        let attempts = row.attempts + 1;
-        self.rows.insert(place, Row { stage, scheduled, attempts, updated_at: now, ..row });
+        let updated = self.row_mut(place);
+        updated.stage = stage;
+        updated.scheduled = scheduled;
+        updated.attempts += 1;
+        updated.attempted_at = Some(lease.since);
+        updated.updated_at = now;
     }
 
     /// Rule 8: what the ids of a claim hold already.
@@ -256,10 +260,16 @@ impl Hook {
         let slot = &mut slots.asks[n];
         let batch = self.spot(endpoint).endpoint.options.fifo.map_or(1, |fifo| fifo.batch.max(1));
         let batch = usize::try_from(batch).expect("fits");
+        let attempted_at = self.rows[&first].attempted_at;
         let open = self.rows_of(endpoint).filter(|row| !row.has_ended() && row.place >= first);
-        let is_due = |row: &&Row| row.waiting().is_some_and(|plan| plan.due <= now);
-        let group: Vec<(i64, bool)> =
-            open.take_while(is_due).take(batch).map(|row| (row.place, row.is_fresh())).collect();
+        let goes_along = |row: &&Row| {
+            row.attempted_at == attempted_at && row.waiting().is_some_and(|plan| plan.due <= now)
+        };
+        let group: Vec<(i64, bool)> = open
+            .take_while(goes_along)
+            .take(batch)
+            .map(|row| (row.place, row.is_fresh()))
+            .collect();
         let mut places = Vec::new();
         for (place, fresh) in group {
             let Some(attempt) = slot.take(fresh) else { break };

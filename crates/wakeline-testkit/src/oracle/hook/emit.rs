@@ -137,6 +137,7 @@ impl Hook {
             stage: Stage::Waiting(plan),
             attempts: 0,
             scheduled: 0,
+            attempted_at: None,
             created_at: plan.due,
             updated_at: plan.due,
         };

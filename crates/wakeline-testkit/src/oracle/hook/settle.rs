@@ -28,6 +28,7 @@ impl Hook {
         let updated = self.row_mut(row.place);
         updated.stage = stage;
         updated.attempts += 1;
+        updated.attempted_at = Some(lease.since);
         updated.scheduled += u32::from(plan.manual.is_none());
         updated.updated_at = now;
         let open_before = self.spot_mut(row.endpoint).is_paused(now);

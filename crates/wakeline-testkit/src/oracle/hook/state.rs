@@ -79,6 +79,8 @@ pub(super) struct Row {
     pub(super) attempts: u32,
     /// Those of the current schedule.
     pub(super) scheduled: u32,
+    /// When the last attempt that has ended was claimed.
+    pub(super) attempted_at: Option<Timestamp>,
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
 }

@@ -42,6 +42,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0021_releases",
     "0022_sql_json",
     "0023_retry_defaults",
+    "0027_pending_instances",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

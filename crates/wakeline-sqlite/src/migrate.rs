@@ -68,6 +68,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../sql/migrations/0013_deleted_messages.sql"),
     },
     Migration { version: 14, name: "clock", sql: include_str!("../sql/migrations/0014_clock.sql") },
+    Migration {
+        version: 17,
+        name: "pending instances",
+        sql: include_str!("../sql/migrations/0017_pending_instances.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

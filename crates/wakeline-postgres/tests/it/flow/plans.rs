@@ -206,3 +206,32 @@ async fn the_view_shows_pending_instances_with_the_reason_of_a_suspension() {
     let told: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     assert_eq!(told, ["a main pending", "b main pending the code has changed"]);
 }
+
+/// Of other owners' sessions: delayed, and available. Planned while there was next to nothing.
+#[tokio::test]
+async fn an_empty_claim_reads_each_session_of_another_owner_once() {
+    let claim = format!(
+        "SELECT * FROM flow_claim_work('[{{\"tags\": [0], \"owner\": \"me\", \"session_lease\": \
+         1000000, \"requests\": [{{\"key\": \"{KEY}\", \"lease\": 9000000, \"again\": false}}]}}]', \
+         false)"
+    );
+    for state in [0, 1] {
+        let store = Store::open().await;
+        let grow = |from, to| {
+            format!(
+                "INSERT INTO flow_sessions (session, owner, owned_until, active_at)
+                 SELECT 's' || n, 'other', now() + interval '2 h', now()
+                 FROM generate_series({from}, {to}) AS n;
+                 INSERT INTO flow_work (lane_id, execution, activity, session, state, due_at)
+                 SELECT 1, 1, n, 's' || n, {state},
+                    CASE WHEN {state} = 1 THEN now() + interval '1 h' END
+                 FROM generate_series({from}, {to}) AS n"
+            )
+        };
+        store.0.fill(&grow(1, 1)).await;
+        store.0.buffers("", &claim).await;
+        store.0.client.batch_execute(&grow(2, 2_000)).await.expect("filled");
+        let buffers = store.0.buffers("", &claim).await;
+        assert!(buffers < 2_000 * 15, "state {state}: {buffers} buffers");
+    }
+}

@@ -13,7 +13,7 @@ pub(super) fn list(s: &mut Session<'_>, filter: &ListInstances) -> Res<ListedIns
     let mut instances = begun(s, filter)?;
     if may_be_pending(filter) {
         instances.extend(pending(s, filter)?);
-        instances.sort_by(|a, b| place(b).cmp(&place(a)));
+        instances.sort_by_key(|detail| std::cmp::Reverse(place(detail)));
     }
     let more = instances.len() > filter.limit as usize;
     instances.truncate(filter.limit as usize);

@@ -121,7 +121,8 @@ impl ProviderAdmin for DuroxideProvider {
             counts.filter(|(state, _)| wanted.contains(state)).map(|(_, count)| count).sum()
         };
         Ok(SystemMetrics {
-            total_instances: depths.instances.iter().sum(),
+            total_instances: depths.instances.iter().sum::<u64>()
+                - count(&[InstanceState::Pending]),
             total_executions: depths.executions,
             running_instances: count(&[InstanceState::Running]),
             completed_instances: count(&[InstanceState::Completed]),
@@ -258,7 +259,7 @@ fn id(detail: &InstanceDetail) -> String {
 
 fn status(state: InstanceState) -> &'static str {
     match state {
-        InstanceState::Running => "Running",
+        InstanceState::Pending | InstanceState::Running => "Running",
         InstanceState::Completed => "Completed",
         InstanceState::Failed | InstanceState::Cancelled | InstanceState::Terminated => "Failed",
         InstanceState::ContinuedAsNew => "ContinuedAsNew",

@@ -36,8 +36,8 @@ impl DuroxideProvider {
         instance: &InstanceId,
     ) -> Result<Option<InstanceDetail>, ProviderError> {
         match self.store().instance(instance).await.map_err(of_store(operation))? {
-            Watched::There(detail) => Ok(Some(*detail)),
-            Watched::Missing | Watched::Pending => Ok(None),
+            Watched::There(detail) => Ok(Some(*detail).filter(exists)),
+            Watched::Missing => Ok(None),
         }
     }
 
@@ -143,7 +143,7 @@ impl DuroxideProvider {
         loop {
             let page = self.store().list_instances(filter.clone()).await;
             let page = page.map_err(of_store(operation))?;
-            all.extend(page.instances);
+            all.extend(page.instances.into_iter().filter(exists));
             match page.next {
                 Some(next) => filter.after = Some(next),
                 None => return Ok(all),
@@ -170,6 +170,11 @@ impl DuroxideProvider {
             }
         }
     }
+}
+
+/// Whether an instance exists to duroxide: one that is pending does not.
+fn exists(detail: &InstanceDetail) -> bool {
+    detail.state != InstanceState::Pending
 }
 
 /// How many queue messages an execution took over from the one before.

@@ -266,8 +266,7 @@ impl Client {
             let kv_version = match &status {
                 Status::Missing => return Err(ClientError::NotFound(id)),
                 Status::Ended(_) => return Ok(None),
-                Status::Pending => 0,
-                Status::Running(instance) => instance.kv_version,
+                Status::Pending(instance) | Status::Running(instance) => instance.kv_version,
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use wakeline_core::{
     Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, Timestamp,
 };
@@ -138,6 +139,11 @@ impl FlowReader for SqliteStore {
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
         let instance = instance.clone();
         self.read("instance", move |s| read::instance(s, &instance)).await
+    }
+
+    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
+        let instance = instance.clone();
+        self.read("pending_start", move |s| read::pending_start(s, &instance)).await
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

@@ -78,6 +78,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "batches",
         sql: include_str!("../sql/migrations/0016_batches.sql"),
     },
+    Migration {
+        version: 17,
+        name: "pending instances",
+        sql: include_str!("../sql/migrations/0017_pending_instances.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

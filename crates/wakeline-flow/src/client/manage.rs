@@ -29,7 +29,8 @@ impl Client {
         Ok(self.admin("resume instances")?.resume(&InstanceId::new(instance)?).await?)
     }
 
-    /// Ends an instance at once, without its code. False if it did not run.
+    /// Ends an instance at once, without its code, also one that waits for its first turn. False if
+    /// it is unknown or has ended.
     pub async fn terminate(&self, instance: &str, reason: &str) -> Result<bool, ClientError> {
         let id = InstanceId::new(instance)?;
         let error = FlowError::new(FailureKind::Terminated, reason);

@@ -12,8 +12,8 @@ use crate::json::Json;
 pub enum Status {
     /// There is none of this id.
     Missing,
-    /// It waits for its first turn.
-    Pending,
+    /// It waits for its first turn, or is held back from it.
+    Pending(Box<Instance>),
     /// It runs, sleeps, or is held back.
     Running(Box<Instance>),
     /// It has ended.
@@ -41,13 +41,13 @@ pub struct Instance {
     pub status_version: u64,
     /// The version of the key-value state.
     pub kv_version: u64,
-    /// The current execution.
+    /// The current execution; 0 while it is pending.
     pub execution: u64,
-    /// Who waits for it.
+    /// Who waits for it. Not known of a pending one.
     pub parent: Option<InstanceId>,
-    /// When its first turn was committed.
+    /// When its first turn was committed. Of a pending one: when it was started.
     pub created_at: Timestamp,
-    /// When its last turn was committed.
+    /// When its last turn was committed. Of a pending one: when it was started.
     pub updated_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
@@ -92,13 +92,12 @@ impl Status {
     pub(super) fn of(watched: Watched) -> Result<Self, ClientError> {
         Ok(match watched {
             Watched::Missing => Self::Missing,
-            Watched::Pending => Self::Pending,
             Watched::There(detail) => {
                 let instance = Box::new(Instance::of(*detail)?);
-                if instance.state.is_ended() {
-                    Self::Ended(instance)
-                } else {
-                    Self::Running(instance)
+                match instance.state {
+                    InstanceState::Pending => Self::Pending(instance),
+                    state if state.is_ended() => Self::Ended(instance),
+                    _ => Self::Running(instance),
                 }
             }
         })
@@ -108,17 +107,22 @@ impl Status {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Missing => "missing",
-            Self::Pending => "pending",
-            Self::Running(instance) if instance.suspended.is_some() => "suspended",
-            Self::Running(instance) | Self::Ended(instance) => instance.state.as_str(),
+            Self::Pending(instance) | Self::Running(instance) if instance.suspended.is_some() => {
+                "suspended"
+            }
+            Self::Pending(instance) | Self::Running(instance) | Self::Ended(instance) => {
+                instance.state.as_str()
+            }
         }
     }
 
     /// The instance, if there is one.
     pub fn instance(&self) -> Option<&Instance> {
         match self {
-            Self::Missing | Self::Pending => None,
-            Self::Running(instance) | Self::Ended(instance) => Some(instance),
+            Self::Missing => None,
+            Self::Pending(instance) | Self::Running(instance) | Self::Ended(instance) => {
+                Some(instance)
+            }
         }
     }
 }

@@ -149,7 +149,6 @@ impl FlowFace {
 pub(super) fn is_news(watched: &Watched, seen: Seen) -> bool {
     match watched {
         Watched::Missing => true,
-        Watched::Pending => false,
         Watched::There(detail) => {
             detail.state.is_ended()
                 || seen.status_version.is_some_and(|version| detail.status_version > version)

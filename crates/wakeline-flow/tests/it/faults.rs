@@ -68,7 +68,7 @@ struct Seen {
     returned: u32,
     /// What is in the queue.
     pushed: Vec<String>,
-    instances: [u64; 6],
+    instances: [u64; 7],
     /// Events by instance and kind.
     events: BTreeMap<(&'static str, String), usize>,
     /// What still waits or is held by somebody.

@@ -160,7 +160,8 @@ fn missing(instance: &str) -> ApiError {
 fn answer(instance: &str, status: &Status) -> Result<OrchestrationAnswer, ApiError> {
     match status {
         Status::Missing => Err(missing(instance)),
-        Status::Pending => Ok(OrchestrationAnswer::pending(instance)),
-        Status::Running(found) | Status::Ended(found) => Ok(found.as_ref().into()),
+        Status::Pending(found) | Status::Running(found) | Status::Ended(found) => {
+            Ok(found.as_ref().into())
+        }
     }
 }

@@ -77,9 +77,8 @@ pub(crate) struct FailureAnswer {
 pub(crate) struct OrchestrationAnswer {
     /// Its id.
     instance: String,
-    /// The orchestration; absent while it waits for its first turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
+    /// The orchestration.
+    name: String,
     /// The version of the code that it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<String>,
@@ -102,43 +101,18 @@ pub(crate) struct OrchestrationAnswer {
     status_version: u64,
     /// Goes up with every change of the key-value state.
     kv_version: u64,
-    /// The current execution.
+    /// The current execution; 0 while it is pending.
     execution: u64,
-    /// Who waits for it.
+    /// Who waits for it; absent while it is pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
-    /// When its first turn was committed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    created_at: Option<String>,
-    /// When its last turn was committed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    updated_at: Option<String>,
+    /// When its first turn was committed; while it is pending, when it was started.
+    created_at: String,
+    /// When its last turn was committed; while it is pending, when it was started.
+    updated_at: String,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<String>,
-}
-
-impl OrchestrationAnswer {
-    /// One that waits for its first turn.
-    pub(crate) fn pending(instance: &str) -> Self {
-        Self {
-            instance: instance.to_owned(),
-            name: None,
-            version: None,
-            state: "pending",
-            output: None,
-            error: None,
-            suspended: None,
-            status: None,
-            status_version: 0,
-            kv_version: 0,
-            execution: 0,
-            parent: None,
-            created_at: None,
-            updated_at: None,
-            ended_at: None,
-        }
-    }
 }
 
 impl From<&Instance> for OrchestrationAnswer {
@@ -158,7 +132,7 @@ impl From<&Instance> for OrchestrationAnswer {
         };
         Self {
             instance: instance.instance.to_string(),
-            name: Some(instance.name.to_string()),
+            name: instance.name.to_string(),
             version: instance.version.clone(),
             state,
             output,
@@ -169,8 +143,8 @@ impl From<&Instance> for OrchestrationAnswer {
             kv_version: instance.kv_version,
             execution: instance.execution,
             parent: instance.parent.as_ref().map(ToString::to_string),
-            created_at: Some(render::time(instance.created_at)),
-            updated_at: Some(render::time(instance.updated_at)),
+            created_at: render::time(instance.created_at),
+            updated_at: render::time(instance.updated_at),
             ended_at: instance.ended_at.map(render::time),
         }
     }

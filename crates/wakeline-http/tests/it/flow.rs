@@ -141,6 +141,33 @@ async fn instances_are_cancelled_terminated_and_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pending_instances_are_seen_and_can_be_terminated() {
+    let node = Node::start().await;
+    start(&node, "unknown", "a", Value::Null).await;
+    start(&node, "unknown", "b", Value::Null).await;
+    let ids = async |query: &str| {
+        let page = node.get(&format!("{BASE}{query}")).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.json());
+        let page = page.json();
+        let all = page["orchestrations"].as_array().expect("a list").iter();
+        all.map(|one| one["instance"].as_str().expect("an id").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("?state=pending").await, ["b", "a"]);
+    assert_eq!(ids("").await, ["b", "a"]);
+    assert_eq!(ids("?name=unknown&state=pending,running").await, ["b", "a"]);
+    assert!(ids("?state=running").await.is_empty());
+    let told = node.get(&format!("{BASE}/a")).await.json();
+    assert_eq!((&told["state"], &told["name"]), (&json!("pending"), &json!("unknown")));
+    node.post(&format!("{BASE}/a/suspend"), r#"{"reason":"for a look"}"#).await;
+    let told = node.get(&format!("{BASE}/a")).await.json();
+    let seen = (&told["state"], &told["suspended"]);
+    assert_eq!(seen, (&json!("suspended"), &json!("for a look")));
+    assert_eq!(ids("?state=suspended").await, ["a"]);
+    assert_eq!(node.post(&format!("{BASE}/b/terminate"), "").await.json()["changed"], true);
+    assert_eq!(node.get(&format!("{BASE}/b")).await.json()["state"], "terminated");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_does_not_exist_is_404_and_bad_input_is_named() {
     let node = Node::start().await;
     for (method, path) in [

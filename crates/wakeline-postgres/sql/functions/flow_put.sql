@@ -58,6 +58,9 @@ BEGIN
         o_firsts[i] := coalesce(o_firsts[i], m.ord::integer);
         o_commands[i] := coalesce(o_commands[i], m.c);
         o_lanes[i].next_seq := l.next_seq + 1;
+        IF m.starts IS NOT NULL AND l.started_at IS NULL THEN
+            o_lanes[i].started_at := p_now;
+        END IF;
         IF m.starts IS NOT NULL AND (l.capability_id IS NULL OR l.phase = 2) THEN
             -- What came before the lane knew what it needs becomes due with it.
             IF l.capability_id IS NULL AND l.next_seq > 1 THEN

@@ -35,10 +35,10 @@ BEGIN
         array_fill(v_now, ARRAY[n]), array_fill(true, ARRAY[n]),
         ARRAY(SELECT generate_series(1, n)), p_requests, array_fill(true, ARRAY[n]), v_now) AS x;
     INSERT INTO @schema@.flow_lanes (lane_id, instance, capability_id, due_at, next_seq,
-        lease_token, lease_until, lease_at, lease_seq)
+        lease_token, lease_until, lease_at, lease_seq, started_at)
     OVERRIDING SYSTEM VALUE
     SELECT x.lane, x.instance, x.capability, coalesce(x.until, v_now), 2, x.key, x.until,
-        CASE WHEN x.key IS NOT NULL THEN v_now END, x.seq
+        CASE WHEN x.key IS NOT NULL THEN v_now END, x.seq, v_now
     FROM unnest(v_lanes, p_instances, p_capabilities, g.o_keys, g.o_untils, g.o_seqs)
         AS x (lane, instance, capability, key, until, seq)
     ORDER BY x.instance COLLATE "C"

@@ -1,11 +1,12 @@
 -- Ends an instance without its code: its lease, messages and work go, and others are told. One
--- that only waits for its first turn vanishes. Rows: kind 0, whether it did not exist or had ended
+-- that is pending is recorded under p_name and its parent first; left alone without p_name. Rows: kind 0, whether it did not exist or had ended
 -- (code 1), and whether somebody has watched; kind 2, a turn of a capability (what) became
 -- available, or will in due_us.
 -- Called by: FlowAdmin::terminate. Lock order: lanes, work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_terminate(
-    p_instance text, p_state text, p_output bytea, p_messages jsonb, p_blobs bytea[])
+    p_instance text, p_state text, p_output bytea, p_messages jsonb, p_blobs bytea[],
+    p_name text, p_parent text, p_parent_event bigint)
 RETURNS TABLE (kind smallint, code smallint, watched boolean, due_us bigint, what text)
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
@@ -32,8 +33,8 @@ BEGIN
         SELECT x->>'instance' FROM jsonb_array_elements(p_messages) AS x));
     v_now := @schema@.clock();
     i := array_position(ARRAY(SELECT x.lane_id FROM unnest(v_lanes) AS x), v_lane);
-    IF i IS NULL OR v_lanes[i].phase = 2 OR (v_lanes[i].phase = 0 AND NOT EXISTS (
-        SELECT FROM @schema@.flow_messages m WHERE m.lane_id = v_lane AND m.starts))
+    IF i IS NULL OR v_lanes[i].phase = 2 OR (v_lanes[i].phase = 0 AND (p_name IS NULL OR NOT EXISTS (
+        SELECT FROM @schema@.flow_messages m WHERE m.lane_id = v_lane AND m.starts)))
     THEN
         RETURN NEXT;
         RETURN;
@@ -41,8 +42,11 @@ BEGIN
     code := 0; watched := v_lanes[i].watched;
     RETURN NEXT;
     IF v_lanes[i].phase = 0 THEN
-        PERFORM @schema@.flow_erase(ARRAY[v_lane]);
-        RETURN;
+        INSERT INTO @schema@.flow_instances (lane_id, instance, name, parent, parent_event,
+            execution, state, created_at, updated_at)
+        VALUES (v_lane, p_instance, p_name, p_parent, p_parent_event, 1, p_state, v_now, v_now);
+        INSERT INTO @schema@.flow_executions (lane_id, execution, state, started_at)
+        VALUES (v_lane, 1, p_state, v_now);
     END IF;
     UPDATE @schema@.flow_instances x SET state = p_state, ended_at = v_now
     WHERE x.lane_id = v_lane;

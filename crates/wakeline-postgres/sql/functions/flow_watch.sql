@@ -27,10 +27,13 @@ BEGIN
     RETURN QUERY
     SELECT coalesce(l.phase, 0::smallint), EXISTS (
             SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts),
-        i.instance, i.name, nullif(e.version, ''), c.name, i.state,
+        l.instance, coalesce(i.name, split_part(c.name, '@', 1)), nullif(e.version, ''), c.name,
+        coalesce(i.state, 'pending'),
         CASE WHEN l.suspended IS NOT NULL THEN coalesce(l.reason, '') END,
-        CASE WHEN i.ended_at IS NOT NULL THEN e.output END, i.status, i.status_version,
-        i.kv_version, i.execution, i.parent, i.created_at, i.updated_at, i.ended_at
+        CASE WHEN i.ended_at IS NOT NULL THEN e.output END, i.status,
+        coalesce(i.status_version, 0), coalesce(i.kv_version, 0), coalesce(i.execution, 0),
+        i.parent, coalesce(i.created_at, l.started_at), coalesce(i.updated_at, l.started_at),
+        i.ended_at
     FROM unnest(p_instances) WITH ORDINALITY AS n (instance, ord)
     LEFT JOIN @schema@.flow_lanes l ON l.instance = n.instance
     LEFT JOIN @schema@.flow_instances i ON i.lane_id = l.lane_id

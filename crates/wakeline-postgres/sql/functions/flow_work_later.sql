@@ -8,6 +8,7 @@ RETURNS timestamptz
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_least timestamptz;
+    w record;
 BEGIN
     SELECT min(f.due_at) INTO v_least FROM unnest(p_tags) AS t (tag_id)
     CROSS JOIN LATERAL (
@@ -17,19 +18,32 @@ BEGIN
     IF p_owner IS NULL THEN
         RETURN v_least;
     END IF;
-    -- With sessions: not before another owner's session ends.
-    SELECT least(v_least, min(greatest(f.due_at, s.owned_until))) INTO v_least
+    -- Delayed work of sessions: not before another owner's session ends. In order of time, so that
+    -- the walk ends where nothing sooner can follow. The session is looked up by a subquery here and
+    -- below because a join may be planned the other way round, or over all sessions, for each work.
+    FOR i IN 1 .. cardinality(p_tags) LOOP
+        FOR w IN
+            SELECT f.due_at, (
+                SELECT s.owned_until FROM @schema@.flow_sessions s
+                WHERE s.session = f.session AND s.owner <> p_owner AND s.owned_until > p_now
+            ) AS owned_until
+            FROM @schema@.flow_work f
+            WHERE f.tag_id = p_tags[i] AND f.state = 1 AND f.session IS NOT NULL
+            ORDER BY f.due_at
+        LOOP
+            EXIT WHEN w.due_at >= v_least;
+            v_least := least(v_least, greatest(w.due_at, w.owned_until));
+        END LOOP;
+    END LOOP;
+    SELECT least(v_least, min((
+        SELECT s.owned_until FROM @schema@.flow_sessions s
+        WHERE s.session = f.session AND s.owner <> p_owner AND s.owned_until > p_now)))
+    INTO v_least
     FROM unnest(p_tags) AS t (tag_id)
-    JOIN @schema@.flow_work f
-        ON f.tag_id = t.tag_id AND f.state = 1 AND f.session IS NOT NULL
-    LEFT JOIN @schema@.flow_sessions s
-        ON s.session = f.session AND s.owner <> p_owner AND s.owned_until > p_now;
-    SELECT least(v_least, min(s.owned_until)) INTO v_least
-    FROM unnest(p_tags) AS t (tag_id)
-    JOIN @schema@.flow_work f
-        ON f.tag_id = t.tag_id AND f.state = 0 AND f.session IS NOT NULL
-    JOIN @schema@.flow_sessions s
-        ON s.session = f.session AND s.owner <> p_owner AND s.owned_until > p_now;
+    CROSS JOIN LATERAL (
+        SELECT f.session FROM @schema@.flow_work f
+        WHERE f.tag_id = t.tag_id AND f.state = 0 AND f.session IS NOT NULL
+        OFFSET 0) f;
     RETURN v_least;
 END
 $$;

@@ -26,9 +26,10 @@ BEGIN
         UNION ALL
         (SELECT f.work_id FROM @schema@.flow_work f
         WHERE f.tag_id = t.tag_id AND f.state = 0 AND f.session IS NOT NULL AND f.work_id > p_after
-            AND NOT EXISTS (
-                SELECT FROM @schema@.flow_sessions s
+            -- Not an anti-join, which may be planned to walk all sessions for each work.
+            AND (SELECT true FROM @schema@.flow_sessions s
                 WHERE s.session = f.session AND s.owner <> p_owner AND s.owned_until > p_now)
+                IS NULL
         ORDER BY f.work_id LIMIT p_len)
     ) f
     ORDER BY f.work_id LIMIT p_len;

@@ -13,7 +13,12 @@ CROSS JOIN LATERAL (
     SELECT count(*) AS leased FROM @schema@.flow_lanes WHERE lease_until > now.at) l
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(x.state), '{}') AS states, coalesce(array_agg(x.n), '{}') AS counts
-    FROM (SELECT state, count(*) AS n FROM @schema@.flow_instances GROUP BY state) x) i
+    FROM (
+        SELECT state, count(*) AS n FROM @schema@.flow_instances GROUP BY state
+        UNION ALL
+        SELECT 'pending', count(*) FROM @schema@.flow_lanes l
+        WHERE l.phase = 0 AND l.started_at IS NOT NULL AND EXISTS (
+            SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts)) x) i
 CROSS JOIN LATERAL (
     SELECT count(*) AS executions, coalesce(sum(last_event), 0)::bigint AS events
     FROM @schema@.flow_executions) e

@@ -1,11 +1,15 @@
--- Instances by name, in order; whether a start waits where there is none.
+-- Instances by name, in order; whether a start waits where there is none, which is pending.
 -- Called by: FlowReader::instance.
 SELECT coalesce(l.phase, 0)::smallint, EXISTS (
         SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts),
-    i.instance, i.name, nullif(e.version, '') AS version, c.name AS capability, i.state,
+    l.instance, coalesce(i.name, split_part(c.name, '@', 1)) AS name,
+    nullif(e.version, '') AS version, c.name AS capability, coalesce(i.state, 'pending') AS state,
     CASE WHEN l.suspended IS NOT NULL THEN coalesce(l.reason, '') END AS suspended,
-    CASE WHEN i.ended_at IS NOT NULL THEN e.output END AS output, i.status, i.status_version,
-    i.kv_version, i.execution, i.parent, i.created_at, i.updated_at, i.ended_at
+    CASE WHEN i.ended_at IS NOT NULL THEN e.output END AS output, i.status,
+    coalesce(i.status_version, 0) AS status_version, coalesce(i.kv_version, 0) AS kv_version,
+    coalesce(i.execution, 0) AS execution, i.parent,
+    coalesce(i.created_at, l.started_at) AS created_at,
+    coalesce(i.updated_at, l.started_at) AS updated_at, i.ended_at
 FROM unnest($1::text[]) WITH ORDINALITY AS n (instance, ord)
 LEFT JOIN @schema@.flow_lanes l ON l.instance = n.instance
 LEFT JOIN @schema@.flow_instances i ON i.lane_id = l.lane_id

@@ -13,6 +13,7 @@ use wakeline_store::flow::{
 
 use super::Core;
 use super::wire::Blobs;
+use super::wire::signed;
 use crate::PostgresStore;
 use crate::access::Act;
 use crate::rows::{self, Columns};
@@ -75,12 +76,17 @@ impl Core {
         let messages = self.messages(command.messages).await?;
         let mut blobs = Blobs::default();
         let json: Vec<_> = messages.iter().map(|message| message.json(1, &mut blobs)).collect();
+        let birth = command.birth.as_ref();
+        let parent = birth.and_then(|birth| birth.parent.as_ref());
         let params: &[&(dyn ToSql + Sync)] = &[
             &command.instance.as_str(),
             &command.state.as_str(),
             &command.output.as_ref(),
             &Json(&json),
             blobs.param(),
+            &birth.map(|birth| birth.name.as_str()),
+            &parent.map(|(parent, _)| parent.as_str()),
+            &parent.map(|(_, event)| signed(*event)),
         ];
         let mut done = false;
         let (mut changes, mut told) = (Vec::new(), Vec::new());

@@ -67,8 +67,7 @@ fn standings(operation: &'static str, rows: &[Row]) -> Result<Vec<Watched>, Stor
         let phase: i16 = columns.take()?;
         let starts: bool = columns.take()?;
         Ok(match phase {
-            0 if starts => Watched::Pending,
-            0 => Watched::Missing,
+            0 if !starts => Watched::Missing,
             _ => Watched::There(Box::new(detail(&mut columns)?)),
         })
     };
@@ -81,6 +80,13 @@ impl FlowReader for PostgresStore {
         let (core, names) = (&self.flow.core, [instance.as_str()]);
         let rows = core.general(INSTANCE, &core.sql.instances, &[&&names[..]]).await?;
         Ok(standings(INSTANCE, &rows)?.pop().unwrap_or(Watched::Missing))
+    }
+
+    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
+        let core = &self.flow.core;
+        let rows = core.general(INSTANCE, &core.sql.pending_start, &[&instance.as_str()]).await?;
+        let payload = |row| Columns::new(INSTANCE, row).take::<Vec<u8>>();
+        Ok(rows.first().map(payload).transpose()?.map(Bytes::from))
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

@@ -42,6 +42,7 @@ statements![
     kv,
     list,
     names,
+    pending_start,
     prune,
     renew,
     resume,

@@ -1,3 +1,7 @@
 -- How many instances there are in each state.
 -- Called by: read::depths.
 SELECT state, count(*) FROM instances GROUP BY state
+UNION ALL
+SELECT 'pending', count(*) FROM lanes l
+WHERE l.started_at IS NOT NULL
+  AND EXISTS (SELECT 1 FROM lane_messages m WHERE m.lane_id = l.lane_id AND m.starts = 1)

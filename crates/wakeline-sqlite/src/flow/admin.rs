@@ -1,7 +1,9 @@
 //! Interventions: holding instances back, letting them go on, ending them.
 
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
-use wakeline_store::flow::{DeleteReport, Suspension, TerminateInstance};
+use wakeline_store::flow::{
+    ExecutionDetail, InstanceBirth, InstanceState, Suspension, TerminateInstance,
+};
 
 use super::delete;
 use super::instance::{self, Instance};
@@ -104,17 +106,37 @@ pub(super) fn terminate(
     let mut changes = match Instance::read(s, lane.id)? {
         Some(instance) if instance.state.is_ended() => return Ok((false, Vec::new())),
         Some(instance) => end(s, lane, instance, command)?,
-        None if message::start_waits(s, lane.id)? => {
-            delete::remove(s, lane.id, &mut DeleteReport::default())?;
-            Vec::new()
-        }
-        None => return Ok((false, Vec::new())),
+        None => match &command.birth {
+            Some(birth) if message::start_waits(s, lane.id)? => {
+                let instance = record(s, &lane, birth)?;
+                end(s, lane, instance, command)?
+            }
+            _ => return Ok((false, Vec::new())),
+        },
     };
     if watched {
         s.hint_flow(std::slice::from_ref(&told));
     }
     changes.push(told);
     Ok((true, changes))
+}
+
+/// Records a pending instance, so that it can be ended.
+fn record(s: &Session<'_>, lane: &Lane, birth: &InstanceBirth) -> Res<Instance> {
+    let instance = Instance { execution: 1, ..Instance::born(s, lane, birth) };
+    instance.add(s)?;
+    let execution = ExecutionDetail {
+        execution: instance.execution,
+        version: None,
+        state: InstanceState::Running,
+        output: None,
+        events: 0,
+        history_bytes: 0,
+        started_at: s.now,
+        ended_at: None,
+    };
+    instance::write_execution(s, lane.id, &execution)?;
+    Ok(instance)
 }
 
 fn end(

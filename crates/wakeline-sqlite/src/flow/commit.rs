@@ -152,24 +152,7 @@ fn record(
     let Found { instance, execution } = found;
     let (mut instance, born) = match (instance, &commit.birth) {
         (Some(instance), _) => (instance, false),
-        (None, Some(birth)) => {
-            let instance = Instance {
-                lane: lane.id,
-                instance: lane.instance.clone(),
-                name: birth.name.clone(),
-                parent: birth.parent.clone(),
-                execution: 0,
-                state: InstanceState::Running,
-                output: None,
-                status: None,
-                status_version: 0,
-                kv_version: 0,
-                created_at: s.now,
-                updated_at: s.now,
-                ended_at: None,
-            };
-            (instance, true)
-        }
+        (None, Some(birth)) => (Instance::born(s, lane, birth), true),
         (None, None) => return Ok(Recorded { state: None, changed: false }),
     };
     let before = instance.state;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rusqlite::Row;
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
-use wakeline_store::flow::{ExecutionDetail, HistoryBatch, InstanceState};
+use wakeline_store::flow::{ExecutionDetail, HistoryBatch, InstanceBirth, InstanceState};
 
 use super::lane::{Lane, count, decode_state, number};
 use crate::error::{Res, corrupt};
@@ -28,6 +28,25 @@ pub(super) struct Instance {
 }
 
 impl Instance {
+    /// One that begins now, and is not stored yet.
+    pub(super) fn born(s: &Session<'_>, lane: &Lane, birth: &InstanceBirth) -> Self {
+        Self {
+            lane: lane.id,
+            instance: lane.instance.clone(),
+            name: birth.name.clone(),
+            parent: birth.parent.clone(),
+            execution: 0,
+            state: InstanceState::Running,
+            output: None,
+            status: None,
+            status_version: 0,
+            kv_version: 0,
+            created_at: s.now,
+            updated_at: s.now,
+            ended_at: None,
+        }
+    }
+
     pub(super) fn read(s: &Session<'_>, lane: i64) -> Res<Option<Self>> {
         let sql = include_str!("../../sql/queries/flow_instance_read.sql");
         let mut statement = s.conn.prepare_cached(sql)?;

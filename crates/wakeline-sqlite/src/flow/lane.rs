@@ -52,6 +52,8 @@ pub(super) struct Lane {
     pub(super) watched: bool,
     /// How its instance stands, if there is one.
     pub(super) state: Option<InstanceState>,
+    /// When the first start arrived; `None` once there is an instance.
+    pub(super) started_at: Option<i64>,
 }
 
 impl Lane {
@@ -66,6 +68,7 @@ impl Lane {
             held: None,
             watched: false,
             state: None,
+            started_at: None,
         }
     }
 
@@ -97,6 +100,7 @@ impl Lane {
             self.held.as_ref().map(|held| &held.kind),
             self.held.as_ref().map(|held| &held.reason),
             self.watched,
+            self.started_at.filter(|_| self.state.is_none()),
         ))?;
         Ok(())
     }
@@ -150,6 +154,7 @@ fn decode(row: &Row<'_>) -> Res<Lane> {
         held: kind.map(|kind| Held { kind, reason: reason.unwrap_or_default() }),
         watched: row.get(11)?,
         state: state.map(|state| decode_state("instance", id, &state)).transpose()?,
+        started_at: row.get(13)?,
     })
 }
 

@@ -1,7 +1,8 @@
 //! Lists instances, page by page.
 
+use rusqlite::Rows;
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
-use wakeline_store::flow::{InstanceState, ListInstances, ListedInstances};
+use wakeline_store::flow::{InstanceDetail, InstanceState, ListInstances, ListedInstances};
 
 use super::read::decode_detail;
 use crate::error::Res;
@@ -9,10 +10,32 @@ use crate::session::Session;
 
 /// A page of instances, newest first.
 pub(super) fn list(s: &mut Session<'_>, filter: &ListInstances) -> Res<ListedInstances> {
+    let mut instances = begun(s, filter)?;
+    if may_be_pending(filter) {
+        instances.extend(pending(s, filter)?);
+        instances.sort_by_key(|detail| std::cmp::Reverse(place(detail)));
+    }
+    let more = instances.len() > filter.limit as usize;
+    instances.truncate(filter.limit as usize);
+    let next = instances.last().filter(|_| more).map(place);
+    Ok(ListedInstances { instances, next })
+}
+
+fn place(detail: &InstanceDetail) -> (Timestamp, InstanceId) {
+    (detail.created_at, detail.instance.clone())
+}
+
+/// One more than the limit, to know whether there are more.
+fn limit(filter: &ListInstances) -> i64 {
+    i64::from(filter.limit) + 1
+}
+
+/// Instances that have had their first turn.
+fn begun(s: &mut Session<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetail>> {
     let states: Vec<_> = filter.states.iter().map(|state| state.as_str()).collect();
     let after = filter.after.as_ref();
     let mut statement = s.conn.prepare_cached(statement(filter, &states))?;
-    let mut rows = statement.query((
+    let rows = statement.query((
         filter.name.as_ref().map(OrchestrationName::as_str),
         (!states.is_empty()).then(|| states.join(" ")),
         filter.suspended,
@@ -22,20 +45,41 @@ pub(super) fn list(s: &mut Session<'_>, filter: &ListInstances) -> Res<ListedIns
         filter.created_before.map_or(i64::MAX, |at| at.0),
         after.map_or(i64::MAX, |(at, _)| at.0),
         after.map_or("", |(_, id)| id.as_str()),
-        // One more, to know whether there are more.
-        i64::from(filter.limit) + 1,
+        limit(filter),
     ))?;
+    decoded(s, rows)
+}
+
+/// Who waits for a pending instance is not known: it is in no list by parent.
+fn may_be_pending(filter: &ListInstances) -> bool {
+    let states = &filter.states;
+    filter.parent.is_none() && (states.is_empty() || states.contains(&InstanceState::Pending))
+}
+
+/// Instances that wait for their first turn.
+fn pending(s: &mut Session<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetail>> {
+    let after = filter.after.as_ref();
+    let sql = include_str!("../../sql/queries/flow_pending_list.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let rows = statement.query((
+        filter.name.as_ref().map(OrchestrationName::as_str),
+        filter.suspended,
+        &filter.id_prefix,
+        filter.created_from.map_or(i64::MIN, |at| at.0),
+        filter.created_before.map_or(i64::MAX, |at| at.0),
+        after.map_or(i64::MAX, |(at, _)| at.0),
+        after.map_or("", |(_, id)| id.as_str()),
+        limit(filter),
+    ))?;
+    decoded(s, rows)
+}
+
+fn decoded(s: &mut Session<'_>, mut rows: Rows<'_>) -> Res<Vec<InstanceDetail>> {
     let mut instances = Vec::new();
     while let Some(row) = rows.next()? {
         instances.push(decode_detail(s, row)?);
     }
-    let more = instances.len() > filter.limit as usize;
-    instances.truncate(filter.limit as usize);
-    let place = |last: &wakeline_store::flow::InstanceDetail| -> (Timestamp, InstanceId) {
-        (last.created_at, last.instance.clone())
-    };
-    let next = instances.last().filter(|_| more).map(place);
-    Ok(ListedInstances { instances, next })
+    Ok(instances)
 }
 
 /// The statement that walks the fewest instances.

@@ -46,9 +46,11 @@ pub(super) fn store(
     }
     if append(s, lane, envelope)?
         && let Some(needed) = &envelope.starts
-        && (ended || lane.capability.is_none())
     {
-        lane.capability = Some(names::ensure_capability(s, needed)?);
+        if ended || lane.capability.is_none() {
+            lane.capability = Some(names::ensure_capability(s, needed)?);
+        }
+        lane.started_at.get_or_insert(s.now.0);
     }
     Ok(EnqueueOutcome::Queued)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use bytes::Bytes;
 use rusqlite::Row;
 use wakeline_core::{InstanceId, KvKey};
 use wakeline_store::flow::{
@@ -12,27 +13,31 @@ use wakeline_store::flow::{
 use super::instance::{self, Instance};
 use super::kv;
 use super::lane::{Lane, count, decode_state, number};
-use super::message;
 use super::names;
 use crate::error::Res;
 use crate::session::Session;
 
-/// An instance as it stands, or that it is missing or pending.
+/// An instance as it stands, or that it is missing.
 pub(super) fn instance(s: &mut Session<'_>, id: &InstanceId) -> Res<Watched> {
-    if let Some(detail) = detail(s, id)? {
-        return Ok(Watched::There(Box::new(detail)));
+    for sql in [
+        include_str!("../../sql/queries/flow_instance_detail.sql"),
+        include_str!("../../sql/queries/flow_pending_detail.sql"),
+    ] {
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let mut rows = statement.query([id.as_str()])?;
+        if let Some(row) = rows.next()? {
+            return Ok(Watched::There(Box::new(decode_detail(s, row)?)));
+        }
     }
-    match Lane::named(s, id)? {
-        Some(lane) if message::start_waits(s, lane.id)? => Ok(Watched::Pending),
-        _ => Ok(Watched::Missing),
-    }
+    Ok(Watched::Missing)
 }
 
-fn detail(s: &mut Session<'_>, id: &InstanceId) -> Res<Option<InstanceDetail>> {
-    let sql = include_str!("../../sql/queries/flow_instance_detail.sql");
+/// The payload of the start that a pending instance waits with.
+pub(super) fn pending_start(s: &Session<'_>, id: &InstanceId) -> Res<Option<Bytes>> {
+    let sql = include_str!("../../sql/queries/flow_pending_start.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([id.as_str()])?;
-    rows.next()?.map(|row| decode_detail(s, row)).transpose()
+    Ok(rows.next()?.map(|row| row.get::<_, Vec<u8>>(0)).transpose()?.map(Bytes::from))
 }
 
 /// Columns as in `flow_instance_detail.sql`.

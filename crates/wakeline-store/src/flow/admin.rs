@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, Timestamp};
 
-use super::lane::Envelope;
+use super::lane::{Envelope, InstanceBirth};
 use super::read::InstanceState;
 use crate::error::StoreError;
 
@@ -33,8 +33,10 @@ pub struct TerminateInstance {
     pub state: InstanceState,
     /// The error, as the runtime encoded it.
     pub output: Bytes,
-    /// What others are told: the parent, say. Sent only if the instance was running.
+    /// What others are told: the parent, say. Sent only if the instance is ended by this.
     pub messages: Vec<Envelope>,
+    /// What is recorded of an instance that is pending. Without it, such a one is left alone.
+    pub birth: Option<InstanceBirth>,
 }
 
 /// Which instances to delete.
@@ -125,7 +127,7 @@ pub trait FlowAdmin: Send + Sync {
     ) -> Result<(u64, Vec<FlowChange>), StoreError>;
 
     /// Ends an instance without its code: its lease, messages and activities go. False if it did
-    /// not exist or had ended. One that only waits for its first turn is removed (true).
+    /// not exist or had ended, or is pending and the command does not say what to record of it.
     async fn terminate(
         &self,
         command: TerminateInstance,

@@ -10,6 +10,8 @@ use crate::error::StoreError;
 /// How an execution, or an instance by its current execution, stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InstanceState {
+    /// An instance only: it was started and waits for its first turn.
+    Pending,
     /// It goes on.
     Running,
     /// It returned a result.
@@ -26,7 +28,8 @@ pub enum InstanceState {
 
 impl InstanceState {
     /// All states.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
         Self::Running,
         Self::Completed,
         Self::Failed,
@@ -37,12 +40,13 @@ impl InstanceState {
 
     /// Whether nothing follows.
     pub fn is_ended(self) -> bool {
-        !matches!(self, Self::Running | Self::ContinuedAsNew)
+        !matches!(self, Self::Pending | Self::Running | Self::ContinuedAsNew)
     }
 
     /// The state as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Pending => "pending",
             Self::Running => "running",
             Self::Completed => "completed",
             Self::Failed => "failed",
@@ -76,7 +80,7 @@ pub struct KvEntry {
 pub struct InstanceDetail {
     /// Its id.
     pub instance: InstanceId,
-    /// The orchestration's name.
+    /// The orchestration's name. Of a pending one: what it needs, up to the first `@`.
     pub name: OrchestrationName,
     /// The version that its current execution is pinned to.
     pub version: Option<String>,
@@ -94,13 +98,13 @@ pub struct InstanceDetail {
     pub status_version: u64,
     /// Goes up with every turn that changed the key-value state; 0 if none did.
     pub kv_version: u64,
-    /// The current execution.
+    /// The current execution; 0 while it is pending.
     pub execution: u64,
-    /// Who waits for it.
+    /// Who waits for it. Not known of a pending one.
     pub parent: Option<InstanceId>,
-    /// When its first turn was committed.
+    /// When its first turn was committed. Of a pending one: when it was started.
     pub created_at: Timestamp,
-    /// When its last turn was committed.
+    /// When its last turn was committed. Of a pending one: when it was started.
     pub updated_at: Timestamp,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
@@ -141,11 +145,9 @@ pub struct HistoryPage {
 /// What a waiter for an outcome reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
-    /// There is no instance of this id, and none waits to be started.
+    /// There is no instance of this id.
     Missing,
-    /// It waits for its first turn.
-    Pending,
-    /// It exists.
+    /// It exists, or was started and is pending.
     There(Box<InstanceDetail>),
 }
 
@@ -212,7 +214,7 @@ pub struct FlowDepths {
     /// Timers and other messages that are not visible yet.
     pub delayed: u64,
     /// Instances by state, in the order of [`InstanceState::ALL`].
-    pub instances: [u64; 6],
+    pub instances: [u64; 7],
     /// Executions.
     pub executions: u64,
     /// Events of all executions.
@@ -222,8 +224,11 @@ pub struct FlowDepths {
 /// Reads of orchestrations.
 #[async_trait]
 pub trait FlowReader: Send + Sync {
-    /// An instance as it stands, or that it is missing or pending.
+    /// An instance as it stands, or that it is missing.
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError>;
+
+    /// The payload of the start that a pending instance waits with; `None` if it is not pending.
+    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError>;
 
     /// Like [`FlowReader::instance`] for several, but first notes that somebody waits, so that
     /// the next change of outcome, status text or key-value state is hinted to all processes.

@@ -120,6 +120,7 @@ pub async fn acts_on_orchestrations_are_recorded(bench: &AccessBench) {
             state: InstanceState::Failed,
             output: Bytes::from_static(b"{}"),
             messages: Vec::new(),
+            birth: Some(flow_conformance::birth("main")),
         })
     };
     bench.doing("terminate", terminate()).await.expect("ended");
@@ -128,9 +129,8 @@ pub async fn acts_on_orchestrations_are_recorded(bench: &AccessBench) {
         let instances = vec![instance.clone()];
         bench.store.delete_instances(DeleteInstances { instances, force: true })
     };
-    bench.doing("delete nothing", delete()).await.expect("asked");
-    begin().await.expect("started");
     bench.doing("delete", delete()).await.expect("deleted");
+    bench.doing("delete nothing", delete()).await.expect("asked");
     let filter = InstanceFilter { limit: 10, ..InstanceFilter::default() };
     let purge = bench.store.delete_matching(filter.clone());
     bench.doing("purge nothing", purge).await.expect("asked");

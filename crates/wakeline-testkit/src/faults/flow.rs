@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId};
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
@@ -34,6 +35,7 @@ passes! { FlowStore:
 
 passes! { FlowReader:
     fn instance(instance: &InstanceId) -> Watched;
+    fn pending_start(instance: &InstanceId) -> Option<Bytes>;
     fn watch(instances: Vec<InstanceId>) -> Vec<Watched>;
     fn history(
         instance: &InstanceId,

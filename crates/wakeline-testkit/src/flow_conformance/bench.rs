@@ -8,8 +8,8 @@ use wakeline_store::Store;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueOutcome,
     EnqueueReply, Envelope, FlowAdmin, FlowReader, FlowStore, InstanceBirth, InstanceDetail,
-    NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnOutcome, TurnReply,
-    Watched, WorkClaim, WorkClaimed, WorkItem, WorkOutcome,
+    InstanceState, NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnItem,
+    TurnOutcome, TurnReply, Watched, WorkClaim, WorkClaimed, WorkItem, WorkOutcome,
 };
 use wakeline_store::hook::HookBackend;
 
@@ -269,7 +269,15 @@ impl FlowBench {
         due[0]
     }
 
-    /// An instance as it stands, or that it is missing or pending.
+    /// Whether an instance waits for its first turn.
+    pub async fn is_pending(&self, instance: &str) -> bool {
+        match self.watched(instance).await {
+            Watched::There(detail) => detail.state == InstanceState::Pending,
+            Watched::Missing => false,
+        }
+    }
+
+    /// An instance as it stands, or that it is missing.
     pub async fn watched(&self, instance: &str) -> Watched {
         self.flow.instance(&id(instance)).await.expect("an instance is read")
     }

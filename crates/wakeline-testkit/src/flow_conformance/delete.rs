@@ -161,7 +161,7 @@ pub async fn a_pending_instance_is_deleted_only_by_force(bench: &FlowBench) {
     bench.start("a").await;
     let report = bench.delete(&["a"], false).await;
     assert_eq!((report.instances, report.running), (0, vec![id("a")]));
-    assert_eq!(bench.watched("a").await, Watched::Pending);
+    assert!(bench.is_pending("a").await);
     let turn = bench.turn().await;
     let report = bench.delete(&["a"], true).await;
     assert_eq!((report.messages, report.running), (2, vec![]));
@@ -188,7 +188,7 @@ pub async fn matching_instances_are_deleted_with_all_below(bench: &FlowBench) {
     for name in ["running", "half", "runs on"] {
         bench.detail(name).await;
     }
-    assert_eq!(bench.watched("pending").await, Watched::Pending);
+    assert!(bench.is_pending("pending").await);
     assert_eq!(bench.delete_where(matching(100)).await, DeleteReport::default());
 }
 

@@ -126,6 +126,7 @@ pub async fn terminating_tells_waiters_and_receivers(bench: &FlowBench) {
         state: InstanceState::Terminated,
         output: Bytes::new(),
         messages: vec![event("parent", "it is over")],
+        birth: None,
     };
     let (done, changes) = bench.flow.terminate(command).await.expect("it is terminated");
     assert!(done);

@@ -1,8 +1,12 @@
 //! Lists of instances.
 
-use wakeline_store::flow::{InstanceState, ListInstances, ListedInstances, Suspension, TurnCommit};
+use wakeline_store::flow::{
+    InstanceDetail, InstanceState, ListInstances, ListedInstances, Suspension, TurnCommit,
+};
 
-use super::{FlowBench, MAIN, birth, continues, ends, finish, id, orchestration, step};
+use super::{
+    FlowBench, MAIN, birth, continues, ends, event, finish, id, orchestration, start_of, step,
+};
 
 fn all() -> ListInstances {
     ListInstances { limit: 100, ..ListInstances::default() }
@@ -20,7 +24,7 @@ impl FlowBench {
     }
 }
 
-/// Newest first; pending ones and lanes are not seen.
+/// Newest first; pending ones are instances, lanes with early messages are not.
 pub async fn instances_are_listed_newest_first(bench: &FlowBench) {
     assert!(bench.listed(all()).await.is_empty());
     for name in ["b", "a", "c"] {
@@ -29,9 +33,10 @@ pub async fn instances_are_listed_newest_first(bench: &FlowBench) {
     }
     bench.start("pending").await;
     bench.send(vec![super::event("lane", "x")]).await;
-    assert_eq!(bench.listed(all()).await, ["c", "a", "b"]);
+    assert_eq!(bench.listed(all()).await, ["pending", "c", "a", "b"]);
     let page = bench.page(all()).await;
-    assert_eq!(page.instances[0], bench.detail("c").await, "each as a reader sees it");
+    assert_eq!(page.instances[0], bench.detail("pending").await, "each as a reader sees it");
+    assert_eq!(page.instances[1], bench.detail("c").await);
 }
 
 /// Of the same moment: by id, descending.
@@ -153,4 +158,71 @@ pub async fn instances_are_listed_by_suspension(bench: &FlowBench) {
     bench.flow.resume(&id("held")).await.expect("resumed");
     assert!(bench.listed(of(true)).await.is_empty());
     bench.turned("held", finish).await;
+}
+
+/// By everything that is known of them: their parent is not.
+pub async fn pending_instances_are_listed(bench: &FlowBench) {
+    bench.running("running").await;
+    bench.advance(1).await;
+    bench.send(vec![event("early", "x")]).await;
+    bench.advance(1).await;
+    for (name, needed) in [("a-1", "ship@1.0.0"), ("a-2", "ship"), ("early", "bill")] {
+        bench.send(vec![start_of(name, needed)]).await;
+        bench.advance(1).await;
+    }
+    let suspension = Suspension::Operator { reason: "for a look".into() };
+    assert!(bench.flow.suspend(&id("a-2"), suspension).await.expect("suspended"));
+    let pending = ListInstances { states: vec![InstanceState::Pending], ..all() };
+    let page = bench.page(pending.clone()).await;
+    let told = |detail: &InstanceDetail| {
+        let suspended = detail.suspended.clone().unwrap_or_default();
+        format!("{} {} {suspended}", detail.instance, detail.name)
+    };
+    let told: Vec<_> = page.instances.iter().map(told).collect();
+    assert_eq!(told, ["early bill ", "a-2 ship for a look", "a-1 ship "]);
+    let first = &page.instances[2];
+    let running = bench.detail("running").await;
+    assert_eq!((first.state, first.execution), (InstanceState::Pending, 0));
+    assert_eq!(first.created_at, running.created_at.plus(super::secs(2)));
+    let listed = async |filter: ListInstances| bench.listed(filter).await;
+    let name = Some(orchestration("ship"));
+    assert_eq!(listed(ListInstances { name, ..all() }).await, ["a-2", "a-1"]);
+    assert_eq!(listed(ListInstances { suspended: Some(true), ..all() }).await, ["a-2"]);
+    let id_prefix = Some("a-1".to_owned());
+    assert_eq!(listed(ListInstances { id_prefix, ..pending.clone() }).await, ["a-1"]);
+    let from = ListInstances { created_from: Some(page.instances[1].created_at), ..all() };
+    assert_eq!(listed(from).await, ["early", "a-2"]);
+    let before = ListInstances { created_before: Some(first.created_at), ..all() };
+    assert_eq!(listed(before).await, ["running"]);
+    let parent = Some(id("running"));
+    assert!(listed(ListInstances { parent, ..all() }).await.is_empty());
+    let running = ListInstances { states: vec![InstanceState::Running], ..all() };
+    assert_eq!(listed(running).await, ["running"]);
+}
+
+/// One order for both; an instance is in it once.
+pub async fn pending_and_running_instances_share_pages(bench: &FlowBench) {
+    for n in 0..3 {
+        bench.running(&format!("i{n}-running")).await;
+        bench.send(vec![start_of(&format!("i{n}-pending"), "other")]).await;
+        if n == 1 {
+            bench.advance(1).await;
+        }
+    }
+    let (mut after, mut names) = (None, Vec::new());
+    loop {
+        let page = bench.page(ListInstances { limit: 2, after, ..all() }).await;
+        names.extend(page.instances.iter().map(|detail| detail.instance.to_string()));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let expected = ["i2-running", "i2-pending", "i1-running", "i1-pending"];
+    assert_eq!(names[..4], expected);
+    assert_eq!(names[4..], ["i0-running", "i0-pending"]);
+    let line = super::capabilities(&["other"]);
+    let turn = bench.turn_of(&line).await;
+    bench.committed(step(&turn)).await;
+    assert_eq!(bench.listed(all()).await.len(), 6);
 }

@@ -195,7 +195,7 @@ pub async fn depths_tell_how_much_waits(bench: &FlowBench) {
     let depths = bench.flow.depths().await.expect("depths are read");
     assert_eq!((depths.messages, depths.delayed, depths.leased_turns), (3, 1, 1));
     assert_eq!((depths.work, depths.leased_work), (1, 1));
-    assert_eq!(depths.instances, [1, 1, 0, 0, 0, 0], "a continued one is running");
+    assert_eq!(depths.instances, [1, 1, 1, 0, 0, 0, 0], "a continued one is running");
     assert_eq!((depths.executions, depths.events), (3, 4));
     bench.advance(60).await;
     let depths = bench.flow.depths().await.expect("depths are read");

@@ -259,6 +259,8 @@ macro_rules! flow_conformance_suite {
             instances_are_listed_by_name_prefix_and_parent,
             instances_are_listed_by_creation,
             instances_are_listed_by_suspension,
+            pending_instances_are_listed,
+            pending_and_running_instances_share_pages,
         );
         $crate::flow_conformance_module!([$($fixture)*]; suspend;
             a_suspended_instance_gets_messages_and_no_turns,
@@ -268,6 +270,7 @@ macro_rules! flow_conformance_suite {
             resuming_what_is_not_suspended_says_so,
             a_resumed_instance_is_due_for_its_timers,
             a_turn_may_suspend_its_instance,
+            a_first_turn_may_suspend_its_instance,
             a_stale_turn_cannot_suspend_its_instance,
             mismatched_instances_are_retried_by_fitting_code,
             activities_of_a_suspended_instance_go_on,
@@ -276,7 +279,8 @@ macro_rules! flow_conformance_suite {
             a_terminated_instance_has_ended_with_its_output,
             terminating_removes_messages_work_and_lease,
             ended_and_unknown_instances_cannot_be_terminated,
-            a_pending_instance_vanishes,
+            a_pending_instance_ends_and_others_learn_of_it,
+            a_pending_instance_is_not_ended_without_a_record,
             a_suspended_instance_can_be_terminated,
             an_instance_may_be_ended_as_failed,
             a_terminated_instance_keeps_what_readers_see,

@@ -1,6 +1,6 @@
 //! Holding instances back.
 
-use wakeline_store::flow::{InstanceState, RenewOutcome, Suspension, Watched};
+use wakeline_store::flow::{InstanceState, RenewOutcome, Suspension};
 
 use super::{
     FlowBench, LEASE, MAIN, capabilities, event, id, main_line, secs, start_of, step, texts,
@@ -72,7 +72,8 @@ pub async fn ended_and_unknown_instances_cannot_be_suspended(bench: &FlowBench) 
 pub async fn a_pending_instance_can_be_suspended(bench: &FlowBench) {
     bench.start("a").await;
     assert!(bench.suspend("a", operator()).await);
-    assert_eq!(bench.watched("a").await, Watched::Pending);
+    assert!(bench.is_pending("a").await);
+    assert_eq!(bench.detail("a").await.suspended.as_deref(), Some("for a look"));
     assert_eq!(bench.no_turn().await, None);
     assert!(bench.resume("a").await);
     assert_eq!(bench.turn().await.attempt, 1);
@@ -115,6 +116,16 @@ pub async fn a_turn_may_suspend_its_instance(bench: &FlowBench) {
     bench.resume("a").await;
     let again = bench.turn().await;
     assert_eq!((again.attempt, texts(&again)), (1, vec!["x".to_owned()]), "uncounted");
+}
+
+/// By the holder of the first turn: the instance stays pending, and says why.
+pub async fn a_first_turn_may_suspend_its_instance(bench: &FlowBench) {
+    bench.start("a").await;
+    let turn = bench.turn().await;
+    assert!(bench.flow.suspend_turn(turn.token, mismatch()).await.expect("it is answered"));
+    let detail = bench.detail("a").await;
+    assert_eq!(detail.state, InstanceState::Pending);
+    assert_eq!(detail.suspended.as_deref(), Some("the code has changed"));
 }
 
 /// By the holder of a turn, who has lost it.

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use wakeline_store::flow::{
-    EnqueueOutcome, Envelope, InstanceState, RenewOutcome, Suspension, TerminateInstance,
-    TurnCommit, Watched,
+    EnqueueOutcome, Envelope, InstanceBirth, InstanceState, RenewOutcome, Suspension,
+    TerminateInstance, TurnCommit,
 };
 
-use super::{FlowBench, Worker, event, id, secs, start, step, texts, work};
+use super::{FlowBench, Worker, birth, event, id, secs, start, step, texts, work};
 
 fn termination(instance: &str) -> TerminateInstance {
     TerminateInstance {
@@ -14,6 +14,7 @@ fn termination(instance: &str) -> TerminateInstance {
         state: InstanceState::Terminated,
         output: Bytes::from_static(b"given up"),
         messages: vec![event("parent", &format!("{instance} is over"))],
+        birth: None,
     }
 }
 
@@ -80,19 +81,40 @@ pub async fn ended_and_unknown_instances_cannot_be_terminated(bench: &FlowBench)
     assert_eq!(texts(&bench.turn().await), ["early", "start"], "an early event is kept");
 }
 
-/// Rule 3: a pending one vanishes.
-pub async fn a_pending_instance_vanishes(bench: &FlowBench) {
+/// Rule 3: a pending one ends as a running one does.
+pub async fn a_pending_instance_ends_and_others_learn_of_it(bench: &FlowBench) {
     bench.running("parent").await;
     bench.send(vec![event("a", "early")]).await;
     bench.start("a").await;
     let turn = bench.turn().await;
-    assert!(bench.terminate("a").await);
-    assert_eq!(bench.watched("a").await, Watched::Missing);
+    assert!(bench.flow.pending_start(&id("a")).await.expect("read").is_some());
+    let parent = Some((id("parent"), 7));
+    let birth = Some(InstanceBirth { parent, ..birth("main") });
+    let command = TerminateInstance { birth, ..termination("a") };
+    assert!(bench.flow.terminate(command).await.expect("it is answered").0);
+    let detail = bench.detail("a").await;
+    assert_eq!((detail.state, detail.execution), (InstanceState::Terminated, 1));
+    assert_eq!(detail.output.as_deref(), Some(&b"given up"[..]));
+    assert_eq!((detail.name.as_str(), detail.parent), ("main", Some(id("parent"))));
+    assert_eq!(detail.ended_at, Some(detail.created_at));
+    let execution = bench.flow.executions(&id("a")).await.expect("executions").remove(0);
+    assert_eq!((execution.state, execution.events), (InstanceState::Terminated, 0));
     bench.stale(step(&turn)).await;
-    assert_eq!(bench.no_turn().await, None, "the parent is not told either");
-    assert!(!bench.terminate("a").await);
+    let told = bench.turn().await;
+    assert_eq!((told.instance.as_str(), texts(&told)), ("parent", vec!["a is over".to_owned()]));
+    assert_eq!(bench.flow.pending_start(&id("a")).await.expect("read"), None);
+    assert!(!bench.terminate("a").await, "it has ended");
+    assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
+}
+
+/// Rule 3: whose caller does not know what it is about has not read its start.
+pub async fn a_pending_instance_is_not_ended_without_a_record(bench: &FlowBench) {
     bench.start("a").await;
-    assert_eq!(texts(&bench.turn().await), ["start"], "it begins anew");
+    assert!(!bench.terminate("a").await);
+    assert!(bench.is_pending("a").await);
+    let payload = bench.flow.pending_start(&id("a")).await.expect("read");
+    assert_eq!(payload.as_deref(), Some(&b"start"[..]));
+    assert_eq!(texts(&bench.turn().await), ["start"]);
 }
 
 /// Even while it is held back.

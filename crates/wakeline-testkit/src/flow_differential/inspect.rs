@@ -67,6 +67,10 @@ impl World<'_> {
                 states: vec![wakeline_store::flow::InstanceState::Running],
                 ..all.clone()
             },
+            ListInstances {
+                states: vec![wakeline_store::flow::InstanceState::Pending],
+                ..all.clone()
+            },
             all,
         ];
         for filter in filters {

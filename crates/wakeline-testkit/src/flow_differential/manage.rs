@@ -56,6 +56,7 @@ impl World<'_> {
             state: InstanceState::Terminated,
             output: Bytes::from_static(b"over"),
             messages: message.into_iter().collect(),
+            birth: Some(crate::flow_conformance::birth("main")),
         };
         let oracle = self.oracle.terminate(command(oracle)).await.map_err(failed)?;
         let store = self.store.terminate(command(store)).await.map_err(failed)?;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId};
 use wakeline_store::flow::{
@@ -234,6 +235,10 @@ impl<S: FlowStore> FlowStore for Transitions<S> {
 impl<S: FlowReader> FlowReader for Transitions<S> {
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
         self.plain(self.inner.instance(instance)).await
+    }
+
+    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
+        self.plain(self.inner.pending_start(instance)).await
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

@@ -20,7 +20,7 @@ pub(super) async fn describe(
     while let Some((id, status, depth)) = open.pop() {
         let found = match status {
             Status::Missing => Waits::because("it was never started"),
-            Status::Pending => {
+            Status::Pending(_) => {
                 Waits::because("it waits for its first turn, and no code for it is registered")
             }
             Status::Ended(_) => continue,

@@ -5,6 +5,7 @@ mod crash;
 mod lives;
 mod mailboxes;
 mod modes;
+mod pending;
 mod refusals;
 mod seeds;
 mod shutdown;

@@ -4,22 +4,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use wakeline_core::{Capabilities, InstanceId, KvKey};
+use wakeline_core::{Capabilities, InstanceId, KvKey, OrchestrationName};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, HistoryBatch, InstanceFilter,
-    InstanceState, InstanceStats, KvEntry, ListInstances, ListedInstances, PruneOptions,
-    PruneReport, Suspension, TerminateInstance, Watched,
+    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, HistoryBatch, InstanceBirth,
+    InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances, ListedInstances,
+    PruneOptions, PruneReport, Suspension, TerminateInstance, Watched,
 };
 
 use super::{StoreProvider, failed, token};
 use crate::error::FlowError;
 use crate::event::{Event, EventKind, Parent};
 use crate::message::WorkItem;
-use crate::provider::Provider;
 use crate::provider::admin::{EventPage, ProviderAdmin, Seen};
 use crate::provider::envelope;
 use crate::provider::face::{Ask, Grant, Line};
-use crate::provider::item::{Enqueued, ProviderError};
+use crate::provider::item::ProviderError;
 
 #[async_trait]
 impl ProviderAdmin for StoreProvider {
@@ -121,24 +120,17 @@ impl ProviderAdmin for StoreProvider {
         Ok(retried)
     }
 
-    /// One that waits for its first turn is asked to end instead: somebody may wait for it, and
-    /// only its first turn knows who.
     async fn terminate(
         &self,
         instance: &InstanceId,
         error: FlowError,
     ) -> Result<bool, ProviderError> {
-        match self.instance(instance).await? {
-            Watched::Missing => return Ok(false),
-            Watched::Pending => {
-                let reason = error.message;
-                let cancel = WorkItem::CancelInstance { instance: instance.clone(), reason };
-                let sent = self.enqueue_for_orchestrator(cancel, None).await?;
-                return Ok(sent == Enqueued::Queued);
-            }
-            Watched::There(_) => {}
-        }
-        let messages = match self.parent_of(instance).await? {
+        let start = self.pending_start(instance).await?;
+        let parent = match &start {
+            Some(start) => start.parent.clone(),
+            None => self.parent_of(instance).await?,
+        };
+        let messages = match parent {
             Some(Parent { instance, execution, event }) => {
                 let result = Err(error.clone());
                 let done = WorkItem::ChildDone { instance, execution, event, result };
@@ -150,7 +142,9 @@ impl ProviderAdmin for StoreProvider {
             ProviderError::Permanent { operation: "terminate", source: Box::new(error) }
         })?;
         let state = InstanceState::Terminated;
-        let command = TerminateInstance { instance: instance.clone(), state, output, messages };
+        let instance = instance.clone();
+        let birth = start.map(PendingStart::birth);
+        let command = TerminateInstance { instance, state, output, messages, birth };
         let ended = self.inner.store.terminate(command).await;
         let (ended, changes) = ended.map_err(|error| failed("terminate", error))?;
         self.inner.hint(changes);
@@ -174,7 +168,40 @@ impl ProviderAdmin for StoreProvider {
     }
 }
 
+/// What the start of a pending instance says.
+struct PendingStart {
+    name: OrchestrationName,
+    parent: Option<Parent>,
+}
+
+impl PendingStart {
+    fn birth(self) -> InstanceBirth {
+        let parent = self.parent.map(|parent| (parent.instance, parent.event));
+        InstanceBirth { name: self.name, parent }
+    }
+}
+
 impl StoreProvider {
+    /// The start of an instance that waits for its first turn.
+    async fn pending_start(
+        &self,
+        instance: &InstanceId,
+    ) -> Result<Option<PendingStart>, ProviderError> {
+        let payload = self.inner.store.pending_start(instance).await;
+        let Some(payload) = payload.map_err(|error| failed("read", error))? else {
+            return Ok(None);
+        };
+        match serde_json::from_slice(&payload) {
+            Ok(WorkItem::StartOrchestration { name, parent, .. }) => {
+                Ok(Some(PendingStart { name, parent }))
+            }
+            Ok(_) => Ok(None),
+            Err(error) => {
+                Err(ProviderError::Permanent { operation: "read", source: Box::new(error) })
+            }
+        }
+    }
+
     /// Who waits for the instance, by the first event of its current execution.
     async fn parent_of(&self, instance: &InstanceId) -> Result<Option<Parent>, ProviderError> {
         let page = self.inner.store.history(instance, None, 1, 1).await;

@@ -26,8 +26,8 @@ const PAGE_BYTES: usize = 1 << 20;
     params(
         ("name" = Option<String>, Query, description = "Only of this orchestration"),
         ("state" = Option<String>, Query,
-            description = "Only in these states, separated by commas: running, completed, failed, \
-                cancelled, terminated, suspended"),
+            description = "Only in these states, separated by commas: pending, running, completed, \
+                failed, cancelled, terminated, suspended"),
         ("prefix" = Option<String>, Query, description = "Only ids that begin with this"),
         ("parent" = Option<String>, Query, description = "Only children of this instance"),
         ("createdFrom" = Option<String>, Query, description = "Only created at or after"),
@@ -75,8 +75,8 @@ fn states(text: &str) -> Result<(Vec<InstanceState>, Option<bool>), ApiError> {
             _ if word == "suspended" => suspended = Some(true),
             Some(InstanceState::ContinuedAsNew) | None => {
                 return Err(ApiError::invalid(format!(
-                    "state must be running, suspended, completed, failed, cancelled or \
-                     terminated, not {word:?}"
+                    "state must be pending, running, suspended, completed, failed, cancelled \
+                     or terminated, not {word:?}"
                 )));
             }
             Some(state) => states.push(state),

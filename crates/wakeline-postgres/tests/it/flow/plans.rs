@@ -156,3 +156,82 @@ async fn a_long_history_is_not_read_by_a_claim() {
     let after = store.0.buffers("", turns).await;
     assert!(after - before <= GROWTH_MAX, "{before} and {after} buffers");
 }
+
+/// The statement of a page of ten, with its parameters written out.
+fn page_of(states: &str) -> String {
+    let sql = include_str!("../../../sql/queries/flow_list.sql").replace("@schema@.", "");
+    let sql: Vec<&str> = sql.lines().filter(|line| !line.starts_with("--")).collect();
+    let null = |sql: String, n: &str| sql.replace(n, "NULL");
+    let sql = sql.join("\n").replace("$10", "11").replace("$2", states);
+    ["$1", "$3", "$4", "$5", "$6", "$7", "$8", "$9"].into_iter().fold(sql, null)
+}
+
+#[tokio::test]
+async fn a_page_of_instances_reads_few_pending_ones_and_no_other_lanes() {
+    let store = Store::open().await;
+    let pages = [page_of("'{pending}'"), page_of("'{}'")];
+    let start = |from, to| {
+        format!(
+            "INSERT INTO flow_lanes (instance, capability_id, due_at, next_seq, started_at)
+             SELECT 'p' || n, 2, now(), 2, now() - n * interval '1 s'
+             FROM generate_series({from}, {to}) AS n;
+             INSERT INTO flow_messages (lane_id, seq, visible_at, starts, payload)
+             SELECT lane_id, 1, due_at, true, 'x' FROM flow_lanes l
+             WHERE NOT EXISTS (SELECT FROM flow_messages m WHERE m.lane_id = l.lane_id)"
+        )
+    };
+    store.grow(1, 100).await;
+    store.0.fill(&start(1, 100)).await;
+    let mut small = Vec::new();
+    for page in &pages {
+        small.push(store.0.buffers("", page).await);
+    }
+    store.grow(101, 20_000).await;
+    store.0.fill(&start(101, 20_000)).await;
+    for (page, small) in pages.iter().zip(small) {
+        let grown = store.0.buffers("", page).await;
+        assert!(grown < 200, "{small} buffers became {grown}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn the_view_shows_pending_instances_with_the_reason_of_a_suspension() {
+    let store = Store::open().await;
+    let sql = "SELECT * FROM flow_start('{a,b}', '{1,1}', ARRAY['x', 'x']::bytea[], '[]');
+         SELECT flow_suspend('b', NULL, NULL, 'mismatch', 'the code has changed')";
+    store.0.client.batch_execute(sql).await.expect("started");
+    let sql = "SELECT concat_ws(' ', instance, name, state, suspended_because) FROM orchestrations
+         ORDER BY instance";
+    let rows = store.0.client.query(sql, &[]).await.expect("read");
+    let told: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    assert_eq!(told, ["a main pending", "b main pending the code has changed"]);
+}
+
+/// Of other owners' sessions: delayed, and available. Planned while there was next to nothing.
+#[tokio::test]
+async fn an_empty_claim_reads_each_session_of_another_owner_once() {
+    let claim = format!(
+        "SELECT * FROM flow_claim_work('[{{\"tags\": [0], \"owner\": \"me\", \"session_lease\": \
+         1000000, \"requests\": [{{\"key\": \"{KEY}\", \"lease\": 9000000, \"again\": false}}]}}]', \
+         false)"
+    );
+    for state in [0, 1] {
+        let store = Store::open().await;
+        let grow = |from, to| {
+            format!(
+                "INSERT INTO flow_sessions (session, owner, owned_until, active_at)
+                 SELECT 's' || n, 'other', now() + interval '2 h', now()
+                 FROM generate_series({from}, {to}) AS n;
+                 INSERT INTO flow_work (lane_id, execution, activity, session, state, due_at)
+                 SELECT 1, 1, n, 's' || n, {state},
+                    CASE WHEN {state} = 1 THEN now() + interval '1 h' END
+                 FROM generate_series({from}, {to}) AS n"
+            )
+        };
+        store.0.fill(&grow(1, 1)).await;
+        store.0.buffers("", &claim).await;
+        store.0.client.batch_execute(&grow(2, 2_000)).await.expect("filled");
+        let buffers = store.0.buffers("", &claim).await;
+        assert!(buffers < 2_000 * 15, "state {state}: {buffers} buffers");
+    }
+}

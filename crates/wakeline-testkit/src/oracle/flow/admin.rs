@@ -2,8 +2,8 @@
 
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, InstanceFilter, PruneOptions, PruneReport, Suspension,
-    TerminateInstance,
+    DeleteInstances, DeleteReport, InstanceFilter, InstanceState, PruneOptions, PruneReport,
+    Suspension, TerminateInstance,
 };
 
 use super::state::{Execution, Flow, Instance};
@@ -72,9 +72,20 @@ impl Flow {
         };
         let told = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
         let lane = self.lanes.get_mut(&id).expect("a name has its lane");
-        if lane.is_pending() {
-            self.remove_lane(&command.instance);
-            return (true, vec![told]);
+        if lane.is_pending()
+            && let Some(birth) = command.birth
+        {
+            let execution = Execution {
+                version: None,
+                state: InstanceState::Running,
+                output: None,
+                history: Vec::new(),
+                started_at: now,
+                ended_at: None,
+            };
+            let mut instance = Instance::born(birth, now);
+            instance.executions.insert(1, execution);
+            lane.instance = Some(instance);
         }
         let goes_on = |instance: &&mut Instance| !instance.state.is_ended();
         let Some(instance) = lane.instance.as_mut().filter(goes_on) else {

@@ -140,24 +140,7 @@ impl Lane {
         if let Some(pinned) = &commit.pinned {
             self.capability = Some(pinned.capability.clone());
         }
-        let born = || {
-            let birth = commit.birth.clone()?;
-            Some(Instance {
-                name: birth.name,
-                parent: birth.parent,
-                state: InstanceState::Running,
-                output: None,
-                status: None,
-                status_version: 0,
-                kv_version: 0,
-                kv: Default::default(),
-                delta: Default::default(),
-                executions: Default::default(),
-                created_at: now,
-                updated_at: now,
-                ended_at: None,
-            })
-        };
+        let born = || Some(Instance::born(commit.birth.clone()?, now));
         self.instance = self.instance.take().or_else(born);
         let Some(instance) = &mut self.instance else { return };
         instance.updated_at = now;

@@ -175,6 +175,9 @@ impl Flow {
         if starts && (lane.capability.is_none() || lane.has_ended()) {
             lane.capability = envelope.starts;
         }
+        if starts {
+            lane.started_at.get_or_insert(now);
+        }
         lane.last_seq += 1;
         let message = Message {
             visible_at: visible_at(envelope.visible, now),

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use wakeline_core::{
     Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, TagFilter, Timestamp,
 };
@@ -219,6 +220,10 @@ impl FlowStore for MemoryStore {
 impl FlowReader for MemoryStore {
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
         Ok(self.flow("instance", |state, _| state.flow.watched(instance)))
+    }
+
+    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.flow("pending_start", |state, _| state.flow.pending_start(instance)))
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

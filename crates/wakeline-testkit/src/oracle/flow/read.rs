@@ -1,6 +1,7 @@
 //! What readers see.
 
-use wakeline_core::{InstanceId, KvKey, Timestamp};
+use bytes::Bytes;
+use wakeline_core::{InstanceId, KvKey, OrchestrationName, Timestamp};
 use wakeline_store::flow::{
     ExecutionDetail, FlowDepths, HistoryPage, InstanceDetail, InstanceState, InstanceStats,
     KvEntry, ListInstances, ListedInstances, Suspension, Watched,
@@ -10,18 +11,15 @@ use super::state::{Execution, Flow, Instance, Lane, kv_entries};
 
 impl Lane {
     fn detail(&self) -> Option<InstanceDetail> {
-        let instance = self.instance.as_ref()?;
+        let Some(instance) = self.instance.as_ref() else { return self.pending() };
         let execution = instance.executions.values().next_back();
-        let reason = |suspension: &Suspension| match suspension {
-            Suspension::Operator { reason } | Suspension::Mismatch { reason } => reason.clone(),
-        };
         Some(InstanceDetail {
             instance: self.name.clone(),
             name: instance.name.clone(),
             version: execution.and_then(|execution| execution.version.clone()),
             capability: self.capability.clone(),
             state: instance.state,
-            suspended: self.suspended.as_ref().map(reason),
+            suspended: self.reason(),
             output: instance.output.clone(),
             status: instance.status.clone(),
             status_version: instance.status_version,
@@ -33,6 +31,34 @@ impl Lane {
             ended_at: instance.ended_at,
         })
     }
+
+    fn pending(&self) -> Option<InstanceDetail> {
+        let (capability, started_at) = (self.capability.clone()?, self.started_at?);
+        let name = capability.as_str().split('@').next().expect("a first part");
+        self.is_pending().then(|| InstanceDetail {
+            instance: self.name.clone(),
+            name: OrchestrationName::new(name).expect("a part of a name"),
+            version: None,
+            capability: Some(capability.clone()),
+            state: InstanceState::Pending,
+            suspended: self.reason(),
+            output: None,
+            status: None,
+            status_version: 0,
+            kv_version: 0,
+            execution: 0,
+            parent: None,
+            created_at: started_at,
+            updated_at: started_at,
+            ended_at: None,
+        })
+    }
+
+    fn reason(&self) -> Option<String> {
+        match self.suspended.clone()? {
+            Suspension::Operator { reason } | Suspension::Mismatch { reason } => Some(reason),
+        }
+    }
 }
 
 impl Execution {
@@ -43,11 +69,14 @@ impl Execution {
 
 impl Flow {
     pub(super) fn watched(&self, name: &InstanceId) -> Watched {
-        match self.lane(name) {
-            Some(lane) if lane.is_pending() => Watched::Pending,
-            Some(lane) => lane.detail().map_or(Watched::Missing, |d| Watched::There(Box::new(d))),
-            None => Watched::Missing,
-        }
+        let detail = self.lane(name).and_then(Lane::detail);
+        detail.map_or(Watched::Missing, |detail| Watched::There(Box::new(detail)))
+    }
+
+    pub(super) fn pending_start(&self, name: &InstanceId) -> Option<Bytes> {
+        let lane = self.lane(name).filter(|lane| lane.is_pending())?;
+        let start = lane.messages.values().find(|message| message.starts);
+        start.map(|message| message.payload.clone())
     }
 
     pub(super) fn history(
@@ -156,9 +185,10 @@ impl Flow {
             let delayed = lane.messages.values().filter(|message| message.visible_at > now);
             depths.delayed += delayed.count() as u64;
             depths.leased_turns += u64::from(lane.live_lease(now).is_some());
-            let Some(instance) = &lane.instance else { continue };
-            let place = InstanceState::ALL.iter().position(|state| *state == instance.state);
+            let Some(detail) = lane.detail() else { continue };
+            let place = InstanceState::ALL.iter().position(|state| *state == detail.state);
             depths.instances[place.expect("all states are listed")] += 1;
+            let Some(instance) = &lane.instance else { continue };
             depths.executions += instance.executions.len() as u64;
             depths.events += instance.executions.values().map(Execution::events).sum::<u64>();
         }

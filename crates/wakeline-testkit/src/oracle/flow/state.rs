@@ -11,7 +11,9 @@ use uuid::Uuid;
 use wakeline_core::{
     Capability, InstanceId, KvKey, OrchestrationName, OwnerId, SessionId, Tag, Timestamp,
 };
-use wakeline_store::flow::{HistoryBatch, InstanceState, KvEntry, Suspension, Visible, WorkKey};
+use wakeline_store::flow::{
+    HistoryBatch, InstanceBirth, InstanceState, KvEntry, Suspension, Visible, WorkKey,
+};
 
 /// Everything that the oracle remembers of orchestrations.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +36,8 @@ pub(super) struct Lane {
     pub(super) lease: Option<Lease>,
     pub(super) suspended: Option<Suspension>,
     pub(super) instance: Option<Instance>,
+    /// When the first start arrived.
+    pub(super) started_at: Option<Timestamp>,
     pub(super) last_seq: i64,
 }
 
@@ -156,6 +160,7 @@ impl Flow {
             lease: None,
             suspended: None,
             instance: None,
+            started_at: None,
             last_seq: 0,
         };
         self.lanes.insert(id, lane);
@@ -191,6 +196,24 @@ impl Lane {
 }
 
 impl Instance {
+    pub(super) fn born(birth: InstanceBirth, now: Timestamp) -> Self {
+        Self {
+            name: birth.name,
+            parent: birth.parent,
+            state: InstanceState::Running,
+            output: None,
+            status: None,
+            status_version: 0,
+            kv_version: 0,
+            kv: BTreeMap::new(),
+            delta: BTreeMap::new(),
+            executions: BTreeMap::new(),
+            created_at: now,
+            updated_at: now,
+            ended_at: None,
+        }
+    }
+
     /// The number of the current execution; 0 if it has none.
     pub(super) fn current(&self) -> u64 {
         self.executions.keys().next_back().copied().unwrap_or(0)

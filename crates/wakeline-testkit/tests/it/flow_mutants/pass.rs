@@ -1,6 +1,7 @@
 //! Reads and interventions: passed on to the oracle, but for a few.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, KvKey};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
@@ -15,6 +16,10 @@ use super::{Sin, Sinner};
 impl FlowReader for Sinner {
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError> {
         self.inner.instance(instance).await
+    }
+
+    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
+        self.inner.pending_start(instance).await
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

@@ -1,8 +1,9 @@
 //! After an outage: whoever waits is served soon after the database is back, however long the
 //! outage lasted and whatever became of the connections.
 //!
-//! The limit is far above what is measured and printed, and far below what back-offs of several
-//! seconds would cost.
+//! The guide promises two seconds. The limit is above that, because these tests run beside others
+//! and a busy machine must not fail them; what is measured is printed. It is still far below what
+//! back-offs of several seconds would cost.
 
 use std::time::{Duration, Instant};
 

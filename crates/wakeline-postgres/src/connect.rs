@@ -102,10 +102,10 @@ impl Link {
         let _turn = self.turn.read().await;
         let session = self.session(operation).await?;
         let began = Instant::now();
-        let span = self.promptness.span(self.connector.deadline());
+        let span = self.promptness.span(operation, self.connector.deadline());
         let call = session.query_fresh(sql, params);
         let result = self.within_span(span, (operation, &session), call).await;
-        self.promptness.note(began.elapsed(), span);
+        self.promptness.note(operation, began.elapsed(), span);
         result
     }
 

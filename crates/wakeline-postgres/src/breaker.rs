@@ -7,6 +7,8 @@
 //!
 //! # Invariants
 //! * Only failures to open a connection count, and one success ends it.
+//! * While a database is known to be away somebody looks out for it: both begin under one lock, and
+//!   end under one lock.
 //! * While a database is away nobody waits for it: callers fail at once, with what the last try
 //!   failed of. Tries are made beside them, twice a second.
 //! * A try that gets no answer holds up no other: after an outage that swallowed packets the next
@@ -64,15 +66,26 @@ impl Breaker {
         self.back.notified().await;
     }
 
-    /// Says how a try went.
-    fn note(&self, failure: Option<String>) {
+    /// A try has failed. True if somebody has to look out from now on.
+    fn failed(&self, why: String) -> bool {
         let mut state = self.state.lock();
-        let (was, is) = (state.down.is_some(), failure.is_some());
-        state.down = failure;
-        if was != is {
-            metrics::gauge!("wakeline_store_away").set(if is { 1.0 } else { 0.0 });
+        if state.down.replace(why).is_none() {
+            metrics::gauge!("wakeline_store_away").set(1.0);
         }
-        if !is && (was || state.watched) {
+        !std::mem::replace(&mut state.watched, true)
+    }
+
+    /// A try has succeeded. If whoever looks out made it, nobody does so any more.
+    fn succeeded(&self, looked_out: bool) {
+        let mut state = self.state.lock();
+        let was_down = state.down.take().is_some();
+        if was_down {
+            metrics::gauge!("wakeline_store_away").set(0.0);
+        }
+        let was_watched = state.watched;
+        state.watched &= !looked_out;
+        drop(state);
+        if was_down || was_watched {
             self.back.notify_waiters();
         }
     }
@@ -80,10 +93,6 @@ impl Breaker {
     /// True if somebody has to look out from now on.
     fn watch(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().watched, true)
-    }
-
-    fn unwatch(&self) {
-        self.state.lock().watched = false;
     }
 }
 
@@ -94,9 +103,10 @@ pub(crate) async fn open(
 ) -> Result<Session, StoreError> {
     connector.breaker().admit(operation)?;
     let opened = open_or_begin_again(connector, operation).await;
-    connector.breaker().note(opened.as_ref().err().map(|error| error::chain(error)));
-    if opened.is_err() {
-        watch(connector);
+    match &opened {
+        Ok(_) => connector.breaker().succeeded(false),
+        Err(error) if connector.breaker().failed(error::chain(error)) => spawn_look_out(connector),
+        Err(_) => {}
     }
     opened
 }
@@ -122,8 +132,12 @@ async fn open_or_begin_again(
 /// Has somebody look out for the database, if nobody does.
 fn watch(connector: &Arc<Connector>) {
     if connector.breaker().watch() {
-        tokio::spawn(look_out(Arc::downgrade(connector)));
+        spawn_look_out(connector);
     }
+}
+
+fn spawn_look_out(connector: &Arc<Connector>) {
+    tokio::spawn(look_out(Arc::downgrade(connector)));
 }
 
 /// Tries until the database is back, or nobody needs it any more.
@@ -142,10 +156,10 @@ async fn look_out(connector: Weak<Connector>) {
             }
             Some(Ok(tried)) = tries.join_next() => {
                 let Some(connector) = connector.upgrade() else { return };
-                connector.breaker().note(tried.as_ref().err().map(|error| error::chain(error)));
-                if tried.is_ok() {
-                    connector.breaker().unwatch();
-                    return;
+                match tried {
+                    Ok(()) => return connector.breaker().succeeded(true),
+                    // Nobody else looks out while this one does.
+                    Err(error) => _ = connector.breaker().failed(error::chain(&error)),
                 }
             }
         }
@@ -154,19 +168,45 @@ async fn look_out(connector: Weak<Connector>) {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future;
+    use std::task::{Context, Wake, Waker};
+
     use super::*;
 
     #[test]
     fn what_is_known_to_be_away_is_an_error_at_once_until_a_try_succeeds() {
         let breaker = Breaker::default();
         assert!(breaker.admit("test").is_ok(), "nothing is known");
-        breaker.note(Some("connection refused".into()));
-        assert!(breaker.watch(), "somebody has to look out");
+        assert!(breaker.failed("connection refused".into()), "somebody has to look out");
         assert!(!breaker.watch(), "somebody does");
         let refused = breaker.admit("test").expect_err("known to be away");
         assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused:?}");
         assert!(error::chain(&refused).contains("connection refused"), "{refused:?}");
-        breaker.note(None);
+        breaker.succeeded(true);
         assert!(breaker.admit("test").is_ok(), "it is back");
+        assert!(breaker.failed("connection refused".into()), "somebody has to look out again");
+    }
+
+    /// A caller whose try fails at the moment in which waiters are told that it is back.
+    struct FailsWhenWoken(Arc<Breaker>);
+
+    impl Wake for FailsWhenWoken {
+        fn wake(self: Arc<Self>) {
+            self.0.failed("connection refused".into());
+        }
+    }
+
+    /// Else nobody would ever find that it is back.
+    #[test]
+    fn a_database_that_goes_away_while_it_is_found_is_looked_out_for() {
+        let breaker = Arc::new(Breaker::default());
+        breaker.failed("connection refused".into());
+        let waker = Waker::from(Arc::new(FailsWhenWoken(breaker.clone())));
+        let mut back = pin!(breaker.back.notified());
+        assert!(back.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        breaker.succeeded(true);
+        let state = breaker.state.lock();
+        assert!(state.down.is_some(), "it is away again");
+        assert!(state.watched, "away, and nobody looks out");
     }
 }

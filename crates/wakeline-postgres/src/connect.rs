@@ -89,9 +89,10 @@ impl Link {
         self.run(operation, &session, sql, params).await
     }
 
-    /// Runs one statement that can be repeated without harm, and that is answered promptly as a
-    /// rule: a connection that gives no answer for a while is given up sooner than by the
-    /// deadline. See [`Promptness`].
+    /// Runs one statement that is answered promptly as a rule: a connection that gives no answer
+    /// for a while is given up sooner than by the deadline. See [`Promptness`]. The server may
+    /// still execute the statement and commit it, because its own timeout is longer. So this is
+    /// only for a statement whose repetition finds what the first one did.
     pub(crate) async fn query_promptly(
         &self,
         operation: &'static str,
@@ -101,10 +102,10 @@ impl Link {
         let _turn = self.turn.read().await;
         let session = self.session(operation).await?;
         let began = Instant::now();
-        let span = self.promptness.span(self.connector.deadline());
+        let span = self.promptness.span(operation, self.connector.deadline());
         let call = session.query_fresh(sql, params);
         let result = self.within_span(span, (operation, &session), call).await;
-        self.promptness.note(began.elapsed(), span);
+        self.promptness.note(operation, began.elapsed(), span);
         result
     }
 

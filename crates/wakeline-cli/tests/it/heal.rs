@@ -1,8 +1,9 @@
 //! After an outage: whoever waits is served soon after the database is back, however long the
 //! outage lasted and whatever became of the connections.
 //!
-//! The limit is far above what is measured and printed, and far below what back-offs of several
-//! seconds would cost.
+//! The guide promises two seconds. The limit is above that, because these tests run beside others
+//! and a busy machine must not fail them; what is measured is printed. It is still far below what
+//! back-offs of several seconds would cost.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +19,9 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// A fallback that cannot help.
 const NO_FALLBACK: [&str; 2] = ["--fallback-poll-interval-ms", "3600000"];
 
-async fn park(server: &Server) -> tokio::task::JoinHandle<(Vec<String>, Instant)> {
-    let path = "/api/v1/pop/queue/q?wait=true&timeout=120000&autoAck=true";
-    let parked = server.client.park(path).await;
+async fn park(server: &Server, query: &str) -> tokio::task::JoinHandle<(Vec<String>, Instant)> {
+    let path = format!("/api/v1/pop/queue/q?wait=true&timeout=120000{query}");
+    let parked = server.client.park(&path).await;
     server.parked(1).await;
     tokio::spawn(async move {
         let ids = parked.answer().await.expect("an answer").ids();
@@ -55,12 +56,13 @@ async fn behind_a_proxy(what: &str, begin: impl Fn(&Proxy)) {
     let receiver = Receiver::start("r", Mood::Answers(200)).await;
     Hook::open(&cut_off).await.endpoint(&receiver, json!({})).await;
     for (round, outage) in OUTAGES.into_iter().enumerate() {
-        let parked = park(&cut_off).await;
+        // Not autoAck: if its claim is swallowed, it has to wait for its deadline.
+        let parked = park(&cut_off, "").await;
         begin(&proxy);
         tokio::time::sleep(outage - Duration::from_millis(500)).await;
-        let mark = format!("round {round}");
-        other.client.push("q", &[("p", &mark)]).await;
-        Hook(other.client).send(&mark.replace(' ', "-")).await;
+        let mark = format!("round-{round}");
+        other.client.push("q", &[(&mark, &mark)]).await;
+        Hook(other.client).send(&mark).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert!(!parked.is_finished() && receiver.count() == round, "{what}: nothing gets through");
         proxy.mend();
@@ -107,7 +109,7 @@ async fn a_database_that_was_stopped_delays_nobody_for_long_afterwards() {
     let receiver = Receiver::start("r", Mood::Answers(200)).await;
     Hook::open(&server).await.endpoint(&receiver, json!({})).await;
     for (round, outage) in OUTAGES.into_iter().enumerate() {
-        let parked = park(&server).await;
+        let parked = park(&server, "&autoAck=true").await;
         postgres.stop();
         tokio::time::sleep(outage).await;
         postgres.restart();

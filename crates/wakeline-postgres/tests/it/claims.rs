@@ -119,6 +119,30 @@ async fn a_claim_that_ends_after_it_was_given_up_is_found_by_its_token() {
     store.close().await;
 }
 
+/// Nobody could find what a given up autoAck claim settled: it left no token.
+#[tokio::test]
+async fn a_slow_auto_ack_claim_delivers_what_it_settles() {
+    let schema = TestSchema::new().await;
+    let store = schema.store().await;
+    push(&store, "p", "m").await;
+    let ask = Ask::queue(&queue());
+    let first = take(&store, &ask).await;
+    store.release(vec![first.lease.expect("leased")]).await.expect("released");
+    let slow = format!(
+        "CREATE FUNCTION \"{0}\".slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             PERFORM pg_sleep(3);
+             RETURN NULL;
+         END $$;
+         CREATE TRIGGER slow AFTER UPDATE ON \"{0}\".cursors
+             FOR EACH STATEMENT EXECUTE FUNCTION \"{0}\".slow()",
+        schema.name
+    );
+    schema.client().await.batch_execute(&slow).await.expect("slowed down");
+    let claimed = claim(&store, &ask.auto_ack()).await.grants.remove(0);
+    assert_eq!(claimed.as_ref().map(ids), Some(vec!["m".to_owned()]));
+    store.close().await;
+}
+
 #[tokio::test]
 async fn a_blocked_partition_does_not_stall_the_others() {
     let schema = TestSchema::new().await;

@@ -1,7 +1,7 @@
 //! The SQL function `configure`: options of queues in the user's own transaction.
 
 use tokio_postgres::Client;
-use wakeline_core::{MessageOrder, QueueName, QueueOptions};
+use wakeline_core::{MessageOrder, PartitionName, QueueName, QueueOptions};
 use wakeline_store::{AccessStore as _, AuditFilter, QueueAdmin as _};
 
 use crate::support::TestSchema;
@@ -60,6 +60,8 @@ async fn what_http_refuses_is_refused_from_sql() {
         (r#"{"unordered": true, "lanes": 0}"#, "contradict", "leave out"),
         (r#"{"encryptionEnabled": true}"#, "encryption cannot", "HTTP"),
         (r#"{"partitionPriorities": {"p": "x"}}"#, "option partitionPriorities", ""),
+        (r#"{"partitionPriorities": {"p": 1.5}}"#, "the priority of partition p", ""),
+        (r#"{"partitionPriorities": {"p": 2147483648}}"#, "the priority of partition p", ""),
         ("[]", "must be a JSON object", ""),
     ] {
         let error = configure(&user, &schema, options).await.expect_err(options);
@@ -69,4 +71,20 @@ async fn what_http_refuses_is_refused_from_sql() {
     }
     let queue = QueueName::new("n.q").expect("valid");
     assert_eq!(store.queue(&queue).await.expect("it is read"), None);
+}
+
+#[tokio::test]
+async fn numbers_with_a_point_are_stored_as_whole_numbers() {
+    let schema = TestSchema::new().await;
+    let store = schema.store().await;
+    let user = schema.client().await;
+    let given = r#"{"maxSize": 2.0,
+        "partitionPriorities": {"vip": 1.0, "low": -2147483648.00, "a.b,{c}": 3}}"#;
+    configure(&user, &schema, given).await.expect("set");
+    let queue = QueueName::new("n.q").expect("valid");
+    let options = store.queue(&queue).await.expect("it is read").expect("it exists").options;
+    assert_eq!(options.len_max, 2);
+    let priorities = [("vip", 1), ("low", i32::MIN), ("a.b,{c}", 3)]
+        .map(|(name, priority)| (PartitionName::new(name).expect("valid"), priority));
+    assert_eq!(options.partition_priorities, priorities.into());
 }

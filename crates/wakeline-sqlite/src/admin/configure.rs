@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{Change, Namespace, QueueName, TaskName};
+use wakeline_core::{Change, Namespace, QueueName, QueueOptions, TaskName};
 use wakeline_store::{ConfigureQueue, PatchQueue, QueueDetail};
 
 use super::inspect;
@@ -53,14 +53,16 @@ pub(super) fn configure(
     Ok((inspect::queue(s, name)?.expect("it was just changed"), changes))
 }
 
-/// Changes those of a queue's options that are named; `None` if there is no such queue.
+/// Changes those of a queue's options that are named; `None` if there is no such queue, and none is
+/// to be made.
 pub(super) fn patch(
     s: &mut Session<'_>,
     command: &PatchQueue,
 ) -> Res<Option<(QueueDetail, Vec<Change>)>> {
-    let PatchQueue { queue, namespace, task, options } = command.clone();
-    let Some(found) = s.queue(&queue)? else { return Ok(None) };
-    let options = options.apply(found.options.clone());
+    let PatchQueue { queue, namespace, task, options, create } = command.clone();
+    let found = s.queue(&queue)?.map(|queue| queue.options.clone());
+    let Some(found) = found.or(create.then(QueueOptions::default)) else { return Ok(None) };
+    let options = options.apply(found);
     configure(s, &ConfigureQueue { queue, namespace, task, options }).map(Some)
 }
 

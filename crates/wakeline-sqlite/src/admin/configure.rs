@@ -17,10 +17,20 @@ pub(super) fn configure(
     s: &mut Session<'_>,
     command: &ConfigureQueue,
 ) -> Res<(QueueDetail, Vec<Change>)> {
-    let name = &command.queue;
-    if command.options.encrypted && !s.sealing.has_keys() {
+    need_keys(s, command.options.encrypted)?;
+    write(s, command)
+}
+
+/// Encryption is switched on only where there are keys.
+fn need_keys(s: &Session<'_>, encrypted: bool) -> Res<()> {
+    if encrypted && !s.sealing.has_keys() {
         return Err(Fault::NoKeys);
     }
+    Ok(())
+}
+
+fn write(s: &mut Session<'_>, command: &ConfigureQueue) -> Res<(QueueDetail, Vec<Change>)> {
+    let name = &command.queue;
     let queue = match s.queue(name)? {
         Some(queue) => queue,
         None => {
@@ -60,10 +70,11 @@ pub(super) fn patch(
     command: &PatchQueue,
 ) -> Res<Option<(QueueDetail, Vec<Change>)>> {
     let PatchQueue { queue, namespace, task, options, create } = command.clone();
+    need_keys(s, options.encrypted == Some(true))?;
     let found = s.queue(&queue)?.map(|queue| queue.options.clone());
     let Some(found) = found.or(create.then(QueueOptions::default)) else { return Ok(None) };
     let options = options.apply(found);
-    configure(s, &ConfigureQueue { queue, namespace, task, options }).map(Some)
+    write(s, &ConfigureQueue { queue, namespace, task, options }).map(Some)
 }
 
 /// Under new options a cursor may be due at another time. Leases keep their end.

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use wakeline_core::{OptionsPatch, QueueName, QueueOptions};
-use wakeline_store::{ConfigureQueue, Page, PatchQueue, QueueTally};
+use wakeline_core::{OptionsPatch, QueueName};
+use wakeline_store::{Page, PatchQueue, QueueTally};
 
 use crate::access::{Common, deed, on_store, print};
 use crate::config::ConfigMistake;
@@ -77,19 +77,12 @@ fn queue_name(name: String) -> Result<QueueName, ConfigMistake> {
 fn configure(args: ConfigureArgs) -> anyhow::Result<ExitCode> {
     let queue = queue_name(args.queue)?;
     let options = options(&args.set, args.unordered)?;
-    let command =
-        PatchQueue { queue: queue.clone(), namespace: None, task: None, options: options.clone() };
+    let name = queue.to_string();
+    let command = PatchQueue { queue, namespace: None, task: None, options, create: args.create };
     on_store(&args.common, async |store| {
-        let deed = deed("queue.configure", queue.as_str(), "");
-        let patched = deed.clone().during(store.patch(command)).await?;
-        let detail = match patched {
-            Some((detail, _)) => detail,
-            None if args.create => {
-                let options = options.apply(QueueOptions::default());
-                let command = ConfigureQueue { queue, namespace: None, task: None, options };
-                deed.during(store.configure(command)).await?.0
-            }
-            None => bail!("there is no queue {queue}: --create makes it"),
+        let patched = deed("queue.configure", &name, "").during(store.patch(command)).await?;
+        let Some((detail, _)) = patched else {
+            bail!("there is no queue {name}: --create makes it");
         };
         let options = wakeline_http::render_options(detail.options);
         let lines: Vec<String> = (options.as_object().into_iter().flatten())

@@ -28,6 +28,9 @@ use crate::rows::{self, Columns};
 
 const CONFIGURE: &str = "configure queue";
 
+/// A queue, and the namespace and task that it is to have, if they are named.
+type Scope<'a> = (&'a QueueName, Option<Namespace>, Option<TaskName>);
+
 #[async_trait]
 impl QueueAdmin for PostgresStore {
     async fn configure(
@@ -55,9 +58,15 @@ impl QueueAdmin for PostgresStore {
         if command.options.encrypted == Some(true) {
             self.shared.sealing.keys(OPERATION)?;
         }
-        let PatchQueue { queue, namespace, task, options } = command;
+        let PatchQueue { queue, namespace, task, options, create } = command;
         let options = queue_options::to_some_columns(&options);
-        let detail = self.configure_row(OPERATION, (&queue, namespace, task), options).await?;
+        let scope = (&queue, namespace, task);
+        let mut detail = self.configure_row(OPERATION, scope.clone(), &options).await?;
+        while create && detail.is_none() {
+            self.make_queue(scope.clone()).await?;
+            let patched = self.configure_row(OPERATION, scope.clone(), &options).await;
+            detail = patched.map_err(StoreError::after_write)?;
+        }
         Ok(detail.map(|detail| self.tell_configured(detail)))
     }
 
@@ -139,17 +148,20 @@ impl PostgresStore {
         &self,
         command: &ConfigureQueue,
     ) -> Result<Option<QueueDetail>, StoreError> {
-        let (namespace, task) = command.queue.derived_scope();
-        let scope = (command.namespace.clone().or(namespace), command.task.clone().or(task));
-        let key = (command.queue.clone(), PartitionName::default_partition());
-        self.queue.core.make_partitions(BTreeMap::from([(key, scope)]), false).await?;
-        let written = async {
-            let ConfigureQueue { queue, namespace, task, options } = command;
-            let options = queue_options::to_columns(options);
-            let scope = (queue, namespace.clone(), task.clone());
-            self.configure_row(CONFIGURE, scope, options).await
-        };
-        written.await.map_err(StoreError::after_write)
+        let ConfigureQueue { queue, namespace, task, options } = command;
+        let scope = (queue, namespace.clone(), task.clone());
+        self.make_queue(scope.clone()).await?;
+        let options = queue_options::to_columns(options);
+        let written = self.configure_row(CONFIGURE, scope, &options).await;
+        written.map_err(StoreError::after_write)
+    }
+
+    /// Makes a queue if there is none.
+    async fn make_queue(&self, (queue, namespace, task): Scope<'_>) -> Result<(), StoreError> {
+        let derived = queue.derived_scope();
+        let scope = (namespace.or(derived.0), task.or(derived.1));
+        let key = (queue.clone(), PartitionName::default_partition());
+        self.queue.core.make_partitions(BTreeMap::from([(key, scope)]), false).await.map(drop)
     }
 
     /// Configures a queue once more that was deleted meanwhile.
@@ -164,8 +176,8 @@ impl PostgresStore {
     async fn configure_row(
         &self,
         operation: &'static str,
-        (queue, namespace, task): (&QueueName, Option<Namespace>, Option<TaskName>),
-        options: String,
+        (queue, namespace, task): Scope<'_>,
+        options: &str,
     ) -> Result<Option<QueueDetail>, StoreError> {
         let core = &self.queue.core;
         let act = Act {

@@ -22,7 +22,7 @@ pub struct ConfigureQueue {
     pub options: QueueOptions,
 }
 
-/// Changes a queue that exists. What is `None` stays as it is.
+/// Changes a queue. What is `None` stays as it is.
 #[derive(Debug, Clone)]
 pub struct PatchQueue {
     /// The queue.
@@ -33,6 +33,8 @@ pub struct PatchQueue {
     pub task: Option<TaskName>,
     /// Its options.
     pub options: OptionsPatch,
+    /// Make the queue if there is none.
+    pub create: bool,
 }
 
 /// A queue as it stands.
@@ -92,7 +94,8 @@ pub trait QueueAdmin: Send + Sync {
     ) -> Result<(QueueDetail, Vec<Change>), StoreError>;
 
     /// Changes those of a queue's options that are named: of two such calls at once neither undoes
-    /// what the other did. `None` if there is no such queue.
+    /// what the other did, nor if both make the queue. `None` if there is no such queue, and none
+    /// is to be made.
     async fn patch(
         &self,
         command: PatchQueue,

@@ -13,14 +13,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use uuid::Uuid;
 use wakeline_core::{
-    GroupName, PartitionId, PartitionName, QueueName, QueueOptions, TransactionId, Verdict,
+    GroupName, OptionsPatch, PartitionId, PartitionName, QueueName, QueueOptions, TransactionId,
+    Verdict,
 };
 use wakeline_seal::KeyRing;
 use wakeline_store::flow::Visible;
 use wakeline_store::{
     AuditFilter, ConfigureQueue, DeadLetterFilter, Deed, Grant, MessageKey, NewTrace, Page,
-    PushItem, QueueAdmin, ScheduleItem, ScheduledFilter, SealedKind, SettleItem, StoreError,
-    Traced, TransactCommand, WholeStore,
+    PatchQueue, PushItem, QueueAdmin, ScheduleItem, ScheduledFilter, SealedKind, SettleItem,
+    StoreError, Traced, TransactCommand, WholeStore,
 };
 
 use crate::conformance::{Ask, item};
@@ -47,6 +48,7 @@ macro_rules! keyed_suite {
         $crate::keyed_suite!($fixture;
             payloads_are_stored_sealed_and_delivered_plain,
             without_keys_nothing_is_stored_in_the_clear,
+            without_keys_other_options_can_be_patched,
             a_change_of_the_option_holds_for_every_node,
             everything_is_sealed_anew_with_the_first_key,
             a_payload_that_cannot_be_opened_is_not_lost,
@@ -188,6 +190,29 @@ pub async fn without_keys_nothing_is_stored_in_the_clear(under: &dyn KeyedUnderT
     assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
     assert_eq!(under.payloads().await.len(), 2);
     assert!(keyless.keys_needed().await.expect("read").queues);
+    keyless.close().await;
+    keyed.close().await;
+}
+
+/// A node without keys changes other options of an encrypted queue, and does not switch encryption
+/// on, nor on again.
+pub async fn without_keys_other_options_can_be_patched(under: &dyn KeyedUnderTest) {
+    let (keyless, keyed) = (node(under, &[]).await, node(under, &["a"]).await);
+    configure(&*keyed, true).await.expect("configured");
+    let patch = async |options| {
+        let command =
+            PatchQueue { queue: queue(), namespace: None, task: None, options, create: false };
+        let patched = keyless.patch(command).await?;
+        Ok::<_, StoreError>(patched.expect("it exists").0.options)
+    };
+    let lease = OptionsPatch { lease_secs: Some(7), ..OptionsPatch::default() };
+    let options = patch(lease).await.expect("patched");
+    assert_eq!((options.lease_secs, options.encrypted), (7, true));
+    let on = OptionsPatch { encrypted: Some(true), ..OptionsPatch::default() };
+    let refused = patch(on).await;
+    assert!(matches!(refused, Err(StoreError::NoKeys { .. })), "{refused:?}");
+    let off = OptionsPatch { encrypted: Some(false), ..OptionsPatch::default() };
+    assert!(!patch(off).await.expect("patched").encrypted);
     keyless.close().await;
     keyed.close().await;
 }

@@ -66,6 +66,7 @@ pub(crate) async fn patch_queue(
         namespace: given(body.namespace).map(Namespace::new).transpose()?,
         task: given(body.task).map(TaskName::new).transpose()?,
         options: body.options.unwrap_or_default().patch()?,
+        create: false,
     };
     let detail = state.queue().patch(command).await?.ok_or_else(no_queue)?;
     Ok(Json(detail.into()))

@@ -17,8 +17,9 @@ use crate::wire::dead::{
     RedriveAnswer, RedriveBody,
 };
 
-/// How far a caller that may read some queues only sees into all of them together.
-const UNNAMED_MAX: u64 = 10_000;
+/// How far a caller that may read some queues only sees into all of them together. So many dead
+/// letters of each queue are read, with their payloads.
+const UNNAMED_MAX: u64 = 1000;
 
 /// Most dead letters a second that a job may be allowed.
 const RATE_MAX: u32 = 1_000_000;
@@ -42,7 +43,8 @@ fn no_job() -> ApiError {
         ("to" = Option<String>, Query, description = "Only those given up before"),
         ("error" = Option<String>, Query, description = "Only those with this in their error"),
         ("limit" = Option<u32>, Query, description = "At most so many, up to 1000 (100)"),
-        ("offset" = Option<u32>, Query, description = "After skipping so many (0)"),
+        ("offset" = Option<u32>, Query, description = "After skipping so many (0). A caller that \
+            may read only some queues sees the newest 1000, unless it names a queue"),
     ),
     responses(
         (status = 200, description = "The dead letters", body = DeadLettersAnswer<'_>),

@@ -290,6 +290,14 @@ async fn lists_have_what_their_reader_may_see() {
     assert_eq!(list("/api/v1/consumer-groups", "", "queueName").await, mine);
     assert_eq!(list("/api/v1/dlq", "/messages", "queue").await, mine);
     assert_eq!(list("/api/v1/dlq?limit=1&offset=1", "/messages", "queue").await, mine[..1]);
+    // All that is skipped is read, too.
+    assert!(list("/api/v1/dlq?limit=1&offset=999", "/messages", "queue").await.is_empty());
+    for far in ["limit=1&offset=1000", "limit=1000&offset=1", "limit=1&offset=9999"] {
+        let path = format!("/api/v1/dlq?{far}");
+        assert_eq!(node.status(&key, "GET", &path, Value::Null).await, 400, "{far}");
+        let path = format!("{path}&queue=mine-1");
+        assert_eq!(node.status(&key, "GET", &path, Value::Null).await, 200, "{far}");
+    }
     assert_eq!(list("/api/v1/app", "/data", "uid").await, mine);
     assert_eq!(list("/api/v1/app?limit=1", "/data", "uid").await, mine[..1]);
     let found = node.with_key(&key, "GET", "/api/v1/consumer-groups/g", Value::Null).await.json();

@@ -9,7 +9,8 @@
 -- Until its end the transaction holds the queue's row: keep it short.
 -- p_notify: the commit tells nodes of the change; without it they see it within a minute.
 -- Runs with the rights of its owner: GRANT EXECUTE to whom it may concern.
--- Called by: users. Lock order: as partition_create, then as queue_configure.
+-- Called by: users. Lock order: the advisory lock of the queue's name if the queue is missing, as
+-- partition_create, then as queue_configure.
 
 CREATE OR REPLACE FUNCTION @schema@.configure(
     p_queue text, p_options jsonb, p_notify boolean DEFAULT true)
@@ -28,6 +29,9 @@ BEGIN
     END IF;
     v_columns := @schema@.queue_options_check(p_options);
     IF NOT EXISTS (SELECT FROM @schema@.queues q WHERE q.name = p_queue) THEN
+        -- One caller at a time makes the queue. Otherwise all callers that waited for its row would
+        -- hold it FOR SHARE, and none could go on to change it.
+        PERFORM pg_advisory_xact_lock(hashtextextended('@schema@.configure ' || p_queue, 0));
         IF strpos(p_queue, '.') > 0 THEN
             v_namespace := nullif(split_part(p_queue, '.', 1), '');
             v_task := nullif(substr(p_queue, strpos(p_queue, '.') + 1), '');

@@ -121,6 +121,8 @@ BEGIN
             RAISE EXCEPTION 'the priority of partition % must be a whole number of 32 bits, not %',
                 n.key, n.value USING ERRCODE = 'invalid_parameter_value';
         END IF;
+        v_columns := jsonb_set(v_columns, ARRAY['partition_priorities', n.key],
+            to_jsonb(trunc((n.value)::numeric)));
     END LOOP;
     RETURN v_columns;
 END

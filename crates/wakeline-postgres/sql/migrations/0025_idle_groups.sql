@@ -13,11 +13,22 @@ COMMENT ON COLUMN @schema@.groups.polled_at IS
     'the last poll that was recorded: at most an hour older than the last one';
 COMMENT ON COLUMN @schema@.groups.settled IS 'it has settled a message at some time';
 
+-- In a new schema functions are installed after all migrations; the view needs this one now. It is
+-- replaced then.
+DO $$
+BEGIN
+    IF to_regprocedure('@schema@.clock()') IS NULL THEN
+        CREATE FUNCTION @schema@.clock() RETURNS timestamptz
+        LANGUAGE sql STABLE PARALLEL SAFE AS 'SELECT clock_timestamp()';
+    END IF;
+END
+$$;
+
 CREATE OR REPLACE VIEW @schema@.consumer_groups AS
 SELECT q.name AS queue, g.name AS consumer_group,
     CASE g.mode WHEN 0 THEN 'all' WHEN 1 THEN 'new' ELSE 'from' END AS subscription, g.from_at,
     g.created_at, l.partitions, l.partitions_behind, l.lag, g.polled_at,
-    CASE WHEN i.idle_at <= clock_timestamp() THEN i.idle_at END AS idle_since
+    CASE WHEN i.idle_at <= @schema@.clock() THEN i.idle_at END AS idle_since
 FROM @schema@.groups g
 JOIN @schema@.queues q USING (queue_id)
 CROSS JOIN LATERAL (

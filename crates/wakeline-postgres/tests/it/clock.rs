@@ -13,6 +13,7 @@ use wakeline_testkit::flow_conformance::{FlowBench, Worker, after, event, id, st
 use wakeline_testkit::hook_conformance::{HookBench, plain};
 
 use crate::conformance::Fixture;
+use crate::support::TestSchema;
 
 /// After its machine's clock was set back, the store's runs slower by a tenth.
 const SLOWER: f64 = 10.0 / 9.0;
@@ -251,4 +252,22 @@ async fn a_clock_that_was_a_day_ahead_for_a_while_leaves_no_turn_and_no_webhook_
     bench.none().await;
     machine.pass(35.0 * SLOWER).await;
     assert_eq!(bench.one().await.attempt_no, 3, "the second lease has ended");
+}
+
+#[tokio::test]
+async fn the_view_of_groups_goes_by_the_clock_of_the_store() {
+    let schema = TestSchema::with_stopped_clock().await;
+    let user = schema.client().await;
+    let sql = "UPDATE wakeline.test_clock SET shift = interval '1000 years';
+        SELECT wakeline.configure('q', '{\"groupIdleSeconds\": 600}');
+        SELECT * FROM wakeline.pop('q', p_group => 'g')";
+    user.batch_execute(sql).await.expect("a group is made");
+    let idle = async || {
+        let sql = "SELECT idle_since IS NOT NULL FROM wakeline.consumer_groups";
+        user.query_one(sql, &[]).await.expect("read").get::<_, bool>(0)
+    };
+    assert!(!idle().await);
+    let sql = "UPDATE wakeline.test_clock SET shift = shift + interval '1 hour'";
+    user.batch_execute(sql).await.expect("set");
+    assert!(idle().await);
 }

@@ -1,10 +1,11 @@
 //! The SQL function `configure`: options of queues in the user's own transaction.
 
+use futures_util::future::join_all;
 use tokio_postgres::Client;
-use wakeline_core::{MessageOrder, QueueName, QueueOptions};
+use wakeline_core::{MessageOrder, PartitionName, QueueName, QueueOptions};
 use wakeline_store::{AccessStore as _, AuditFilter, QueueAdmin as _};
 
-use crate::support::TestSchema;
+use crate::support::{TestSchema, eventually};
 
 async fn configure(
     user: &Client,
@@ -60,6 +61,8 @@ async fn what_http_refuses_is_refused_from_sql() {
         (r#"{"unordered": true, "lanes": 0}"#, "contradict", "leave out"),
         (r#"{"encryptionEnabled": true}"#, "encryption cannot", "HTTP"),
         (r#"{"partitionPriorities": {"p": "x"}}"#, "option partitionPriorities", ""),
+        (r#"{"partitionPriorities": {"p": 1.5}}"#, "the priority of partition p", ""),
+        (r#"{"partitionPriorities": {"p": 2147483648}}"#, "the priority of partition p", ""),
         ("[]", "must be a JSON object", ""),
     ] {
         let error = configure(&user, &schema, options).await.expect_err(options);
@@ -69,4 +72,61 @@ async fn what_http_refuses_is_refused_from_sql() {
     }
     let queue = QueueName::new("n.q").expect("valid");
     assert_eq!(store.queue(&queue).await.expect("it is read"), None);
+}
+
+#[tokio::test]
+async fn numbers_with_a_point_are_stored_as_whole_numbers() {
+    let schema = TestSchema::new().await;
+    let store = schema.store().await;
+    let user = schema.client().await;
+    let given = r#"{"maxSize": 2.0,
+        "partitionPriorities": {"vip": 1.0, "low": -2147483648.00, "a.b,{c}": 3}}"#;
+    configure(&user, &schema, given).await.expect("set");
+    let queue = QueueName::new("n.q").expect("valid");
+    let options = store.queue(&queue).await.expect("it is read").expect("it exists").options;
+    assert_eq!(options.len_max, 2);
+    let priorities = [("vip", 1), ("low", i32::MIN), ("a.b,{c}", 3)]
+        .map(|(name, priority)| (PartitionName::new(name).expect("valid"), priority));
+    assert_eq!(options.partition_priorities, priorities.into());
+}
+
+#[tokio::test]
+async fn callers_that_make_the_same_queue_at_once_all_succeed() {
+    let schema = TestSchema::new().await;
+    let store = schema.store().await;
+    let watcher = schema.client().await;
+    let mut first = schema.client().await;
+    let open = first.transaction().await.expect("begun");
+    let sql = format!("SELECT {}.configure('n.q', '{{\"leaseTime\": 1}}')", schema.name);
+    open.execute(&sql, &[]).await.expect("set");
+    let others = ["retryLimit", "retryDelay", "priority", "ttl", "maxSize"].map(async |name| {
+        let user = schema.client().await;
+        configure(&user, &schema, &format!(r#"{{"{name}": 7}}"#)).await
+    });
+    let commit = async {
+        let sql = "SELECT count(*) FROM pg_stat_activity
+            WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        eventually("all others wait", async || {
+            let row = watcher.query_one(sql, &[]).await.expect("read");
+            row.get::<_, i64>(0) == 5
+        })
+        .await;
+        open.commit().await.expect("committed");
+    };
+    let (done, ()) = tokio::join!(join_all(others), commit);
+    for done in done {
+        done.expect("set");
+    }
+    let queue = QueueName::new("n.q").expect("valid");
+    let options = store.queue(&queue).await.expect("it is read").expect("it exists").options;
+    let expected = QueueOptions {
+        lease_secs: 1,
+        retry_limit: 7,
+        retry_delay_ms: 7,
+        priority: 7,
+        ttl_secs: 7,
+        len_max: 7,
+        ..QueueOptions::default()
+    };
+    assert_eq!(options, expected);
 }

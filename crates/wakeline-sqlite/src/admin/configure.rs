@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{Change, Namespace, QueueName, TaskName};
+use wakeline_core::{Change, Namespace, QueueName, QueueOptions, TaskName};
 use wakeline_store::{ConfigureQueue, PatchQueue, QueueDetail};
 
 use super::inspect;
@@ -17,10 +17,20 @@ pub(super) fn configure(
     s: &mut Session<'_>,
     command: &ConfigureQueue,
 ) -> Res<(QueueDetail, Vec<Change>)> {
-    let name = &command.queue;
-    if command.options.encrypted && !s.sealing.has_keys() {
+    need_keys(s, command.options.encrypted)?;
+    write(s, command)
+}
+
+/// Encryption is switched on only where there are keys.
+fn need_keys(s: &Session<'_>, encrypted: bool) -> Res<()> {
+    if encrypted && !s.sealing.has_keys() {
         return Err(Fault::NoKeys);
     }
+    Ok(())
+}
+
+fn write(s: &mut Session<'_>, command: &ConfigureQueue) -> Res<(QueueDetail, Vec<Change>)> {
+    let name = &command.queue;
     let queue = match s.queue(name)? {
         Some(queue) => queue,
         None => {
@@ -53,15 +63,18 @@ pub(super) fn configure(
     Ok((inspect::queue(s, name)?.expect("it was just changed"), changes))
 }
 
-/// Changes those of a queue's options that are named; `None` if there is no such queue.
+/// Changes those of a queue's options that are named; `None` if there is no such queue, and none is
+/// to be made.
 pub(super) fn patch(
     s: &mut Session<'_>,
     command: &PatchQueue,
 ) -> Res<Option<(QueueDetail, Vec<Change>)>> {
-    let PatchQueue { queue, namespace, task, options } = command.clone();
-    let Some(found) = s.queue(&queue)? else { return Ok(None) };
-    let options = options.apply(found.options.clone());
-    configure(s, &ConfigureQueue { queue, namespace, task, options }).map(Some)
+    let PatchQueue { queue, namespace, task, options, create } = command.clone();
+    need_keys(s, options.encrypted == Some(true))?;
+    let found = s.queue(&queue)?.map(|queue| queue.options.clone());
+    let Some(found) = found.or(create.then(QueueOptions::default)) else { return Ok(None) };
+    let options = options.apply(found);
+    write(s, &ConfigureQueue { queue, namespace, task, options }).map(Some)
 }
 
 /// Under new options a cursor may be due at another time. Leases keep their end.

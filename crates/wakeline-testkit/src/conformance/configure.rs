@@ -87,12 +87,40 @@ pub async fn patches_at_once_lose_nothing(bench: &Bench) {
     }
 }
 
+/// Of patches at once that make the queue none undoes what another did.
+pub async fn patches_that_make_a_queue_lose_nothing(bench: &Bench) {
+    for n in 1..=10 {
+        let queue = bench.queue(&format!("n.t{n}"));
+        let patch = async |options| {
+            let command = PatchQueue {
+                queue: queue.clone(),
+                namespace: None,
+                task: None,
+                options,
+                create: true,
+            };
+            bench.store.patch(command).await.expect("patched").expect("it is made");
+        };
+        futures_util::join!(
+            patch(OptionsPatch { lanes: Some(n), ..OptionsPatch::default() }),
+            patch(OptionsPatch { lease_secs: Some(n), ..OptionsPatch::default() }),
+            patch(OptionsPatch { retry_limit: Some(n), ..OptionsPatch::default() })
+        );
+        let detail = bench.store.queue(&queue).await.expect("it is read").expect("it exists");
+        let expected =
+            QueueOptions { lanes: n, lease_secs: n, retry_limit: n, ..QueueOptions::default() };
+        assert_eq!(detail.options, expected);
+        assert_eq!(detail.namespace, Some(bench.namespace("n")));
+    }
+}
+
 async fn patch(
     bench: &Bench,
     queue: &QueueName,
     options: OptionsPatch,
 ) -> Option<(QueueDetail, Vec<Change>)> {
-    let command = PatchQueue { queue: queue.clone(), namespace: None, task: None, options };
+    let queue = queue.clone();
+    let command = PatchQueue { queue, namespace: None, task: None, options, create: false };
     bench.store.patch(command).await.expect("a queue is patched")
 }
 

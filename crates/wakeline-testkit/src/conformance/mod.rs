@@ -270,7 +270,7 @@ macro_rules! conformance_suite {
             a_queue_is_made_by_configuring_it, a_queue_is_made_by_pushing_to_it,
             configuring_replaces_all_options, namespace_and_task_stay_if_omitted,
             a_patch_changes_only_what_it_names, a_patch_makes_no_queue,
-            patches_at_once_lose_nothing,
+            patches_at_once_lose_nothing, patches_that_make_a_queue_lose_nothing,
             a_shortened_delay_takes_effect_at_once, a_lengthened_delay_takes_effect_at_once,
             a_removed_window_takes_effect_at_once, a_relaxed_order_takes_effect_at_once,
             a_changed_limit_takes_effect_at_once, leases_that_are_out_keep_their_end,

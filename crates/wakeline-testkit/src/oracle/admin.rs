@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    Change, GroupName, PartitionId, PartitionName, QueueName, Selector, Timestamp, TransactionId,
+    Change, GroupName, PartitionId, PartitionName, QueueName, QueueOptions, Selector, Timestamp,
+    TransactionId,
 };
 use wakeline_store::{ConfigureQueue, MessageDetail, MessageState, PatchQueue, QueueDetail};
 
@@ -39,8 +40,9 @@ impl State {
         command: PatchQueue,
         now: Timestamp,
     ) -> Option<(QueueDetail, Vec<Change>)> {
-        let PatchQueue { queue, namespace, task, options } = command;
-        let options = options.apply(self.queues.get(&queue)?.options.clone());
+        let PatchQueue { queue, namespace, task, options, create } = command;
+        let found = self.queues.get(&queue).map(|queue| queue.options.clone());
+        let options = options.apply(found.or(create.then(QueueOptions::default))?);
         Some(self.configure(ConfigureQueue { queue, namespace, task, options }, now))
     }
 

@@ -212,8 +212,8 @@ async fn the_view_shows_pending_instances_with_the_reason_of_a_suspension() {
 async fn an_empty_claim_reads_each_session_of_another_owner_once() {
     let claim = format!(
         "SELECT * FROM flow_claim_work('[{{\"tags\": [0], \"owner\": \"me\", \"session_lease\": \
-         1000000, \"requests\": [{{\"key\": \"{KEY}\", \"lease\": 9000000, \"again\": false}}]}}]', \
-         false)"
+         1000000, \"requests\": [{{\"key\": \"{KEY}\", \"lease\": 9000000, \
+         \"again\": false}}]}}]', false)"
     );
     for state in [0, 1] {
         let store = Store::open().await;

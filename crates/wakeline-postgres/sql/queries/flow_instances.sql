@@ -1,4 +1,5 @@
 -- Instances by name, in order; whether a start waits where there is none, which is pending.
+-- A node of an earlier release does not write when an instance was started: then it is now.
 -- Called by: FlowReader::instance.
 SELECT coalesce(l.phase, 0)::smallint, EXISTS (
         SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts),
@@ -8,8 +9,8 @@ SELECT coalesce(l.phase, 0)::smallint, EXISTS (
     CASE WHEN i.ended_at IS NOT NULL THEN e.output END AS output, i.status,
     coalesce(i.status_version, 0) AS status_version, coalesce(i.kv_version, 0) AS kv_version,
     coalesce(i.execution, 0) AS execution, i.parent,
-    coalesce(i.created_at, l.started_at) AS created_at,
-    coalesce(i.updated_at, l.started_at) AS updated_at, i.ended_at
+    coalesce(i.created_at, l.started_at, @schema@.clock()) AS created_at,
+    coalesce(i.updated_at, l.started_at, @schema@.clock()) AS updated_at, i.ended_at
 FROM unnest($1::text[]) WITH ORDINALITY AS n (instance, ord)
 LEFT JOIN @schema@.flow_lanes l ON l.instance = n.instance
 LEFT JOIN @schema@.flow_instances i ON i.lane_id = l.lane_id

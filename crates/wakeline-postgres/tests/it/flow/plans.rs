@@ -207,6 +207,19 @@ async fn the_view_shows_pending_instances_with_the_reason_of_a_suspension() {
     assert_eq!(told, ["a main pending", "b main pending the code has changed"]);
 }
 
+/// A node of the release before writes no time of a start.
+#[tokio::test]
+async fn a_pending_instance_of_an_earlier_release_can_be_watched() {
+    let store = Store::open().await;
+    let sql = "SELECT * FROM flow_start('{a}', '{1}', ARRAY['x']::bytea[], '[]');
+         UPDATE flow_lanes SET started_at = NULL";
+    store.0.client.batch_execute(sql).await.expect("started");
+    let sql = "SELECT o_state || ' ' || (o_created_at IS NOT NULL)
+             || ' ' || (o_updated_at IS NOT NULL) FROM flow_watch('{a}')";
+    let row = store.0.client.query_one(sql, &[]).await.expect("read");
+    assert_eq!(row.get::<_, &str>(0), "pending true true");
+}
+
 /// Of other owners' sessions: delayed, and available. Planned while there was next to nothing.
 #[tokio::test]
 async fn an_empty_claim_reads_each_session_of_another_owner_once() {

@@ -1,8 +1,8 @@
 //! How long to wait for answers that are prompt as a rule.
 //!
 //! # Where it sits
-//! Beside each [`crate::connect::Link`], for its claims and sweeps: waiters get nothing while one of
-//! them hangs on a connection that was lost silently.
+//! Beside each [`crate::connect::Link`], for its claims and sweeps: waiters get nothing while one
+//! of them hangs on a connection that was lost silently.
 //!
 //! # Invariants
 //! * A database that is slow makes progress: each miss doubles the span up to the deadline of all

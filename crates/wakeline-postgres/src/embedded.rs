@@ -45,7 +45,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0024_clock",
     "0025_idle_groups",
     "0026_batches",
-    "0027_pending_instances",
+    "0027_instance_starts",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

@@ -80,8 +80,8 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: 17,
-        name: "pending instances",
-        sql: include_str!("../sql/migrations/0017_pending_instances.sql"),
+        name: "instance starts",
+        sql: include_str!("../sql/migrations/0017_instance_starts.sql"),
     },
 ];
 

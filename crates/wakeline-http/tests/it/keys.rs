@@ -101,8 +101,8 @@ async fn administrative_acts_are_in_the_audit_and_others_are_not() {
     act("POST", "/api/v1/orchestrations/i/suspend", Value::Null).await;
     act("POST", "/api/v1/orchestrations/i/resume", Value::Null).await;
     act("POST", "/api/v1/orchestrations/i/cancel", Value::Null).await;
-    act("POST", "/api/v1/orchestrations/i/terminate", Value::Null).await;
     act("POST", "/api/v1/orchestrations/i/events/e", json!(1)).await;
+    act("POST", "/api/v1/orchestrations/i/terminate", Value::Null).await;
     act("DELETE", "/api/v1/orchestrations/i?force=true", Value::Null).await;
     act("POST", "/api/v1/app", json!({"name": "A", "uid": "a"})).await;
     let endpoint = json!({"url": "https://example.org", "uid": "e"});

@@ -13,23 +13,34 @@ pub struct JsonTooDeep;
 /// Refuses JSON that nests too deeply: what reads it later, in SQL or in a client, may have no
 /// bound of its own and fail for ever on the stored message.
 pub fn check_json_depth(json: &[u8]) -> Result<(), JsonTooDeep> {
-    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
-    for byte in json {
+    let (mut depth, mut rest) = (0_usize, json);
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => {
+            b'"' => rest = after_string(rest),
+            b'[' | b'{' => {
                 depth += 1;
                 if depth > DEPTH_MAX {
                     return Err(JsonTooDeep);
                 }
             }
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
     }
     Ok(())
+}
+
+/// What follows a string, given what follows its opening quotation mark. Strings are most of a
+/// body: looking at each of their bytes would cost more than parsing them.
+fn after_string(mut rest: &[u8]) -> &[u8] {
+    while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
+        if rest[at] == b'"' {
+            return &rest[at + 1..];
+        }
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    &[]
 }
 
 #[cfg(test)]
@@ -43,5 +54,10 @@ mod tests {
         assert_eq!(check_json_depth(nested(DEPTH_MAX + 1).as_bytes()), Err(JsonTooDeep));
         let text = format!("[\"\\\"{}\"]", "{".repeat(1_000));
         assert_eq!(check_json_depth(text.as_bytes()), Ok(()));
+        let after_text = format!("[\"\\\\\", {}]", nested(DEPTH_MAX));
+        assert_eq!(check_json_depth(after_text.as_bytes()), Err(JsonTooDeep));
+        for unfinished in ["\"", "\"\\", "\"\\\"[", ""] {
+            assert_eq!(check_json_depth(unfinished.as_bytes()), Ok(()));
+        }
     }
 }

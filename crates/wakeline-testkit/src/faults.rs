@@ -4,13 +4,21 @@
 //! Around any store, in tests of what calls it. A sweep over the k-th call shows that a caller
 //! survives a failure anywhere. Calls of all faces are counted together.
 
-/// Implements a trait of the store: every call is passed on, unless it is to fail.
+/// Implements a trait of the store: every call is passed on, unless it is to fail. An argument
+/// that is named after `as` may be changed on its way.
 macro_rules! passes {
-    ($face:ident: $(fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $answer:ty;)*) => {
+    ($face:ident: $(
+        fn $name:ident($($arg:ident: $kind:ty),* $(,)?) -> $answer:ty
+        $(as $write:ident($changed:ident))?;
+    )*) => {
         #[async_trait]
         impl $face for FaultingStore {
             $(
                 async fn $name(&self, $($arg: $kind),*) -> Result<$answer, StoreError> {
+                    $(
+                        let mut $changed = $changed;
+                        self.mutated(FlowWrite::$write(&mut $changed));
+                    )?
                     let call = <dyn WholeStore as $face>::$name(&*self.inner, $($arg),*);
                     self.call(stringify!($name), call).await
                 }
@@ -29,6 +37,8 @@ mod room;
 mod stats;
 mod tally;
 mod traces;
+
+pub use flow::{FlowMutation, FlowWrite};
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -114,13 +124,14 @@ pub struct FaultingStore {
     plan: Mutex<Vec<Planned>>,
     outage: Mutex<Outage>,
     calls: Mutex<Vec<&'static str>>,
+    mutation: Mutex<Option<FlowMutation>>,
 }
 
 impl FaultingStore {
     /// A store that fails nothing yet.
     pub fn new(inner: Arc<dyn WholeStore>) -> Self {
-        let (plan, outage, delays, calls) = Default::default();
-        Self { inner, plan, outage, delays, calls }
+        let (plan, outage, delays, calls, mutation) = Default::default();
+        Self { inner, plan, outage, delays, calls, mutation }
     }
 
     /// Fails the k-th call from now on, counted from 1.

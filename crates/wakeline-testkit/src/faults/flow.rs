@@ -16,13 +16,41 @@ use wakeline_store::{StoreError, WholeStore};
 
 use super::FaultingStore;
 
+/// A write of orchestrations on its way to the store.
+pub enum FlowWrite<'a> {
+    /// Starts, events and cancellations.
+    Enqueue(&'a mut Vec<Envelope>),
+    /// What a turn decided.
+    Commit(&'a mut TurnCommit),
+    /// What an activity returned.
+    Complete(&'a mut Completion),
+}
+
+/// Changes a write: a defect that a test must find.
+pub type FlowMutation = Box<dyn Fn(FlowWrite<'_>) + Send + Sync>;
+
+impl FaultingStore {
+    /// Changes all writes of orchestrations from now on.
+    pub fn mutate(&self, mutation: FlowMutation) {
+        *self.mutation.lock() = Some(mutation);
+    }
+
+    fn mutated(&self, write: FlowWrite<'_>) {
+        if let Some(mutation) = &*self.mutation.lock() {
+            mutation(write);
+        }
+    }
+}
+
 passes! { FlowStore:
-    fn enqueue(envelopes: Vec<Envelope>, requests: Vec<TurnRequest>) -> EnqueueReply;
+    fn enqueue(envelopes: Vec<Envelope>, requests: Vec<TurnRequest>) -> EnqueueReply
+        as Enqueue(envelopes);
     fn claim_turns(lines: Vec<TurnClaim>) -> Vec<TurnClaimed>;
-    fn commit_turn(commit: TurnCommit) -> TurnReply;
+    fn commit_turn(commit: TurnCommit) -> TurnReply as Commit(commit);
     fn enqueue_work(work: NewWork) -> Vec<FlowChange>;
     fn claim_work(lines: Vec<WorkClaim>) -> Vec<WorkClaimed>;
-    fn complete_work(completion: Completion, requests: Vec<TurnRequest>) -> CompletionReply;
+    fn complete_work(completion: Completion, requests: Vec<TurnRequest>) -> CompletionReply
+        as Complete(completion);
     fn renew(tokens: Vec<FlowToken>, span: Duration) -> Vec<RenewOutcome>;
     fn abandon(
         token: FlowToken,

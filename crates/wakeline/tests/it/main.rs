@@ -4,6 +4,7 @@ mod commits;
 mod crash;
 mod lives;
 mod mailboxes;
+mod model;
 mod modes;
 mod pending;
 mod refusals;

@@ -63,3 +63,13 @@ struct ReadmeExamples;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/orchestrations.md")]
 struct GuideExamples;
+
+/// The examples of the guide to deploys, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/deploying-orchestrations.md")]
+struct DeployingExamples;
+
+/// The examples of the guide to tests, compiled.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/guide/testing-orchestrations.md")]
+struct TestingExamples;

@@ -4,6 +4,7 @@
 mod drive;
 pub(crate) mod ours;
 mod report;
+mod serial;
 mod side;
 
 use anyhow::{Context, Result};
@@ -99,6 +100,8 @@ pub(crate) async fn run(setup: &Setup, args: &FlowArgs) -> Result<()> {
         let outcome = sides.run(name, Job::Stress { plan: SLOW, clients, seconds }).await?;
         report.stress.push((name, outcome));
     }
+    let (url, file) = (setup.database.url(), setup.file("serial.db"));
+    report.serial = serial::measure(url, &file, args.rounds).await?;
     report.print(&args);
     Ok(())
 }

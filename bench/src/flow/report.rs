@@ -1,5 +1,6 @@
 //! The tables of the flow benchmark.
 
+use super::serial::{ACTIVITIES, EVENTS, Serial};
 use super::side::SideName;
 use super::{Cost, FIVE, FlowArgs, ONE, Outcome, Plan, STRESS_CLIENTS};
 use crate::peers::{ABSURD_STEPS, LABEL};
@@ -26,6 +27,8 @@ pub(super) struct Report {
     pub(super) costs: Vec<(SideName, Cost)>,
     /// The stress set-up.
     pub(super) stress: Vec<(SideName, Outcome)>,
+    /// Serial activities, round by round.
+    pub(super) serial: Vec<(SideName, Vec<Serial>)>,
 }
 
 impl Report {
@@ -35,6 +38,7 @@ impl Report {
         self.print_latencies();
         self.print_costs();
         self.print_stress(args.stress_seconds);
+        self.print_serial();
         self.print_targets();
     }
 
@@ -147,6 +151,25 @@ impl Report {
         table.print(&format!(
             "Stress: {STRESS_CLIENTS} at once for {seconds} s, five activities of 10 ms"
         ));
+    }
+
+    fn print_serial(&self) {
+        let after = format!("after {EVENTS} events");
+        let mut table = Table::new(&["side", "fresh", &after, "ratio", "each round"]);
+        for (name, rounds) in &self.serial {
+            let fresh = median(rounds.iter().map(|round| round.fresh).collect());
+            let long = median(rounds.iter().map(|round| round.after_events).collect());
+            let ratios: Vec<f64> =
+                rounds.iter().map(|round| round.after_events / round.fresh).collect();
+            table.row(&[
+                name.text().to_owned(),
+                format!("{:.0} ms", fresh * 1e3),
+                format!("{:.0} ms", long * 1e3),
+                format!("{:.2}", median(ratios.clone())),
+                each(&ratios, |ratio| format!("{ratio:.2}")),
+            ]);
+        }
+        table.print(&format!("{ACTIVITIES} activities, one after the other"));
     }
 
     fn print_targets(&self) {

@@ -1,7 +1,9 @@
-//! `wakeline-bench soak`: a steady load with retention, and how large the store is meanwhile.
+//! `wakeline-bench soak`: a steady load with retention, and how large the store and the memory of the
+//! server are meanwhile.
 //!
 //! Messages are pushed at a fixed rate, read by one consumer and acked, and go once they are a few
-//! seconds old. A store that keeps up neither grows nor collects dead rows.
+//! seconds old. A store that keeps up neither grows nor collects dead rows; the server's memory is
+//! flat.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -84,7 +86,8 @@ async fn soak(setup: &Setup, store: &StoreAt, args: &SoakArgs) -> Result<()> {
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let pushing = tokio::spawn(push(address, args.rate, end, Arc::clone(&tally)));
     let popping = tokio::spawn(pop(address, end, Arc::clone(&tally)));
-    let mut table = Table::new(&["after", "pushed", "acked", "tables", "indexes", "dead rows"]);
+    let mut table =
+        Table::new(&["after", "pushed", "acked", "tables", "indexes", "dead rows", "memory"]);
     let began = Instant::now();
     for _ in 0..SAMPLES {
         sleep(Duration::from_secs(args.seconds) / SAMPLES).await;
@@ -96,6 +99,7 @@ async fn soak(setup: &Setup, store: &StoreAt, args: &SoakArgs) -> Result<()> {
             tables,
             indexes,
             dead,
+            memory(node.pid())?,
         ]);
     }
     pushing.await??;
@@ -156,6 +160,14 @@ async fn sizes(setup: &Setup, store: &StoreAt) -> Result<(String, String, String
             Ok((format!("file {}", file(path)?), format!("log {}", file(&log)?), none))
         }
     }
+}
+
+/// Resident memory of a process.
+fn memory(pid: u32) -> Result<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let resident = resident.context("no resident memory")?.trim().trim_end_matches(" kB");
+    Ok(kilobytes(resident.parse::<i64>()? * 1024))
 }
 
 fn file(path: &Path) -> Result<String> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
-use wakeline_core::{Scope, Scopes, Verb};
+use wakeline_core::{Scope, Scopes, Verb, error_chain};
 
 use crate::caller::Caller;
 use keys::KeySet;
@@ -168,7 +168,7 @@ impl Jwt {
         let key = key.ok_or(JwtMistake("the token is signed with a key that is not known here"))?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let claims = decode::<Claims>(token, &key, &validation).map_err(|error| {
-            tracing::debug!(%error, "a token was refused");
+            tracing::debug!(error = error_chain(&error), "a token was refused");
             // The signature is verified first: who hears the rest had the token made.
             JwtMistake(match error.kind() {
                 ErrorKind::ExpiredSignature => "the token has expired",

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, HookWhat};
+use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, HookWhat, error_chain};
 use wakeline_store::StoreError;
 use wakeline_store::hook::DeliveryAsk;
 use wakeline_wake::{HintSource, Patience, TakeError, Taken, WakeMode};
@@ -166,7 +166,7 @@ impl Dispatcher {
                 Ok(Taken::Drained) => return,
                 Err(TakeError::TooMany { retry_after }) => Some(retry_after),
                 Err(TakeError::Claim(error)) => {
-                    tracing::warn!(%error, "deliveries could not be fetched");
+                    tracing::warn!(error = error_chain(&error), "deliveries could not be fetched");
                     Some(FAILED_SLEEP)
                 }
             };
@@ -216,7 +216,9 @@ impl Inner {
     async fn give_back(&self, tokens: Vec<DeliveryToken>) {
         match self.store.release_deliveries(tokens).await {
             Ok(changes) => self.hint(&changes),
-            Err(error) => tracing::warn!(%error, "could not give back unsent deliveries"),
+            Err(error) => {
+                tracing::warn!(error = error_chain(&error), "could not give back unsent deliveries")
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use wakeline_core::{
     ApplicationRef, AttemptId, DeliveryToken, EndpointId, EndpointOptions, EndpointRef,
-    HeaderStyle, HookLine, IdError,
+    HeaderStyle, HookLine, IdError, error_chain,
 };
 use wakeline_store::hook::{
     AttemptRecord, BreakerSample, DeliveryAsk, DeliveryGroup, DeliveryItem, DeliveryVerdict,
@@ -194,7 +194,10 @@ impl HookService {
             match self.settle_all(ends).await {
                 // The leases of what could not be settled end by themselves.
                 Err(error) if !items.is_empty() => {
-                    tracing::warn!(%error, "expired deliveries could not be settled");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "expired deliveries could not be settled"
+                    );
                 }
                 settled => drop(settled?),
             }

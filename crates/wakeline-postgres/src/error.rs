@@ -5,6 +5,7 @@
 //!   Whatever happens after a statement was sent is `Transient`: its outcome may be unknown.
 
 use tokio_postgres::error::SqlState;
+use wakeline_core::error_chain;
 use wakeline_store::{BoxError, StoreError};
 
 /// What a call's failure asks for.
@@ -176,7 +177,7 @@ impl std::error::Error for Copied {}
 
 /// A copy of what the driver said, with all its causes.
 pub(crate) fn copy_of(source: &BoxError) -> BoxError {
-    Box::new(Copied { text: chain(&**source), state: state_of(source).cloned() })
+    Box::new(Copied { text: error_chain(&**source), state: state_of(source).cloned() })
 }
 
 fn state_of(source: &BoxError) -> Option<&SqlState> {
@@ -196,17 +197,6 @@ pub fn is_refused(error: &StoreError) -> bool {
         source = cause.source();
     }
     false
-}
-
-/// An error with all its causes, in one line. The driver's own text is often just "db error".
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 fn is_connection_loss(error: &tokio_postgres::Error) -> bool {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
 use crate::connect::{Link, LinkTransaction, Params, Sql, fill};
@@ -143,7 +144,7 @@ impl Migrator {
             // No set: another node found it unused and dropped it just now.
             let Some(functions) = self.touch().await? else { continue };
             if migrate && let Err(error) = self.drop_unused().await {
-                let error = &error as &dyn std::error::Error;
+                let error = error_chain(&error);
                 tracing::warn!(error, "SQL functions of older releases could not be dropped");
             }
             return Ok(functions);

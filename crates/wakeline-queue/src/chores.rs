@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::QueueLine;
+use wakeline_core::{QueueLine, error_chain};
 use wakeline_store::Carried;
 use wakeline_wake::{HintSource, Patience, TakeError, Taken};
 
@@ -48,7 +48,7 @@ impl QueueService {
                 Ok(Taken::Drained) => return,
                 Err(TakeError::TooMany { retry_after }) => Some(retry_after),
                 Err(TakeError::Claim(error)) => {
-                    tracing::warn!(%error, "background work of queues failed");
+                    tracing::warn!(error = error_chain(&error), "background work of queues failed");
                     Some(FAILED_SLEEP)
                 }
             };
@@ -70,7 +70,7 @@ impl QueueService {
                     nothing.then_some(IDLE_SLEEP)
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "background work of queues failed");
+                    tracing::warn!(error = error_chain(&error), "background work of queues failed");
                     Some(FAILED_SLEEP)
                 }
             }
@@ -90,7 +90,7 @@ impl QueueService {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "background work of queues failed");
+                    tracing::warn!(error = error_chain(&error), "background work of queues failed");
                     LOOK_EVERY
                 }
             };

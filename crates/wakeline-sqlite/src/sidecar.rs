@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use wakeline_core::{Change, FlowChange, HookChange, NodeId};
+use wakeline_core::{Change, FlowChange, HookChange, NodeId, error_chain};
 use wakeline_store::{HintOrigin, HintSink};
 
 /// Changes that a page keeps for readers that are behind.
@@ -206,7 +206,7 @@ impl Sidecar {
         let written = outbox.file.as_ref().map(|file| file.write_all_at(&page, 0));
         if let Some(Err(error)) = written {
             // The others still find the work: their safety sweep reads the database.
-            tracing::warn!(%error, path = %self.own.display(), "hints could not be written");
+            tracing::warn!(error = error_chain(&error), path = %self.own.display(), "hints could not be written");
         }
     }
 

@@ -99,7 +99,7 @@ impl LongPollConfig {
         ];
         for (field, value) in at_least_1_ms {
             if value < Duration::from_millis(1) {
-                return Err(ConfigError::new(field, "must be at least 1"));
+                return Err(ConfigError::new(field, "must be at least 1, not 0"));
             }
         }
         let at_least_1 = [
@@ -108,7 +108,7 @@ impl LongPollConfig {
         ];
         for (field, value) in at_least_1 {
             if value == 0 {
-                return Err(ConfigError::new(field, "must be at least 1"));
+                return Err(ConfigError::new(field, "must be at least 1, not 0"));
             }
         }
         Ok(())

@@ -64,10 +64,10 @@ impl WakeMode {
     pub fn validate(&self) -> Result<(), ConfigError> {
         match self {
             Self::Poll(poll) if poll.interval < Duration::from_millis(1) => {
-                Err(ConfigError::new("poll.interval_ms", "must be at least 1"))
+                Err(ConfigError::new("poll_interval_ms", "must be at least 1, not 0"))
             }
             Self::Poll(poll) if poll.batch == 0 => {
-                Err(ConfigError::new("poll.batch", "must be at least 1"))
+                Err(ConfigError::new("poll_batch", "must be at least 1, not 0"))
             }
             _ => Ok(()),
         }
@@ -89,7 +89,7 @@ impl FromStr for WakeMode {
             "broadcast" => Ok(Self::Broadcast),
             "compete" => Ok(Self::Compete),
             "fused" => Ok(Self::Fused),
-            _ => Err(ConfigError::new("wake_mode", "is one of poll, broadcast, compete, fused")),
+            _ => Err(ConfigError::new("wake_mode", "must be fused, compete, broadcast or poll")),
         }
     }
 }

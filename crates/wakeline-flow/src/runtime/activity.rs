@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use wakeline_core::error_chain;
 use wakeline_store::flow::InstanceState;
 
 use super::Shared;
@@ -71,7 +72,7 @@ impl ActivityRunner {
             }
             Err(error) => tracing::warn!(
                 instance = %task.instance, activity = task.name,
-                error = &error as &dyn std::error::Error,
+                error = error_chain(&error),
                 "an activity could not be settled; it will be tried again"
             ),
         }
@@ -108,7 +109,7 @@ impl ActivityRunner {
             Tried::Done(Err(error)) if attempt < tries_max && may_retry(&error) => {
                 let delay = task.policy.backoff.delay(attempt);
                 tracing::debug!(
-                    instance = %task.instance, activity = task.name, attempt, ?delay, %error,
+                    instance = %task.instance, activity = task.name, attempt, ?delay, error = error_chain(&error),
                     "an activity failed and will be tried again"
                 );
                 provider.abandon_work_item(lock_token, Some(delay), false).await
@@ -190,7 +191,7 @@ impl ActivityRunner {
             loop {
                 match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
                     Err(error @ ProviderError::Retryable { .. }) => {
-                        tracing::debug!(%error, "a completion is repeated");
+                        tracing::debug!(error = error_chain(&error), "a completion is repeated");
                         repeats.pause().await;
                     }
                     ended => return ended,

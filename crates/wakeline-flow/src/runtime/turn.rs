@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::InstanceId;
+use wakeline_core::{InstanceId, error_chain};
 use wakeline_store::flow::Suspension;
 
 use super::Shared;
@@ -70,7 +70,8 @@ impl TurnRunner {
             Ok(Plan::Commit(ack, execution)) => {
                 match self.commit(*ack, life).await {
                     Err(error @ ProviderError::Permanent { .. }) => {
-                        let reason = format!("its turn cannot be committed: {}", causes(&error));
+                        let reason =
+                            format!("its turn cannot be committed: {}", error_chain(&error));
                         self.suspend(&instance, &token, reason).await
                     }
                     // It is not the instance's fault, if the provider still hears that.
@@ -104,7 +105,7 @@ impl TurnRunner {
                 tracing::debug!(%instance, "a turn lost its lease; another one follows");
             }
             Err(error) => {
-                let error = &error as &dyn std::error::Error;
+                let error = error_chain(&error);
                 tracing::warn!(%instance, error, "a turn failed; another one follows");
             }
         }
@@ -142,7 +143,7 @@ impl TurnRunner {
                 }
                 ended => return ended,
             };
-            tracing::debug!(%error, "a commit is repeated");
+            tracing::debug!(error = error_chain(&error), "a commit is repeated");
             tokio::select! {
                 () = repeats.pause() => {}
                 () = self.shared.cancelling.cancelled() => return Err(error),
@@ -311,15 +312,4 @@ fn setting(item: &OrchestrationItem, execution: u64) -> Result<Setting, String> 
     };
     let kv: Result<_, _> = item.kv.iter().map(decode).collect();
     Ok(Setting { instance: item.instance.clone(), execution, kv: kv? })
-}
-
-/// An error with all its causes.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(&format!(": {cause}"));
-        next = cause.source();
-    }
-    text
 }

@@ -206,8 +206,8 @@ impl ApiError {
     }
 
     fn maintenance() -> Self {
-        let message =
-            "this server is under maintenance and accepts no messages; nothing was stored";
+        let message = "this server is under maintenance and accepts no messages, and nothing was stored: \
+             try again later";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", message).retry_after(5)
     }
 
@@ -241,13 +241,11 @@ impl From<&StoreError> for ApiError {
         match error {
             StoreError::Unavailable { .. } => {
                 tracing::warn!(error = error_chain(error), "store unavailable");
-                Self::unavailable(format!("{error}; nothing was done"))
+                Self::unavailable(format!("{error}: try again in a moment"))
             }
             StoreError::Transient { .. } => {
                 tracing::warn!(error = error_chain(error), "store interrupted");
-                Self::outcome_unknown(&format!(
-                    "{error}; the request may or may not have taken effect"
-                ))
+                Self::outcome_unknown(&error.to_string())
             }
             StoreError::Invalid { .. } => Self::invalid(error.to_string()),
             StoreError::Full { .. } => {

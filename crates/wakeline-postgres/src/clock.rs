@@ -24,7 +24,7 @@ use crate::rows::{self, Columns};
 
 /// Two good clocks differ by less than one part in so many.
 const DRIFT_PART: u32 = 1_000;
-const OPERATION: &str = "hold clock";
+const OPERATION: &str = "correct the clock";
 
 /// When something that found nothing because the clock had gone back is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(5);

@@ -84,7 +84,16 @@ pub(crate) fn connect_failed(operation: &'static str, source: impl Into<BoxError
 
 /// The error of a call that did not end in time. Its outcome is unknown.
 pub(crate) fn timed_out(operation: &'static str) -> StoreError {
-    StoreError::Transient { operation, source: "no answer within the deadline".into() }
+    StoreError::Transient {
+        operation,
+        source: "PostgreSQL did not answer within the time limit".into(),
+    }
+}
+
+/// The error of a command for which the database returned nothing: a defect.
+pub(crate) fn no_result(operation: &'static str) -> StoreError {
+    let source = "PostgreSQL returned no result for one of its items; this is a defect: report it";
+    StoreError::Fatal { operation, source: source.into() }
 }
 
 /// Whether a failed statement blames its values, so that a fused call is repeated one command at

@@ -263,7 +263,7 @@ impl<'a> IncomingPump<'a> {
         match reply.outcome {
             TransactOutcome::Committed(_) => Ok(reply.changes),
             TransactOutcome::Refused(refusal) => {
-                let source = format!("refused: {refusal:?}").into();
+                let source = format!("the message was refused: {refusal:?}").into();
                 Err(StoreError::Fatal { operation: OPERATION, source })
             }
         }

@@ -141,8 +141,13 @@ impl HintListener<'_> {
         if self.told.as_ref() != Some(&state) {
             match &state {
                 LinkState::Up => tracing::info!("listening for other nodes"),
-                LinkState::Down { reason } => tracing::warn!(reason, "listener lost"),
-                LinkState::Off { reason } => tracing::warn!(reason, "listening is impossible"),
+                LinkState::Down { reason } => tracing::warn!(
+                    reason,
+                    "lost the connection that listens for other nodes: connecting again"
+                ),
+                LinkState::Off { reason } => {
+                    tracing::warn!(reason, "cannot listen for other nodes: polling instead")
+                }
             }
             self.sink.link(state.clone());
             self.told = Some(state);
@@ -194,7 +199,7 @@ impl HintListener<'_> {
                 }
                 text = session.heard.recv() => match text {
                     Some(text) => self.hear(&text),
-                    None => return End::Lost("the connection was closed".to_owned()),
+                    None => return End::Lost("PostgreSQL closed the connection".to_owned()),
                 },
                 () = tokio::time::sleep(timings.listener_check) => {
                     // A Sync message: answered without a statement and without a transaction.
@@ -248,10 +253,10 @@ impl HintListener<'_> {
         };
         match timeout(self.shared.options.timings.listener_patience, wait).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(End::Lost("the connection was closed".to_owned())),
+            Ok(false) => Err(End::Lost("PostgreSQL closed the connection".to_owned())),
             Err(_) => Err(End::Impossible(
-                "LISTEN hears nothing over this connection; behind a transaction pooler, \
-                 set listen_url to the database itself"
+                "LISTEN receives nothing over this connection: if the URL leads through a \
+                 transaction pooler, set listen_url to the database itself"
                     .to_owned(),
             )),
         }

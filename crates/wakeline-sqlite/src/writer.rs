@@ -366,6 +366,6 @@ impl Desk {
 /// The database undid the whole transaction by itself, as it may after an I/O error.
 fn rolled_back() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
-    let reason = "the database rolled the transaction back".to_owned();
+    let reason = "SQLite rolled the transaction back".to_owned();
     rusqlite::Error::SqliteFailure(code, Some(reason))
 }

@@ -15,7 +15,7 @@ use super::Core;
 use super::wire::micros;
 use crate::rows::corrupt;
 
-const OPERATION: &str = "set aside";
+const OPERATION: &str = "quarantine corrupt deliveries";
 
 /// How long claims keep away from what cannot be read.
 const SET_ASIDE: Duration = Duration::from_secs(300);
@@ -77,7 +77,10 @@ impl Core {
         let span = micros(SET_ASIDE);
         let params: crate::connect::Params<'_> = &[&deliveries, &keys, &own, &endpoints, &span];
         if let Err(error) = self.general(OPERATION, &self.sql.set_aside, params).await {
-            tracing::warn!(error = error_chain(&error), "it stays leased for its time");
+            tracing::warn!(
+                error = error_chain(&error),
+                "corrupt deliveries could not be quarantined: they stay leased until their leases end"
+            );
         }
         Some(error)
     }

@@ -8,7 +8,7 @@ use wakeline_store::StoreError;
 use super::Core;
 use super::grants::Spoilt;
 
-const OPERATION: &str = "set aside";
+const OPERATION: &str = "quarantine corrupt rows";
 
 /// How long claims keep away from what cannot be read.
 pub(super) const SET_ASIDE: Duration = Duration::from_secs(300);
@@ -29,7 +29,10 @@ impl Core {
             let secs = SET_ASIDE.as_secs_f64();
             let done = self.general(OPERATION, sql, &[&partitions, &groups, &tokens, &secs]).await;
             if let Err(error) = done {
-                tracing::warn!(error = error_chain(&error), "it stays leased for its time");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "corrupt rows could not be quarantined: they stay leased until their leases end"
+                );
             }
         }
         spoilt.into_iter().next().map(|spoilt| spoilt.error)

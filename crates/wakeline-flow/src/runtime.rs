@@ -151,9 +151,9 @@ async fn retry_mismatched(shared: &Shared, capabilities: &Capabilities) {
     let Some(admin) = shared.provider.admin() else { return };
     match admin.retry_mismatched(capabilities.clone()).await {
         Ok(0) => {}
-        Ok(retried) => tracing::info!(retried, "suspended instances get another try"),
+        Ok(retried) => tracing::info!(retried, "resumed suspended instances"),
         Err(error) => {
-            tracing::warn!(error = error_chain(&error), "could not try suspended instances again")
+            tracing::warn!(error = error_chain(&error), "suspended instances could not be resumed")
         }
     }
 }

@@ -67,7 +67,10 @@ impl Source for Turns {
     async fn give_back(&self, shared: &Shared, item: OrchestrationItem) {
         let given = shared.provider.abandon_orchestration_item(&item.lock_token, None, true).await;
         given.unwrap_or_else(|error| {
-            tracing::debug!(error = error_chain(&error), "a turn is left to its lease")
+            tracing::debug!(
+                error = error_chain(&error),
+                "a turn could not be given back: it is free when its lease ends"
+            )
         });
     }
 
@@ -103,7 +106,10 @@ impl Source for Activities {
     async fn give_back(&self, shared: &Shared, item: FetchedWork) {
         let given = shared.provider.abandon_work_item(&item.lock_token, None, true).await;
         given.unwrap_or_else(|error| {
-            tracing::debug!(error = error_chain(&error), "an activity is left to its lease")
+            tracing::debug!(
+                error = error_chain(&error),
+                "an activity could not be given back: it is free when its lease ends"
+            )
         });
     }
 
@@ -153,7 +159,7 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, 
                 tracing::warn!(
                     error = error_chain(&error),
                     failures,
-                    "a dispatcher could not fetch"
+                    "cannot fetch work: trying again"
                 );
                 backoff(options.dispatcher_idle_sleep, failures)
             }

@@ -13,3 +13,4 @@ mod skew;
 mod sleepers;
 mod support;
 mod testing;
+mod wording;

@@ -14,7 +14,10 @@ pub(crate) fn connections_max(outgoing: u32) -> usize {
     let limit = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(error) => {
-            tracing::warn!(error = error_chain(&error), "cannot raise the descriptor limit");
+            tracing::warn!(
+                error = error_chain(&error),
+                "cannot raise the limit of open files (ulimit -n)"
+            );
             limit.current
         }
     };

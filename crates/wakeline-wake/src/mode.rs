@@ -80,6 +80,10 @@ impl fmt::Display for WakeMode {
     }
 }
 
+fn unknown() -> ConfigError {
+    ConfigError::new("wake_mode", "must be fused, compete, broadcast or poll")
+}
+
 impl FromStr for WakeMode {
     type Err = ConfigError;
 
@@ -89,7 +93,7 @@ impl FromStr for WakeMode {
             "broadcast" => Ok(Self::Broadcast),
             "compete" => Ok(Self::Compete),
             "fused" => Ok(Self::Fused),
-            _ => Err(ConfigError::new("wake_mode", "must be fused, compete, broadcast or poll")),
+            _ => Err(unknown()),
         }
     }
 }
@@ -120,9 +124,11 @@ impl Serialize for WakeMode {
 
 impl<'de> Deserialize<'de> for WakeMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Wire::deserialize(deserializer)? {
-            Wire::Name(name) => name.parse().map_err(serde::de::Error::custom),
-            Wire::Table(table) => Ok(Self::Poll(table.poll)),
+        match Wire::deserialize(deserializer) {
+            Ok(Wire::Name(name)) => name.parse().map_err(serde::de::Error::custom),
+            Ok(Wire::Table(table)) => Ok(Self::Poll(table.poll)),
+            // The decoder would say which of its own types did not fit.
+            Err(_) => Err(serde::de::Error::custom(unknown())),
         }
     }
 }

@@ -18,28 +18,35 @@ use crate::source::{self, Finding, Source};
 const RULE: &str = "wording";
 
 /// Words that messages do not use, and those that they use instead.
-const INSTEAD: [(&str, &str); 22] = [
+const INSTEAD: [(&str, &str); 31] = [
     ("anew", "again"),
     ("at hand", "in flight"),
     ("cannot be understood", "is corrupt, or is invalid"),
+    ("broke off", "ended early"),
     ("chores", "maintenance tasks"),
     ("deed", "audit event"),
     ("figures", "statistics"),
     ("foreign", "nondeterministic"),
-    ("hears", "is notified"),
+    ("heard", "received"),
+    ("hears", "receives"),
+    ("house", "maintenance task"),
     ("in vain", "without effect"),
     ("key ring", "encryption keys"),
     ("mend", "fix"),
     ("mended", "fixed"),
     ("no such thing", "the name of what was not found"),
     ("nobody", "no consumer, no worker, no node"),
+    ("resealed", "re-encrypted"),
     ("room", "capacity, space"),
     ("sealed", "encrypted"),
     ("set aside", "quarantined"),
+    ("somebody", "another client, another node"),
     ("spoilt", "corrupt"),
     ("tally", "counts"),
+    ("tell", "report, return"),
     ("tells", "reports, returns"),
     ("told", "notified, reported"),
+    ("tries", "attempts"),
     ("unsaid", "not set"),
 ];
 

@@ -104,15 +104,15 @@ impl JwtOptions {
     pub fn check(&self) -> Result<(), JwtMistake> {
         let symmetric = self.algorithms.contains(&JwtAlgorithm::Hs256);
         match &self.keys {
-            _ if self.algorithms.is_empty() => {
-                Err(JwtMistake("jwt_algorithms must name at least one algorithm"))
-            }
+            _ if self.algorithms.is_empty() => Err(JwtMistake(
+                "jwt_algorithms must name at least one of HS256, RS256, ES256 and EdDSA",
+            )),
             JwtKeys::Secret(_) if self.algorithms != [JwtAlgorithm::Hs256] => Err(JwtMistake(
                 "a secret verifies HS256 only: set jwt_algorithms to HS256, or use a public key",
             )),
-            JwtKeys::Secret(secret) if secret.len() < 32 => {
-                Err(JwtMistake("a secret must have at least 32 bytes"))
-            }
+            JwtKeys::Secret(secret) if secret.len() < 32 => Err(JwtMistake(
+                "the secret of tokens must have at least 32 bytes: set a longer WAKELINE_JWT_SECRET",
+            )),
             JwtKeys::Secret(_) => Ok(()),
             _ if symmetric => Err(JwtMistake(
                 "HS256 needs a secret, not a public key: set WAKELINE_JWT_SECRET, or other \

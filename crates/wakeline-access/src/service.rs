@@ -60,7 +60,7 @@ pub struct AccessOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum Denied {
     /// It bears nothing, and this server asks for something.
-    #[error("no credentials")]
+    #[error("the request has no credentials")]
     Nothing,
     /// What it bears is not valid. The reason may be told to the caller: it says nothing of what
     /// others have.
@@ -264,7 +264,10 @@ impl Access {
         let (store, id) = (Arc::clone(&self.inner.store), id.to_owned());
         tokio::spawn(async move {
             if let Err(error) = store.touch_keys(vec![id]).await {
-                tracing::debug!(error = error_chain(&error), "the use of a key was not noted");
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "the time of a key's last use could not be written"
+                );
             }
         });
     }

@@ -126,7 +126,10 @@ impl Dispatcher {
         self.calls.close();
         if tokio::time::timeout(self.inner.dispatch.grace, self.calls.wait()).await.is_err() {
             let left = self.calls.len();
-            tracing::warn!(left, "calls outlast the grace; their leases will expire");
+            tracing::warn!(
+                left,
+                "some calls did not finish within drain_timeout_ms: they are made again after their leases end"
+            );
         }
     }
 
@@ -166,7 +169,10 @@ impl Dispatcher {
                 Ok(Taken::Drained) => return,
                 Err(TakeError::TooMany { retry_after }) => Some(retry_after),
                 Err(TakeError::Claim(error)) => {
-                    tracing::warn!(error = error_chain(&error), "deliveries could not be fetched");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "cannot fetch deliveries: trying again"
+                    );
                     Some(FAILED_SLEEP)
                 }
             };
@@ -217,7 +223,10 @@ impl Inner {
         match self.store.release_deliveries(tokens).await {
             Ok(changes) => self.hint(&changes),
             Err(error) => {
-                tracing::warn!(error = error_chain(&error), "could not give back unsent deliveries")
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "unsent deliveries could not be released: they are sent after their leases end"
+                )
             }
         }
     }

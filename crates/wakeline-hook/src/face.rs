@@ -162,7 +162,10 @@ impl HookFace {
         let due = match self.store.sweep_hook(vec![HookLine::Chores]).await {
             Ok(due) => due.into_iter().next().flatten(),
             Err(error) => {
-                tracing::warn!(error = error_chain(&error), "cannot look for background work");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot look for maintenance tasks of webhooks: trying again"
+                );
                 Some(LOOK_AGAIN)
             }
         };
@@ -274,7 +277,10 @@ impl Face for HookFace {
             return Vec::new();
         }
         self.store.release_deliveries(tokens).await.unwrap_or_else(|error| {
-            tracing::warn!(error = error_chain(&error), "could not give back unsent deliveries");
+            tracing::warn!(
+                error = error_chain(&error),
+                "unsent deliveries could not be released: they are sent after their leases end"
+            );
             Vec::new()
         })
     }

@@ -138,7 +138,10 @@ impl HookService {
         pop: Pop,
     ) -> Result<Popped, HookError> {
         if !(1..=POP_MAX).contains(&pop.max) {
-            return Err(HookError::invalid("limit", format!("must be from 1 to {POP_MAX}")));
+            return Err(HookError::invalid(
+                "limit",
+                format!("must be from 1 to {POP_MAX}, not {}", pop.max),
+            ));
         }
         check_lease(pop.lease)?;
         let Some(found) = self.pulled_from(application, endpoint).await? else {
@@ -196,7 +199,7 @@ impl HookService {
                 Err(error) if !items.is_empty() => {
                     tracing::warn!(
                         error = error_chain(&error),
-                        "expired deliveries could not be settled"
+                        "expired deliveries could not be settled; they are settled later"
                     );
                 }
                 settled => drop(settled?),

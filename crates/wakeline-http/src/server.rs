@@ -192,12 +192,12 @@ async fn ended(connection: impl Future<Output = hyper::Result<()>>) {
     }
 }
 
-/// Tells a client that this node has no room, without spending a connection's memory on it.
+/// Answers a client that this node is at its limit of connections, without spending a connection's memory on it.
 fn refuse(mut stream: TcpStream) {
     metrics::counter!("wakeline_http_connections_refused_total").increment(1);
     tokio::spawn(async move {
         let body = concat!(
-            r#"{"error":"this node has no room for another connection","#,
+            r#"{"error":"this node is at its limit of connections: try again later","#,
             r#""code":"too_many_connections"}"#
         );
         let answer = format!(

@@ -48,7 +48,10 @@ impl QueueService {
                 Ok(Taken::Drained) => return,
                 Err(TakeError::TooMany { retry_after }) => Some(retry_after),
                 Err(TakeError::Claim(error)) => {
-                    tracing::warn!(error = error_chain(&error), "background work of queues failed");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "a maintenance task of queues failed: trying again"
+                    );
                     Some(FAILED_SLEEP)
                 }
             };
@@ -70,7 +73,10 @@ impl QueueService {
                     nothing.then_some(IDLE_SLEEP)
                 }
                 Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "background work of queues failed");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "a maintenance task of queues failed: trying again"
+                    );
                     Some(FAILED_SLEEP)
                 }
             }
@@ -90,7 +96,10 @@ impl QueueService {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "background work of queues failed");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "a maintenance task of queues failed: trying again"
+                    );
                     LOOK_EVERY
                 }
             };

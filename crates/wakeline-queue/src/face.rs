@@ -69,7 +69,10 @@ impl QueueFace {
         let due = match self.store.sweep(vec![QueueLine::chores()]).await {
             Ok(due) => due.into_iter().next().flatten(),
             Err(error) => {
-                tracing::warn!(error = error_chain(&error), "cannot look for background work");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot look for maintenance tasks of queues: trying again"
+                );
                 Some(LOOK_AGAIN)
             }
         };
@@ -200,7 +203,7 @@ impl Face for QueueFace {
         self.store.release(leases).await.unwrap_or_else(|error| {
             tracing::warn!(
                 error = error_chain(&error),
-                "could not release the lease of a client that went away"
+                "the lease of a client that went away could not be released: it ends by itself"
             );
             Vec::new()
         })

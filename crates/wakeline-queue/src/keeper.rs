@@ -104,7 +104,10 @@ impl Meters {
         let report = match done {
             Ok(report) => report,
             Err(error) => {
-                tracing::warn!(error = error_chain(&error), "housekeeping failed");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "housekeeping failed: trying again at its next time"
+                );
                 self.failed.increment(1);
                 return;
             }

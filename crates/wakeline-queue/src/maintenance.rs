@@ -49,7 +49,7 @@ impl QueueService {
                 Err(error) => {
                     tracing::warn!(
                         error = error_chain(&error),
-                        "what was held back is left to pushes and pops"
+                        "held messages could not be released: the next pushes and pops release them"
                     );
                     return;
                 }

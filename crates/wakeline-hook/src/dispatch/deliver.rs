@@ -192,7 +192,7 @@ impl Job {
             let over = self.granted.elapsed() + pause >= lease;
             if over || !error.is_transient() {
                 let endpoint = self.group.target.endpoint;
-                tracing::error!(%endpoint, error = error_chain(&error), "an attempt's end could not be written");
+                tracing::error!(%endpoint, error = error_chain(&error), "the result of an attempt could not be written: it counts as unknown");
                 return Vec::new();
             }
             tokio::time::sleep(pause).await;
@@ -265,5 +265,5 @@ fn tokens(items: &[DeliveryItem]) -> Vec<DeliveryToken> {
 
 fn stale(target: &Target, token: DeliveryToken) {
     let attempt = token.attempt;
-    tracing::warn!(endpoint = %target.endpoint, %attempt, "an attempt ended after its lease");
+    tracing::warn!(endpoint = %target.endpoint, %attempt, "an attempt ended after its lease: the delivery may be sent twice");
 }

@@ -18,7 +18,7 @@ use crate::source::{self, Finding, Source};
 const RULE: &str = "wording";
 
 /// Words that messages do not use, and those that they use instead.
-const INSTEAD: [(&str, &str); 31] = [
+const INSTEAD: &[(&str, &str)] = &[
     ("anew", "again"),
     ("at hand", "in flight"),
     ("cannot be understood", "is corrupt, or is invalid"),

@@ -111,7 +111,8 @@ impl JwtOptions {
                 "a secret verifies HS256 only: set jwt_algorithms to HS256, or use a public key",
             )),
             JwtKeys::Secret(secret) if secret.len() < 32 => Err(JwtMistake(
-                "the secret of tokens must have at least 32 bytes: set a longer WAKELINE_JWT_SECRET",
+                "the secret of tokens must have at least 32 bytes: set a longer \
+                 WAKELINE_JWT_SECRET",
             )),
             JwtKeys::Secret(_) => Ok(()),
             _ if symmetric => Err(JwtMistake(

@@ -264,10 +264,7 @@ impl Access {
         let (store, id) = (Arc::clone(&self.inner.store), id.to_owned());
         tokio::spawn(async move {
             if let Err(error) = store.touch_keys(vec![id]).await {
-                tracing::debug!(
-                    error = error_chain(&error),
-                    "the time of a key's last use could not be written"
-                );
+                tracing::debug!(error = error_chain(&error), "a key's last use was not written");
             }
         });
     }

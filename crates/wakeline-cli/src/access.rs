@@ -130,20 +130,22 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
             print(&args.common, [json!({"id": id, "revoked": true})], [format!("revoked {id}")]);
             Ok(())
         }),
-        KeyCommand::Rotate(args) => {
-            on_store(&args.common, async |store| {
-                let id = live_key(store.as_ref(), &args.key).await?;
-                let access = Access::start(store, AccessOptions::default()).await?;
-                let rotating = access.rotate_key(&id, args.overlap);
-                let minted = deed("key.rotate", &id, "").during(rotating).await?;
-                show(
+        KeyCommand::Rotate(args) => on_store(&args.common, async |store| {
+            let id = live_key(store.as_ref(), &args.key).await?;
+            let access = Access::start(store, AccessOptions::default()).await?;
+            let rotating = access.rotate_key(&id, args.overlap);
+            let minted = deed("key.rotate", &id, "").during(rotating).await?;
+            show(
                 &args.common,
-                &minted
-                    .with_context(|| format!("the key {id} expired or was revoked in the meantime: create another one"))?,
+                &minted.with_context(|| {
+                    format!(
+                        "the key {id} expired or was revoked in the meantime: create \
+                         another one"
+                    )
+                })?,
             );
-                Ok(())
-            })
-        }
+            Ok(())
+        }),
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKELINE_STORE_WAIT_MS", value_name = "MS")]
     store_wait_ms: Option<u64>,
     /// Address to listen on [default: 127.0.0.1:7632]
-    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS", value_parser = listen_address)]
+    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS", value_parser = words::listen_address)]
     listen: Option<SocketAddr>,
     /// Key that requests must bear. Not a flag, so that it shows in no list of processes
     #[arg(skip)]
@@ -393,12 +393,6 @@ fn figures_kept(over: &ServeArgs, under: &ServeArgs) -> Option<Duration> {
 
 fn millis(given: Option<u64>, preset: Duration) -> Duration {
     given.map_or(preset, Duration::from_millis)
-}
-
-const LISTEN_FORM: &str = "must be an IP address and a port, like 127.0.0.1:7632 or [::1]:7632";
-
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{LISTEN_FORM}, not {text:?}"))
 }
 
 #[cfg(test)]

@@ -178,8 +178,8 @@ pub(crate) fn run(command: DlqCommand) -> anyhow::Result<ExitCode> {
                     deed("dead_letter.purge", &target(&filter), "").during(purging).await?;
                 if let Some(id) = args.id.filter(|_| purged == 0) {
                     bail!(
-                        "there is no dead letter {id} that matches the other filters: `wakeline dlq list` lists \
-                         them"
+                        "there is no dead letter {id} that matches the other filters: `wakeline \
+                         dlq list` lists them"
                     );
                 }
                 show(&args.place, json!({ "purged": purged }), &format!("purged  {purged}"));
@@ -206,8 +206,10 @@ async fn redrive(store: &dyn WholeStore, args: RedriveArgs) -> anyhow::Result<()
     if let Some(id) = args.id {
         let found = store.dead_letters(filter.clone(), Page { limit: 1, offset: 0 }).await?;
         found.letters.first().with_context(|| {
-            format!("there is no dead letter {id} that matches the other filters: `wakeline dlq list` lists \
-                         them")
+            format!(
+                "there is no dead letter {id} that matches the other filters: `wakeline dlq \
+                 list` lists them"
+            )
         })?;
     }
     let target = target(&filter);

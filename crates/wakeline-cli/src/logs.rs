@@ -69,8 +69,8 @@ fn filter(text: &str) -> Result<EnvFilter, ConfigMistake> {
         parts().find(|part| !is_target(part) && part.parse::<LevelFilter>().is_err())
     {
         return Err(ConfigMistake(format!(
-            "WAKELINE_LOG: {wrong:?} is not a level: use off, error, warn, info, debug or trace, or \
-             TARGET=LEVEL, like wakeline_http=debug,info"
+            "WAKELINE_LOG: {wrong:?} is not a level: use off, error, warn, info, debug or trace, \
+             or TARGET=LEVEL, like wakeline_http=debug,info"
         )));
     }
     let mistake = |error| ConfigMistake(format!("WAKELINE_LOG: {text:?}: {error}"));

@@ -128,7 +128,8 @@ impl Dispatcher {
             let left = self.calls.len();
             tracing::warn!(
                 left,
-                "some calls did not finish within drain_timeout_ms: they are made again after their leases end"
+                "some calls did not finish within drain_timeout_ms: they are made again after \
+                 their leases end"
             );
         }
     }

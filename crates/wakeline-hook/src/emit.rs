@@ -204,7 +204,10 @@ impl HookService {
                         let grant = SenderGrant::new(&shares, slots, groups);
                         sender.serve(Grant::Calls(grant));
                     }
-                    None => tracing::error!("deliveries were leased without a sender: they are sent after their leases end"),
+                    None => tracing::error!(
+                        "deliveries were leased without a sender: they are sent after their \
+                         leases end"
+                    ),
                 }
             }
             Ok((reply.outcome, reply.changes))

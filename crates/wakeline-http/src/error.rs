@@ -206,8 +206,8 @@ impl ApiError {
     }
 
     fn maintenance() -> Self {
-        let message = "this server is under maintenance and accepts no messages, and nothing was stored: \
-             try again later";
+        let message = "this server is under maintenance and accepts no messages, and nothing was \
+                       stored: try again later";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", message).retry_after(5)
     }
 

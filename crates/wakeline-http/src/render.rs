@@ -38,8 +38,8 @@ mod tests {
         let error = payload(b"{broken", &"m-1").expect_err("not JSON");
         assert_eq!(
             error.to_string(),
-            "payload of message m-1 is corrupt in the store, and was left as it is: restore it from a \
-             backup, or remove it (see \"Corrupt rows\" in the operation guide)"
+            "payload of message m-1 is corrupt in the store, and was left as it is: restore it \
+             from a backup, or remove it (see \"Corrupt rows\" in the operation guide)"
         );
     }
 }

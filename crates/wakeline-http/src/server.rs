@@ -192,7 +192,8 @@ async fn ended(connection: impl Future<Output = hyper::Result<()>>) {
     }
 }
 
-/// Answers a client that this node is at its limit of connections, without spending a connection's memory on it.
+/// Answers that this node is at its limit of connections, without spending a connection's memory on
+/// it.
 fn refuse(mut stream: TcpStream) {
     metrics::counter!("wakeline_http_connections_refused_total").increment(1);
     tokio::spawn(async move {

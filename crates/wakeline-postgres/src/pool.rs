@@ -54,7 +54,8 @@ impl Pool {
                     Err(_) => {
                         return Err(error::connect_failed(
                             operation,
-                            "all connections were in use for the whole time limit: raise pg_pool_max",
+                            "all connections were in use for the whole time limit: raise \
+                             pg_pool_max",
                         ));
                     }
                 }

@@ -18,7 +18,8 @@ pub enum QueueError {
     /// A queue, or one of its partitions, holds as many messages as its owner allows. Nothing was
     /// stored. Come back after a while.
     #[error(
-        "queue {queue} is full{}, and nothing was stored: try again when its consumers have caught up",
+        "queue {queue} is full{}, and nothing was stored: try again when its consumers have \
+         caught up",
         in_partition(.partition.as_ref())
     )]
     QueueFull {

@@ -116,7 +116,7 @@ mod tests {
             ("a b:c2VjcmV0", "needs an id"),
             (short, "32 bytes"),
             ("a:!", "32 bytes"),
-            (&format!("{good},{good}"), "twice"),
+            (&format!("{good},{good}"), "two encryption keys"),
         ] {
             let error = KeyRing::parse(text).expect_err(text).to_string();
             assert!(error.contains(says), "{text}: {error}");

@@ -55,7 +55,10 @@ impl Ballast {
         }
         let laid = self.allocate(conn);
         if let Err(error) = &laid {
-            tracing::warn!(path = %self.path.display(), error = error_chain(&error), "no space for the ballast file");
+            tracing::warn!(
+                path = %self.path.display(), error = error_chain(&error),
+                "no space for the ballast file"
+            );
             self.remove();
         }
         laid.is_ok()

@@ -143,8 +143,8 @@ fn pragma<T: rusqlite::types::FromSql>(conn: &Connection, name: &str) -> Result<
 fn durable(journal: &str, synchronous: i64) -> Result<(), StoreError> {
     if journal != "wal" {
         let reason = format!(
-            "the database's journal_mode is {journal:?} and could not be set to \"wal\": check that this \
-             process may write to the file and its folder"
+            "the database's journal_mode is {journal:?} and could not be set to \"wal\": check \
+             that this process may write to the file and its folder"
         );
         return Err(unusable(OPEN, reason));
     }

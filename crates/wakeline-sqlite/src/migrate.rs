@@ -228,8 +228,8 @@ fn verify(conn: &Connection) -> Res<Result<(), StoreError>> {
     let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
     if newest > known {
         let reason = format!(
-            "the schema is at version {newest}, and this release knows versions up to {known}: use a \
-             newer release"
+            "the schema is at version {newest}, and this release knows versions up to {known}: \
+             use a newer release"
         );
         return Ok(Err(unusable(MIGRATE, reason)));
     }
@@ -238,8 +238,8 @@ fn verify(conn: &Connection) -> Res<Result<(), StoreError>> {
         if stored.is_some_and(|stored| stored != checksum(migration.sql)) {
             let Migration { version, name, .. } = migration;
             let reason = format!(
-                "migration {version} ({name}) was applied with another content than this release has: \
-                 use the release that applied it, or a later one"
+                "migration {version} ({name}) was applied with another content than this release \
+                 has: use the release that applied it, or a later one"
             );
             return Ok(Err(unusable(MIGRATE, reason)));
         }

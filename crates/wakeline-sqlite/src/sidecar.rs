@@ -206,7 +206,10 @@ impl Sidecar {
         let written = outbox.file.as_ref().map(|file| file.write_all_at(&page, 0));
         if let Some(Err(error)) = written {
             // The others still find the work: their safety sweep reads the database.
-            tracing::warn!(error = error_chain(&error), path = %self.own.display(), "hints could not be written");
+            tracing::warn!(
+                error = error_chain(&error), path = %self.own.display(),
+                "hints could not be written"
+            );
         }
     }
 

@@ -47,8 +47,8 @@ pub enum StoreError {
     },
     /// Something is stored encrypted only, and this node has no keys. Nothing was written.
     #[error(
-        "{operation} needs encryption keys, and this node has none: set WAKELINE_ENCRYPTION_KEYS or \
-         --encryption-key-file"
+        "{operation} needs encryption keys, and this node has none: set WAKELINE_ENCRYPTION_KEYS \
+         or --encryption-key-file"
     )]
     NoKeys {
         /// The operation that failed.
@@ -118,10 +118,14 @@ impl StoreError {
     pub fn after_write(self) -> Self {
         match self {
             Self::Unavailable { operation, source } => Self::Transient { operation, source },
-            Self::Full { operation }
-            | Self::NoKeys { operation }
-            | Self::Maintenance { operation } => {
-                let source = format!("{self} (an earlier step may have written something)").into();
+            Self::Full { operation } => {
+                Self::Transient { operation, source: "the disk or the database is full".into() }
+            }
+            Self::NoKeys { operation } => {
+                Self::Transient { operation, source: "this node has no encryption keys".into() }
+            }
+            Self::Maintenance { operation } => {
+                let source = "pushes are refused during maintenance".into();
                 Self::Transient { operation, source }
             }
             error => error,
@@ -176,8 +180,7 @@ mod tests {
     #[test]
     fn an_error_says_that_nothing_was_written_only_if_that_is_sure() {
         for error in every_variant() {
-            let after = error.after_write();
-            let text = after.to_string();
+            let text = wakeline_core::error_chain(&error.after_write());
             assert!(!text.contains("nothing was written"), "{text}");
         }
     }

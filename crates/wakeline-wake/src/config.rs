@@ -141,7 +141,7 @@ mod tests {
             LongPollConfig { degraded_poll_interval: Duration::ZERO, ..LongPollConfig::default() };
         assert_eq!(
             spinning.validate().expect_err("zero").to_string(),
-            "degraded_poll_interval_ms must be at least 1"
+            "degraded_poll_interval_ms must be at least 1, not 0"
         );
         let closed = LongPollConfig { intentions_max: 0, ..LongPollConfig::default() };
         assert_eq!(closed.validate().expect_err("zero").field, "intentions_max");

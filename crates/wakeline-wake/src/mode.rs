@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_poll_that_would_spin_is_refused() {
         let mode = WakeMode::Poll(PollMode { interval: Duration::ZERO, ..PollMode::default() });
-        assert_eq!(mode.validate().expect_err("zero").field, "poll.interval_ms");
+        assert_eq!(mode.validate().expect_err("zero").field, "poll_interval_ms");
         assert_eq!(WakeMode::default().validate(), Ok(()));
     }
 }

@@ -1,6 +1,15 @@
 //! Settings that are one of a few words, and how a wrong value is explained.
 
+use std::net::SocketAddr;
+
 use wakeline_core::nearest;
+
+const LISTEN_FORM: &str = "must be an IP address and a port, like 127.0.0.1:7632 or [::1]:7632";
+
+/// An address to listen on.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{LISTEN_FORM}, not {text:?}"))
+}
 
 /// The choice that a word names, or what it must be.
 pub(super) fn choose<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
@@ -28,7 +37,7 @@ pub(crate) fn listed(words: &[&str]) -> String {
 /// What a decoder of TOML said of a value, in words that name no Rust types. Other messages stay.
 pub(super) fn explain_value(message: &str) -> Option<String> {
     if message == "invalid socket address syntax" {
-        return Some(super::LISTEN_FORM.to_owned());
+        return Some(LISTEN_FORM.to_owned());
     }
     if let Some(rest) = message.strip_prefix("unknown variant `") {
         let mut quoted = rest.split('`').step_by(2);

@@ -115,7 +115,8 @@ impl OrchestrationContext {
         if bytes > MESSAGE_PAYLOAD_BYTES_MAX {
             let most = MESSAGE_PAYLOAD_BYTES_MAX;
             return Err(wrong(&format!(
-                "the payload of event type {event_type} has {bytes} bytes: at most {most} are allowed"
+                "the payload of event type {event_type} has {bytes} bytes: at most {most} are \
+                 allowed"
             )));
         }
         ApplicationRef::parse(&application).map_err(|error| wrong(&error))?;

@@ -127,7 +127,8 @@ pub(super) fn orchestration_item(turn: TurnItem) -> OrchestrationItem {
             Ok(item) => messages.push(item),
             Err(error) => {
                 let words = format!(
-                    "message {} to the instance cannot be decoded: {error}; a newer release may have written it",
+                    "message {} to the instance cannot be decoded: {error}; a newer release may \
+                     have written it",
                     message.seq
                 );
                 corrupt.get_or_insert(words);

@@ -139,7 +139,10 @@ impl FlowFace {
         match self.store.abandon(token, Duration::ZERO, true).await {
             Ok((_, changes)) => changes,
             Err(error) => {
-                tracing::warn!(error = error_chain(&error), %token, "a lease that no waiter took could not be released: it ends by itself");
+                tracing::warn!(
+                    error = error_chain(&error), %token,
+                    "a lease that no waiter took could not be released: it ends by itself"
+                );
                 Vec::new()
             }
         }

@@ -217,7 +217,11 @@ impl Provider for StoreProvider {
             TurnOutcome::Stale => Err(ProviderError::LockLost),
             TurnOutcome::Conflict { last_event } => Err(ProviderError::Permanent {
                 operation: "commit the turn",
-                source: format!("the history has events up to {last_event} already: another process ran the turn").into(),
+                source: format!(
+                    "the history has events up to {last_event} already: another process ran \
+                     the turn"
+                )
+                .into(),
             }),
         }
     }

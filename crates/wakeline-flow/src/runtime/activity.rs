@@ -53,7 +53,10 @@ impl ActivityRunner {
             self.shared.sessions.touch();
         }
         let WorkItem::ActivityExecute(task) = item else {
-            tracing::error!(instance = %item.instance(), "a work item that is not an activity was skipped; this is a defect: report it");
+            tracing::error!(
+                instance = %item.instance(),
+                "a work item that is not an activity was skipped; this is a defect: report it"
+            );
             return;
         };
         let settled = if state.is_none_or(InstanceState::is_ended) {
@@ -113,7 +116,8 @@ impl ActivityRunner {
             Tried::Done(Err(error)) if attempt < tries_max && may_retry(&error) => {
                 let delay = task.policy.backoff.delay(attempt);
                 tracing::debug!(
-                    instance = %task.instance, activity = task.name, attempt, ?delay, error = error_chain(&error),
+                    instance = %task.instance, activity = task.name, attempt, ?delay,
+                    error = error_chain(&error),
                     "an activity failed and will be tried again"
                 );
                 provider.abandon_work_item(lock_token, Some(delay), false).await

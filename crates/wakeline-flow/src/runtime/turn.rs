@@ -98,7 +98,10 @@ impl TurnRunner {
             }
             Ok(Plan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
             Ok(Plan::Later(delay)) => {
-                tracing::warn!(%instance, "no code is registered here for this instance: it is left to another process");
+                tracing::warn!(
+                    %instance,
+                    "no code is registered here for this instance: it is left to another process"
+                );
                 self.shared.provider.abandon_orchestration_item(&token, Some(delay), true).await
             }
             Ok(Plan::Early) => {

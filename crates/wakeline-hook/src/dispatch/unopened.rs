@@ -44,11 +44,17 @@ pub(super) async fn leave(
     let endpoint = target.endpoint;
     if inner.unopened.is_news(endpoint) {
         let error = error_chain(&error);
-        tracing::error!(%endpoint, error, "cannot decrypt an endpoint: its deliveries are left to other nodes");
+        tracing::error!(
+            %endpoint, error,
+            "cannot decrypt an endpoint: its deliveries are left to other nodes"
+        );
     } else {
         tokio::time::sleep(KEPT_FOR).await;
     }
     if let Err(error) = inner.store.release_deliveries(tokens).await {
-        tracing::warn!(%endpoint, error = error_chain(&error), "unsent deliveries could not be released: they are sent after their leases end");
+        tracing::warn!(
+            %endpoint, error = error_chain(&error),
+            "unsent deliveries could not be released: they are sent after their leases end"
+        );
     }
 }

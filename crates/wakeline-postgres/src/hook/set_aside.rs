@@ -79,7 +79,8 @@ impl Core {
         if let Err(error) = self.general(OPERATION, &self.sql.set_aside, params).await {
             tracing::warn!(
                 error = error_chain(&error),
-                "corrupt deliveries could not be quarantined: they stay leased until their leases end"
+                "corrupt deliveries could not be quarantined: they stay leased until their leases \
+                 end"
             );
         }
         Some(error)

@@ -61,7 +61,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKELINE_STORE_WAIT_MS", value_name = "MS")]
     store_wait_ms: Option<u64>,
     /// Address to listen on [default: 127.0.0.1:7632]
-    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS", value_parser = words::listen_address)]
+    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS",
+        value_parser = words::listen_address)]
     listen: Option<SocketAddr>,
     /// Key that requests must bear. Not a flag, so that it shows in no list of processes
     #[arg(skip)]
@@ -468,7 +469,7 @@ mod tests {
     fn mistakes_are_named() {
         for (flags, file, named) in [
             (&["--store", "redis://x"][..], None, "store"),
-            (&["--store", "sqlite:"], None, "path"),
+            (&["--store", "sqlite:"], None, "names no file"),
             (&[], Some("colour = 1"), "colour"),
             (&[], Some("lissten = \"127.0.0.1:1\""), "did you mean listen?"),
             (&[], Some("intentions_max = 1"), "[long_poll]"),

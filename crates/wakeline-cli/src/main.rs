@@ -93,7 +93,9 @@ fn main() -> ExitCode {
 
 /// The command line. Help, and what is wrong with its form, is printed by the parser.
 fn parse() -> anyhow::Result<Cli> {
-    Cli::try_parse().or_else(|error| match values::mistake(&Cli::command(), &error) {
+    let line: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    Cli::try_parse().or_else(|error| match values::mistake(&Cli::command(), &error, &line) {
         Some(mistake) => Err(mistake.into()),
         None => error.exit(),
     })

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 
 use crate::guard::Guard;
 use crate::source::{self, Finding};
-use crate::{Ended, layers, links, names, run, tidy};
+use crate::{Ended, layers, links, names, run, tidy, wording};
 
 const HELP: &str = "\
 Checks the tree
@@ -24,6 +24,7 @@ Parts, all of them by default:
   layers   dependencies point down only
   links    documents name only what exists
   names    settings, metrics and error codes are documented, and no others are
+  wording  messages use plain words; log lines have the causes of their errors
   openapi  crates/wakeline-http/openapi.json is what the routes say
   schema   crates/wakeline-sqlite/sql/schema.txt is what the migrations make (PostgreSQL's is
            compared in `cargo xtask test`)
@@ -41,6 +42,7 @@ pub(crate) enum Part {
     Layers,
     Links,
     Names,
+    Wording,
     Clippy,
     Openapi,
     Schema,
@@ -48,12 +50,13 @@ pub(crate) enum Part {
 
 impl Part {
     /// All of them, the quick ones first.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Fmt,
         Self::Tidy,
         Self::Layers,
         Self::Links,
         Self::Names,
+        Self::Wording,
         Self::Clippy,
         Self::Openapi,
         Self::Schema,
@@ -66,6 +69,7 @@ impl Part {
             Self::Layers => "layers",
             Self::Links => "links",
             Self::Names => "names",
+            Self::Wording => "wording",
             Self::Clippy => "clippy",
             Self::Openapi => "openapi",
             Self::Schema => "schema",
@@ -91,6 +95,7 @@ impl Part {
             Self::Layers => Ok(report(&layers::check(root)?)),
             Self::Links => Ok(report(&links::check(root)?)),
             Self::Names => Ok(report(&names::check(root)?)),
+            Self::Wording => Ok(report(&wording::check(root)?)),
             Self::Openapi => test(guard, root, OPENAPI_TEST),
             Self::Schema => test(guard, root, SCHEMA_TEST),
         }

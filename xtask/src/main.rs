@@ -28,6 +28,7 @@ mod source;
 mod test;
 mod tidy;
 mod timings;
+mod wording;
 
 use std::process::ExitCode;
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
-use wakeline_core::{Scope, Scopes, Verb};
+use wakeline_core::{Scope, Scopes, Verb, error_chain};
 
 use crate::caller::Caller;
 use keys::KeySet;
@@ -104,15 +104,16 @@ impl JwtOptions {
     pub fn check(&self) -> Result<(), JwtMistake> {
         let symmetric = self.algorithms.contains(&JwtAlgorithm::Hs256);
         match &self.keys {
-            _ if self.algorithms.is_empty() => {
-                Err(JwtMistake("jwt_algorithms must name at least one algorithm"))
-            }
+            _ if self.algorithms.is_empty() => Err(JwtMistake(
+                "jwt_algorithms must name at least one of HS256, RS256, ES256 and EdDSA",
+            )),
             JwtKeys::Secret(_) if self.algorithms != [JwtAlgorithm::Hs256] => Err(JwtMistake(
                 "a secret verifies HS256 only: set jwt_algorithms to HS256, or use a public key",
             )),
-            JwtKeys::Secret(secret) if secret.len() < 32 => {
-                Err(JwtMistake("a secret must have at least 32 bytes"))
-            }
+            JwtKeys::Secret(secret) if secret.len() < 32 => Err(JwtMistake(
+                "the secret of tokens must have at least 32 bytes: set a longer \
+                 WAKELINE_JWT_SECRET",
+            )),
             JwtKeys::Secret(_) => Ok(()),
             _ if symmetric => Err(JwtMistake(
                 "HS256 needs a secret, not a public key: set WAKELINE_JWT_SECRET, or other \
@@ -168,7 +169,7 @@ impl Jwt {
         let key = key.ok_or(JwtMistake("the token is signed with a key that is not known here"))?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
         let claims = decode::<Claims>(token, &key, &validation).map_err(|error| {
-            tracing::debug!(%error, "a token was refused");
+            tracing::debug!(error = error_chain(&error), "a token was refused");
             // The signature is verified first: who hears the rest had the token made.
             JwtMistake(match error.kind() {
                 ErrorKind::ExpiredSignature => "the token has expired",

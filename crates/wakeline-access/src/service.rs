@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
-use wakeline_core::{GroupId, GroupName, PartitionId, QueueName, Scope, Scopes, Timestamp};
+use wakeline_core::{
+    GroupId, GroupName, PartitionId, QueueName, Scope, Scopes, Timestamp, error_chain,
+};
 use wakeline_store::{AccessStore, ApiKey, NewKey, SecretDigest, StoreError};
 
 use crate::caller::Caller;
@@ -58,7 +60,7 @@ pub struct AccessOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum Denied {
     /// It bears nothing, and this server asks for something.
-    #[error("no credentials")]
+    #[error("the request has no credentials")]
     Nothing,
     /// What it bears is not valid. The reason may be told to the caller: it says nothing of what
     /// others have.
@@ -262,7 +264,7 @@ impl Access {
         let (store, id) = (Arc::clone(&self.inner.store), id.to_owned());
         tokio::spawn(async move {
             if let Err(error) = store.touch_keys(vec![id]).await {
-                tracing::debug!(%error, "the use of a key was not noted");
+                tracing::debug!(error = error_chain(&error), "a key's last use was not written");
             }
         });
     }

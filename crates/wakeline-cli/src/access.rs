@@ -125,7 +125,7 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
             let id = live_key(store.as_ref(), &args.key).await?;
             let access = Access::start(store, AccessOptions::default()).await?;
             if !deed("key.revoke", &id, "").during(access.revoke_key(&id)).await? {
-                bail!("the key {id} has just expired or been revoked");
+                bail!("the key {id} expired or was revoked in the meantime: create another one");
             }
             print(&args.common, [json!({"id": id, "revoked": true})], [format!("revoked {id}")]);
             Ok(())
@@ -137,8 +137,12 @@ pub(crate) fn run_key(command: KeyCommand) -> anyhow::Result<ExitCode> {
             let minted = deed("key.rotate", &id, "").during(rotating).await?;
             show(
                 &args.common,
-                &minted
-                    .with_context(|| format!("the key {id} has just expired or been revoked"))?,
+                &minted.with_context(|| {
+                    format!(
+                        "the key {id} expired or was revoked in the meantime: create \
+                         another one"
+                    )
+                })?,
             );
             Ok(())
         }),
@@ -151,7 +155,7 @@ async fn live_key(store: &dyn WholeStore, named: &str) -> anyhow::Result<String>
     if let Some(key) = keys.iter().find(|key| key.id == named) {
         return match state(key) {
             "live" => Ok(key.id.clone()),
-            ended => bail!("the key {named} is {ended}"),
+            ended => bail!("the key {named} is {ended}: `wakeline key list` shows the active keys"),
         };
     }
     let by_name = keys.iter().find(|key| key.name == named && state(key) == "live");
@@ -179,8 +183,12 @@ async fn create(store: Arc<dyn WholeStore>, args: CreateArgs) -> anyhow::Result<
     let (name, scopes) = (args.name.clone(), args.scopes);
     let making = access.create_key(KeyRequest { name, scopes, valid_for: args.expires });
     let minted = deed("key.create", &args.name, &texts.join(" ")).during(making).await?;
-    let minted =
-        minted.with_context(|| format!("an active key has the name {:?} already", args.name))?;
+    let minted = minted.with_context(|| {
+        format!(
+            "an active key has the name {:?} already: use another name, or `wakeline key rotate`",
+            args.name
+        )
+    })?;
     show(&args.common, &minted);
     if first && !args.common.json {
         say("note    this is the first key: running servers require one after a restart");

@@ -20,6 +20,7 @@ mod long_poll;
 mod names;
 mod postgres;
 mod store;
+mod words;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ pub(crate) use self::access::AccessSettings;
 pub(crate) use self::hook::HookSettings;
 pub(crate) use self::names::check_environment;
 pub(crate) use self::store::{StoreArgs, StoreChoice, StorePlace};
+pub(crate) use self::words::listed;
 use crate::keys::KeySource;
 use crate::logs::LogFormat;
 
@@ -59,7 +61,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "WAKELINE_STORE_WAIT_MS", value_name = "MS")]
     store_wait_ms: Option<u64>,
     /// Address to listen on [default: 127.0.0.1:7632]
-    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS", value_parser = listen_address)]
+    #[arg(long, env = "WAKELINE_LISTEN", value_name = "ADDRESS",
+        value_parser = words::listen_address)]
     listen: Option<SocketAddr>,
     /// Key that requests must bear. Not a flag, so that it shows in no list of processes
     #[arg(skip)]
@@ -273,19 +276,26 @@ impl ServeArgs {
 impl Settings {
     fn check(&self) -> Result<(), ConfigMistake> {
         let mistake = |error: wakeline_wake::ConfigError| ConfigMistake(error.to_string());
-        let refuse = |text: &str| Err(ConfigMistake(text.to_owned()));
+        let refuse = |text: String| Err(ConfigMistake(text));
         self.mode.validate().map_err(mistake)?;
         self.long_poll.validate().map_err(mistake)?;
         self.hook.check()?;
         let http = &self.http;
         if http.batch_len_max == 0 || !(1..=http.batch_len_max).contains(&http.default_batch_len) {
-            return refuse("default_batch_size must be from 1 to batch_len_max");
+            return refuse(format!(
+                "default_batch_size must be from 1 to batch_len_max, which is {}, not {}",
+                http.batch_len_max, http.default_batch_len
+            ));
         }
         if http.default_timeout > http.wait_max {
-            return refuse("default_timeout_ms must not be more than wait_ms_max");
+            return refuse(format!(
+                "default_timeout_ms must not be more than wait_ms_max, which is {}, and is {}",
+                http.wait_max.as_millis(),
+                http.default_timeout.as_millis()
+            ));
         }
         if self.housekeeping.rows_max == 0 {
-            return refuse("housekeeping_rows_max must be at least 1");
+            return refuse("housekeeping_rows_max must be at least 1, not 0".to_owned());
         }
         Ok(())
     }
@@ -295,7 +305,7 @@ impl Settings {
     pub(crate) fn refuse_if_open(&self, open: bool) -> Result<(), ConfigMistake> {
         if open && !self.insecure && !self.listen.ip().is_loopback() {
             return Err(ConfigMistake(format!(
-                "listen: {} can be reached from other machines; make a key with `wakeline key \
+                "listen: {} can be reached from other machines: create a key with `wakeline key \
                  create`, or set WAKELINE_API_KEY, so that requests need one, or pass --insecure \
                  to allow unauthenticated access",
                 self.listen
@@ -386,11 +396,6 @@ fn millis(given: Option<u64>, preset: Duration) -> Duration {
     given.map_or(preset, Duration::from_millis)
 }
 
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let asked = "must be an IP address and a port, like 127.0.0.1:7632 or [::1]:7632";
-    text.parse().map_err(|_| asked.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -464,7 +469,7 @@ mod tests {
     fn mistakes_are_named() {
         for (flags, file, named) in [
             (&["--store", "redis://x"][..], None, "store"),
-            (&["--store", "sqlite:"], None, "path"),
+            (&["--store", "sqlite:"], None, "names no file"),
             (&[], Some("colour = 1"), "colour"),
             (&[], Some("lissten = \"127.0.0.1:1\""), "did you mean listen?"),
             (&[], Some("intentions_max = 1"), "[long_poll]"),

@@ -158,7 +158,9 @@ pub(crate) fn run(command: DlqCommand) -> anyhow::Result<ExitCode> {
             let filter = DeadLetterFilter { number: Some(args.id), ..Default::default() };
             let found = store.dead_letters(filter, Page { limit: 1, offset: 0 }).await?;
             let letter = found.letters.first();
-            let letter = letter.with_context(|| format!("there is no dead letter {}", args.id))?;
+            let letter = letter.with_context(|| {
+                format!("there is no dead letter {}: `wakeline dlq list` lists them", args.id)
+            })?;
             show(&args.place, letter_json(letter), &letter_text(letter));
             Ok(())
         }),
@@ -175,7 +177,10 @@ pub(crate) fn run(command: DlqCommand) -> anyhow::Result<ExitCode> {
                 let purged =
                     deed("dead_letter.purge", &target(&filter), "").during(purging).await?;
                 if let Some(id) = args.id.filter(|_| purged == 0) {
-                    bail!("there is no dead letter {id} that matches the other filters");
+                    bail!(
+                        "there is no dead letter {id} that matches the other filters: `wakeline \
+                         dlq list` lists them"
+                    );
                 }
                 show(&args.place, json!({ "purged": purged }), &format!("purged  {purged}"));
                 Ok(())
@@ -201,7 +206,10 @@ async fn redrive(store: &dyn WholeStore, args: RedriveArgs) -> anyhow::Result<()
     if let Some(id) = args.id {
         let found = store.dead_letters(filter.clone(), Page { limit: 1, offset: 0 }).await?;
         found.letters.first().with_context(|| {
-            format!("there is no dead letter {id} that matches the other filters")
+            format!(
+                "there is no dead letter {id} that matches the other filters: `wakeline dlq \
+                 list` lists them"
+            )
         })?;
     }
     let target = target(&filter);
@@ -221,7 +229,14 @@ async fn job(store: &dyn WholeStore, args: JobArgs) -> anyhow::Result<()> {
         }
         false => store.redrive_job(args.id).await?,
     };
-    tell_job(&args.place, &found.with_context(|| format!("there is no redrive job {target}"))?);
+    tell_job(
+        &args.place,
+        &found.with_context(|| {
+            format!(
+                "there is no redrive job {target}: `wakeline dlq redrive` prints the id of its job"
+            )
+        })?,
+    );
     Ok(())
 }
 
@@ -310,7 +325,7 @@ fn letter_text(letter: &DeadLetter) -> String {
         "{}\npushed  {} by {}\nfailed  {} times\npayload {}",
         letter_line(letter),
         time(letter.created_at),
-        letter.producer.as_deref().unwrap_or("somebody"),
+        letter.producer.as_deref().unwrap_or("an unknown producer"),
         letter.failures,
         String::from_utf8_lossy(&letter.payload)
     )

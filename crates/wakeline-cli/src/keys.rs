@@ -38,7 +38,7 @@ pub(crate) enum KeySource {
 pub(crate) fn print_new(id: Option<String>) -> anyhow::Result<ExitCode> {
     let key = KeyRing::generate(&id.unwrap_or_else(new_id))?;
     // A name that cannot be an id is found by reading the key back.
-    KeyRing::parse(&key).map_err(|error| ConfigMistake(error.to_string()))?;
+    KeyRing::parse(&key).map_err(|error| ConfigMistake(format!("--id: {error}")))?;
     say(&key);
     Ok(ExitCode::SUCCESS)
 }
@@ -69,7 +69,7 @@ fn read(path: &Path) -> anyhow::Result<KeyRing> {
     let shown = path.display();
     let open_to_others = std::fs::metadata(path).is_ok_and(|m| m.permissions().mode() & 0o077 != 0);
     if open_to_others {
-        let text = "other users can read the file with the encryption keys: chmod 600 it";
+        let text = "other users can read the file with the encryption keys: run chmod 600 on it";
         tracing::warn!(path = %shown, "{text}");
     }
     let mistake = |error| ConfigMistake(format!("encryption_key_file: {shown}: {error}"));
@@ -93,7 +93,8 @@ async fn beside(database: &Path, store: &dyn WholeStore) -> anyhow::Result<KeyRi
             );
             return Err(ConfigMistake(text).into());
         }
-        make(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        make(&path)
+            .with_context(|| format!("cannot create the encryption key file {}", path.display()))?;
     }
     read(&path)
 }
@@ -109,7 +110,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
     match made? {
         Ok(()) => tracing::warn!(
             path = %path.display(),
-            "made a new encryption key: keep a copy of it with your backups of the database"
+            "created a new encryption key: keep a copy of it with your backups of the database"
         ),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
         Err(error) => return Err(error.into()),

@@ -1,6 +1,7 @@
 //! The process's descriptor limit, which bounds how many clients it can hold.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use wakeline_core::error_chain;
 
 /// Descriptors kept for the store, the listener and the rest.
 const RESERVE: u64 = 256;
@@ -13,7 +14,10 @@ pub(crate) fn connections_max(outgoing: u32) -> usize {
     let limit = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(error) => {
-            tracing::warn!(%error, "cannot raise the descriptor limit");
+            tracing::warn!(
+                error = error_chain(&error),
+                "cannot raise the limit of open files (ulimit -n)"
+            );
             limit.current
         }
     };

@@ -70,8 +70,7 @@ fn filter(text: &str) -> Result<EnvFilter, ConfigMistake> {
     {
         return Err(ConfigMistake(format!(
             "WAKELINE_LOG: {wrong:?} is not a level: use off, error, warn, info, debug or trace, \
-             or \
-             TARGET=LEVEL, like wakeline_http=debug,info"
+             or TARGET=LEVEL, like wakeline_http=debug,info"
         )));
     }
     let mistake = |error| ConfigMistake(format!("WAKELINE_LOG: {text:?}: {error}"));

@@ -19,6 +19,7 @@ mod queues;
 mod rekey;
 mod serve;
 mod store;
+mod values;
 
 use std::process::ExitCode;
 
@@ -80,8 +81,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let result = check_environment().and_then(|()| run(cli.command));
+    let result = parse().and_then(|cli| check_environment().and_then(|()| run(cli.command)));
     match result {
         Ok(code) => code,
         Err(error) => {
@@ -89,6 +89,16 @@ fn main() -> ExitCode {
             ExitCode::from(if is_mistake(&error) { 2 } else { 1 })
         }
     }
+}
+
+/// The command line. Help, and what is wrong with its form, is printed by the parser.
+fn parse() -> anyhow::Result<Cli> {
+    let line: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    Cli::try_parse().or_else(|error| match values::mistake(&Cli::command(), &error, &line) {
+        Some(mistake) => Err(mistake.into()),
+        None => error.exit(),
+    })
 }
 
 fn check_environment() -> anyhow::Result<()> {

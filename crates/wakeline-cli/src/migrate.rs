@@ -1,5 +1,6 @@
 //! `wakeline migrate up|status`
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -7,6 +8,8 @@ use clap::Subcommand;
 
 use crate::config::{StoreArgs, StoreChoice};
 use crate::{say, store};
+
+const OF_POSTGRES: &str = "cannot read or change the schema of the PostgreSQL store";
 
 /// What to do with the schema.
 #[derive(Debug, Clone, Subcommand)]
@@ -31,11 +34,12 @@ pub(crate) fn run(command: MigrateCommand) -> anyhow::Result<ExitCode> {
 async fn up(choice: StoreChoice) -> anyhow::Result<ExitCode> {
     match choice {
         StoreChoice::Sqlite { path } => {
-            wakeline_sqlite::migrate_up(&store::sqlite_options(&path)).await?;
+            let done = wakeline_sqlite::migrate_up(&store::sqlite_options(&path)).await;
+            done.with_context(|| of_sqlite(&path))?;
         }
         StoreChoice::Postgres { url, schema } => {
             let options = store::postgres_options(&url, &schema);
-            let report = wakeline_postgres::migrate_up(&options).await?;
+            let report = wakeline_postgres::migrate_up(&options).await.context(OF_POSTGRES)?;
             list("applied", &report.migrations);
             list("function", &report.functions);
         }
@@ -47,7 +51,8 @@ async fn up(choice: StoreChoice) -> anyhow::Result<ExitCode> {
 async fn status(choice: StoreChoice) -> anyhow::Result<ExitCode> {
     let current = match choice {
         StoreChoice::Sqlite { path } => {
-            let all = wakeline_sqlite::migrate_status(&store::sqlite_options(&path)).await?;
+            let all = wakeline_sqlite::migrate_status(&store::sqlite_options(&path)).await;
+            let all = all.with_context(|| of_sqlite(&path))?;
             for migration in &all {
                 let word = if migration.applied { "applied" } else { "pending" };
                 say(&format!("{word:9} {:04}_{}", migration.version, migration.name));
@@ -56,7 +61,7 @@ async fn status(choice: StoreChoice) -> anyhow::Result<ExitCode> {
         }
         StoreChoice::Postgres { url, schema } => {
             let options = store::postgres_options(&url, &schema);
-            let status = wakeline_postgres::migrate_status(&options).await?;
+            let status = wakeline_postgres::migrate_status(&options).await.context(OF_POSTGRES)?;
             list("applied", &status.applied);
             list("pending", &status.pending);
             list("function", &status.functions_pending);
@@ -65,6 +70,10 @@ async fn status(choice: StoreChoice) -> anyhow::Result<ExitCode> {
     };
     say(if current { "up to date" } else { "behind: run `wakeline migrate up`" });
     Ok(if current { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn of_sqlite(path: &Path) -> String {
+    format!("cannot read or change the schema of the SQLite store {}", path.display())
 }
 
 fn list(word: &str, names: &[String]) {

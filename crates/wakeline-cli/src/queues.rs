@@ -82,7 +82,7 @@ fn configure(args: ConfigureArgs) -> anyhow::Result<ExitCode> {
     on_store(&args.common, async |store| {
         let patched = deed("queue.configure", &name, "").during(store.patch(command)).await?;
         let Some((detail, _)) = patched else {
-            bail!("there is no queue {name}: --create makes it");
+            bail!("there is no queue {name}: add --create to create it");
         };
         let options = wakeline_http::render_options(detail.options);
         let lines: Vec<String> = (options.as_object().into_iter().flatten())
@@ -119,7 +119,7 @@ fn list(args: ListArgs) -> anyhow::Result<ExitCode> {
     on_store(&args.common, async |store| {
         let all = store.queue_tallies(queue.as_ref(), page).await?;
         if let Some(queue) = queue.as_ref().filter(|_| all.is_empty() && page.offset == 0) {
-            bail!("there is no queue {queue}");
+            bail!("there is no queue {queue}: `wakeline queues` lists all queues");
         }
         let title = "QUEUE PARTITIONS TOTAL PENDING PROCESSING COMPLETED DEAD LOST".to_owned();
         let lines = std::iter::once(title).chain(all.iter().map(queue_line));

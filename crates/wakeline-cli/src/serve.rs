@@ -56,8 +56,10 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let store = store?;
     let access = Access::start(store.clone(), settings.access.options.clone()).await?;
     settings.refuse_if_open(access.is_open())?;
-    let listener = Server::bind(settings.listen)
-        .with_context(|| format!("cannot listen on {}", settings.listen))?;
+    let listener = Server::bind(settings.listen).map_err(|error| {
+        let address = settings.listen;
+        anyhow::anyhow!("cannot listen on {address}: {error}; choose another one with --listen")
+    })?;
     let address = listener.local_addr().context("cannot read the bound address")?;
 
     let faces = faces(&store, &settings, access).await?;
@@ -85,18 +87,18 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let server = Server::new(listener, state, server).with_tls(certificates);
     let clean = server.run(shutdown.clone()).await;
     if !clean {
-        tracing::warn!("some requests did not finish in the drain time");
+        tracing::warn!("some requests did not finish within drain_timeout_ms");
     }
     // The server may have stopped for another reason than a signal.
     shutdown.cancel();
     if sending.await.is_err() {
-        tracing::error!("sending webhooks ended with a panic");
+        tracing::error!("the task that sends webhooks panicked; this is a defect: report it");
     }
     if keeping.await.is_err() {
-        tracing::error!("housekeeping ended with a panic");
+        tracing::error!("the housekeeping task panicked; this is a defect: report it");
     }
     if counting.await.is_err() {
-        tracing::error!("counting ended with a panic");
+        tracing::error!("the task that counts statistics panicked; this is a defect: report it");
     }
     // Before the store closes: a lease that nobody heard of would last its whole time.
     let settled = async { tokio::join!(faces.queue.settled(), faces.hook.settled()) };

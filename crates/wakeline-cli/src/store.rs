@@ -70,7 +70,10 @@ pub(crate) async fn require_existing(choice: &StoreChoice) -> anyhow::Result<()>
     match choice {
         StoreChoice::Sqlite { path } => {
             let path = std::path::absolute(path)?;
-            if !path.try_exists().with_context(|| format!("cannot look for {}", path.display()))? {
+            if !path
+                .try_exists()
+                .with_context(|| format!("cannot look for the database {}", path.display()))?
+            {
                 bail!(
                     "there is no database {}: name another one with --store, or create it with \
                      `wakeline migrate up`",

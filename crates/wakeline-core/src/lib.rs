@@ -11,6 +11,7 @@
 //! * Nothing here reads a clock: times come from the database, durations from the caller.
 
 mod access;
+mod cause;
 mod flow;
 mod hook;
 mod id;
@@ -25,6 +26,7 @@ mod patch;
 mod time;
 
 pub use access::{Realm, Scope, ScopeError, Scopes, Verb};
+pub use cause::error_chain;
 pub use flow::{
     Capabilities, Capability, FlowChange, FlowLine, FlowToken, FlowTopic, FlowWhat, InstanceId,
     KvKey, OrchestrationName, OwnerId, SessionId, Tag, TagFilter,

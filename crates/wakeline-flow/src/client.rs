@@ -33,13 +33,15 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is no such instance.
-    #[error("there is no instance {0}")]
+    #[error("there is no instance {0}: check its id")]
     NotFound(InstanceId),
     /// The instance has ended.
-    #[error("instance {0} has ended")]
+    #[error("instance {0} has ended: read its result, or start another instance")]
     Ended(InstanceId),
     /// It did not happen in time.
-    #[error("instance {instance} was still {state} after {waited:?}")]
+    #[error(
+        "instance {instance} was still {state} after {waited:?}: wait longer, or see its history"
+    )]
     TimedOut {
         /// Which.
         instance: InstanceId,
@@ -60,7 +62,7 @@ pub enum ClientError {
     #[error(transparent)]
     Name(#[from] NameError),
     /// A value could not be encoded or decoded.
-    #[error("{what} cannot be encoded or decoded: {source}")]
+    #[error("{what} cannot be encoded as JSON, or decoded into the type of the code: {source}")]
     Codec {
         /// What.
         what: &'static str,
@@ -68,8 +70,8 @@ pub enum ClientError {
         #[source]
         source: serde_json::Error,
     },
-    /// The provider keeps no such thing.
-    #[error("this provider cannot {0}")]
+    /// The provider does not support the call.
+    #[error("this provider cannot {0}: it has no functions for management")]
     Unsupported(&'static str),
     /// The provider failed.
     #[error(transparent)]

@@ -50,6 +50,7 @@ use wakeline_core::{InstanceId, KvKey, OrchestrationName};
 pub use effects::{Effects, End, HookEmit, KvWrite, NewTimer, QueuePush};
 pub use foreign::Foreign;
 pub use mismatch::{Mismatch, MismatchRow};
+use replay::NO_START;
 pub use replay::{History, ReplayError, replay};
 
 use self::state::{About, Outcome, Shared};
@@ -142,7 +143,7 @@ impl Execution {
             ..
         }) = events.next()
         else {
-            return Err(ReplayError::Broken { event: 1, what: "it does not say what was started" });
+            return Err(ReplayError::Broken { event: 1, what: NO_START });
         };
         let start = Start { input, parent, seed, carried };
         let mut execution = Self::new(code, setting, start);

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::error::Error;
+use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
@@ -56,9 +57,15 @@ impl FlowError {
         Self::new(FailureKind::Permanent, message)
     }
 
-    /// A value that could not be encoded or decoded.
-    pub(crate) fn codec(what: &str, error: &serde_json::Error) -> Self {
-        Self::new(FailureKind::Codec, format!("{what}: {error}"))
+    /// A value that could not be encoded.
+    pub(crate) fn encoding(what: impl Display, error: &serde_json::Error) -> Self {
+        Self::new(FailureKind::Codec, format!("{what} cannot be encoded as JSON: {error}"))
+    }
+
+    /// A value that could not be decoded.
+    pub(crate) fn decoding(what: impl Display, error: &serde_json::Error) -> Self {
+        let text = format!("{what} cannot be decoded into the type that the code expects: {error}");
+        Self::new(FailureKind::Codec, text)
     }
 }
 

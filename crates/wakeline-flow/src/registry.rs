@@ -31,13 +31,13 @@ pub const VERSION_DEFAULT: Version = Version::new(1, 0, 0);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// The same name, or the same name and version, twice.
-    #[error("{what} is registered twice")]
+    #[error("{what} is registered twice: register it once, or under another name or version")]
     Duplicate {
         /// What.
         what: String,
     },
     /// Not a name.
-    #[error("{name:?} cannot be registered")]
+    #[error("{name:?} cannot be registered: {source}")]
     Name {
         /// The text.
         name: String,
@@ -46,7 +46,7 @@ pub enum RegistryError {
         source: NameError,
     },
     /// Not a version.
-    #[error("{version:?} of {name} is not a version like 1.2.0")]
+    #[error("{version:?} of {name} is not a version: write it like 1.2.0")]
     Version {
         /// The orchestration.
         name: String,
@@ -54,7 +54,7 @@ pub enum RegistryError {
         version: String,
     },
     /// A closure has no name of its own.
-    #[error("only functions can be registered by their own name, use `activity` with a name")]
+    #[error("a closure has no name of its own: register it with `activity` and a name")]
     Closure,
 }
 
@@ -171,7 +171,9 @@ impl Registry {
         O: Serialize,
         E: IntoFlowError,
     {
-        self.activities.insert(activity.into().into_name(), Arc::new(erased(code)));
+        let name = activity.into().into_name();
+        let code = Arc::new(erased(&name, code));
+        self.activities.insert(name, code);
         self
     }
 
@@ -195,7 +197,7 @@ impl Registry {
 }
 
 /// An activity without its types.
-fn erased<I, O, E, F, R>(code: F) -> ActivityCode
+fn erased<I, O, E, F, R>(name: &str, code: F) -> ActivityCode
 where
     F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
     R: Future<Output = Result<O, E>> + Send + 'static,
@@ -203,13 +205,14 @@ where
     O: Serialize,
     E: IntoFlowError,
 {
-    let code = Arc::new(code);
+    let (code, name) = (Arc::new(code), Arc::<str>::from(name));
     let run: RunActivity = Box::new(move |context, input| {
-        let code = Arc::clone(&code);
+        let (code, name) = (Arc::clone(&code), Arc::clone(&name));
         Box::pin(async move {
-            let input = input.to().map_err(|e| FlowError::codec("the input", &e))?;
+            let of = |what| format!("the {what} of activity {name}");
+            let input = input.to().map_err(|e| FlowError::decoding(of("input"), &e))?;
             let output = code(context, input).await.map_err(E::into_flow_error)?;
-            Json::of(&output).map_err(|e| FlowError::codec("the result", &e))
+            Json::of(&output).map_err(|e| FlowError::encoding(of("result"), &e))
         })
     });
     ActivityCode { run }
@@ -254,16 +257,18 @@ impl RegistryBuilder {
         O: Serialize,
         E: IntoFlowError,
     {
-        let code = Arc::new(code);
+        let name = orchestration.into();
+        let (code, label) =
+            (Arc::new(code), Arc::<str>::from(format!("{}@{version}", name.name())));
         let run: Run = Box::new(move |context, input| {
-            let code = Arc::clone(&code);
+            let (code, label) = (Arc::clone(&code), Arc::clone(&label));
             Box::pin(async move {
-                let input = input.to().map_err(|e| FlowError::codec("the input", &e))?;
+                let of = |what| format!("the {what} of orchestration {label}");
+                let input = input.to().map_err(|e| FlowError::decoding(of("input"), &e))?;
                 let output = code(context, input).await.map_err(E::into_flow_error)?;
-                Json::of(&output).map_err(|e| FlowError::codec("the result", &e))
+                Json::of(&output).map_err(|e| FlowError::encoding(of("result"), &e))
             })
         });
-        let name = orchestration.into();
         if let Err(error) = self.add(name.name(), version, run) {
             self.error.get_or_insert(error);
         }
@@ -280,7 +285,7 @@ impl RegistryBuilder {
         E: IntoFlowError,
     {
         let name = activity.into().into_name();
-        let known = self.registry.activities.insert(name.clone(), Arc::new(erased(code)));
+        let known = self.registry.activities.insert(name.clone(), Arc::new(erased(&name, code)));
         if known.is_some() {
             let what = format!("activity {name}");
             self.error.get_or_insert(RegistryError::Duplicate { what });

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use wakeline_core::Capabilities;
+use wakeline_core::{Capabilities, error_chain};
 
 use crate::client::Client;
 use crate::provider::{Provider, WorkFilter};
@@ -151,8 +151,10 @@ async fn retry_mismatched(shared: &Shared, capabilities: &Capabilities) {
     let Some(admin) = shared.provider.admin() else { return };
     match admin.retry_mismatched(capabilities.clone()).await {
         Ok(0) => {}
-        Ok(retried) => tracing::info!(retried, "suspended instances get another try"),
-        Err(error) => tracing::warn!(%error, "could not try suspended instances again"),
+        Ok(retried) => tracing::info!(retried, "resumed suspended instances"),
+        Err(error) => {
+            tracing::warn!(error = error_chain(&error), "suspended instances could not be resumed")
+        }
     }
 }
 

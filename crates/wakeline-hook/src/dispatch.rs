@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, HookWhat};
+use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, HookWhat, error_chain};
 use wakeline_store::StoreError;
 use wakeline_store::hook::DeliveryAsk;
 use wakeline_wake::{HintSource, Patience, TakeError, Taken, WakeMode};
@@ -126,7 +126,11 @@ impl Dispatcher {
         self.calls.close();
         if tokio::time::timeout(self.inner.dispatch.grace, self.calls.wait()).await.is_err() {
             let left = self.calls.len();
-            tracing::warn!(left, "calls outlast the grace; their leases will expire");
+            tracing::warn!(
+                left,
+                "some calls did not finish within drain_timeout_ms: they are made again after \
+                 their leases end"
+            );
         }
     }
 
@@ -166,7 +170,10 @@ impl Dispatcher {
                 Ok(Taken::Drained) => return,
                 Err(TakeError::TooMany { retry_after }) => Some(retry_after),
                 Err(TakeError::Claim(error)) => {
-                    tracing::warn!(%error, "deliveries could not be fetched");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "cannot fetch deliveries: trying again"
+                    );
                     Some(FAILED_SLEEP)
                 }
             };
@@ -216,7 +223,12 @@ impl Inner {
     async fn give_back(&self, tokens: Vec<DeliveryToken>) {
         match self.store.release_deliveries(tokens).await {
             Ok(changes) => self.hint(&changes),
-            Err(error) => tracing::warn!(%error, "could not give back unsent deliveries"),
+            Err(error) => {
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "unsent deliveries could not be released: they are sent after their leases end"
+                )
+            }
         }
     }
 

@@ -111,7 +111,8 @@ impl Emit {
             return Err(HookError::invalid("payload", format!("is not JSON: {error}")));
         }
         if self.channels.len() > CHANNELS_MAX {
-            let reason = format!("must have at most {CHANNELS_MAX} entries");
+            let reason =
+                format!("must have at most {CHANNELS_MAX} entries, not {}", self.channels.len());
             return Err(HookError::invalid("channels", reason));
         }
         self.create_application.as_ref().map_or(Ok(()), check_application)
@@ -203,7 +204,10 @@ impl HookService {
                         let grant = SenderGrant::new(&shares, slots, groups);
                         sender.serve(Grant::Calls(grant));
                     }
-                    None => tracing::error!("deliveries were leased to nobody"),
+                    None => tracing::error!(
+                        "deliveries were leased without a sender: they are sent after their \
+                         leases end"
+                    ),
                 }
             }
             Ok((reply.outcome, reply.changes))

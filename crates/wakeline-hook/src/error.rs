@@ -31,7 +31,7 @@ pub enum HookError {
     )]
     NoKeyRing,
     /// A sealed secret or header cannot be opened with the configured keys.
-    #[error("{what} cannot be decrypted with the configured keys")]
+    #[error("the {what} of the endpoint cannot be encrypted or decrypted: {source}")]
     Sealed {
         /// What was to be opened.
         what: &'static str,
@@ -40,10 +40,10 @@ pub enum HookError {
         source: SealError,
     },
     /// Others changed it again and again meanwhile. Try again.
-    #[error("other requests changed it at the same time: try again")]
+    #[error("other requests changed it at the same time, and nothing was written: try again")]
     Contended,
     /// As many clients are parked as this node allows. Come back after a while.
-    #[error("too many clients are waiting on this node")]
+    #[error("too many clients are waiting on this node: try again later, or on another node")]
     TooManyWaiters {
         /// When to come back.
         retry_after: Duration,
@@ -63,5 +63,36 @@ impl HookError {
 impl From<StoreError> for HookError {
     fn from(error: StoreError) -> Self {
         Self::Store(Arc::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guard::GuardError;
+    use wakeline_core::error_chain;
+
+    #[test]
+    fn every_error_names_what_is_wrong_and_what_to_do() {
+        let retry_after = Duration::from_secs(1);
+        let source = SealError::UnknownKey("2024".to_owned());
+        let store = StoreError::Fatal { operation: "emit", source: "the driver's words".into() };
+        let schema = HookError::Schema {
+            event_type: "order.paid".to_owned(),
+            reason: "\"total\" is missing".to_owned(),
+        };
+        let address = GuardError::Address([10, 0, 0, 1].into()).to_string();
+        for (error, words) in [
+            (HookError::invalid("url", address), &["url", "10.0.0.1", "--hook-allow"][..]),
+            (schema, &["order.paid", "\"total\" is missing"]),
+            (HookError::NoKeyRing, &["no encryption key", "set WAKELINE_ENCRYPTION_KEYS"]),
+            (HookError::Sealed { what: "headers", source }, &["headers", "\"2024\"", "add it"]),
+            (HookError::Contended, &["nothing was written", "try again"]),
+            (HookError::TooManyWaiters { retry_after }, &["try again later", "another node"]),
+            (HookError::from(store), &["emit failed", "the driver's words"]),
+        ] {
+            let text = error_chain(&error);
+            assert!(words.iter().all(|word| text.contains(word)), "{text:?} lacks {words:?}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{DeliveryToken, HookChange, HookLine, HookTopic};
+use wakeline_core::{DeliveryToken, HookChange, HookLine, HookTopic, error_chain};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{DeliveryAsk, DeliveryClaim, DeliveryGroup, HookBackend};
 use wakeline_wake::{Claim, Claimed, Face};
@@ -162,7 +162,10 @@ impl HookFace {
         let due = match self.store.sweep_hook(vec![HookLine::Chores]).await {
             Ok(due) => due.into_iter().next().flatten(),
             Err(error) => {
-                tracing::warn!(%error, "cannot look for background work");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot look for maintenance tasks of webhooks: trying again"
+                );
                 Some(LOOK_AGAIN)
             }
         };
@@ -274,7 +277,10 @@ impl Face for HookFace {
             return Vec::new();
         }
         self.store.release_deliveries(tokens).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "could not give back unsent deliveries");
+            tracing::warn!(
+                error = error_chain(&error),
+                "unsent deliveries could not be released: they are sent after their leases end"
+            );
             Vec::new()
         })
     }

@@ -70,7 +70,7 @@ pub(crate) fn checked(headers: BTreeMap<String, String>) -> Result<Headers, Hook
             .parse()
             .map_err(|_| invalid(format!("has {name:?}, which is not a valid header name")))?;
         if is_ours(known.as_str()) {
-            return Err(invalid(format!("must not set {known}")));
+            return Err(invalid(format!("must not set {known}, which the server sets")));
         }
         if HeaderValue::from_str(&value).is_err() {
             return Err(invalid(format!("has a value for {known} that is not valid in a header")));

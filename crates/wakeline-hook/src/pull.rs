@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use wakeline_core::{
     ApplicationRef, AttemptId, DeliveryToken, EndpointId, EndpointOptions, EndpointRef,
-    HeaderStyle, HookLine, IdError,
+    HeaderStyle, HookLine, IdError, error_chain,
 };
 use wakeline_store::hook::{
     AttemptRecord, BreakerSample, DeliveryAsk, DeliveryGroup, DeliveryItem, DeliveryVerdict,
@@ -138,7 +138,10 @@ impl HookService {
         pop: Pop,
     ) -> Result<Popped, HookError> {
         if !(1..=POP_MAX).contains(&pop.max) {
-            return Err(HookError::invalid("limit", format!("must be from 1 to {POP_MAX}")));
+            return Err(HookError::invalid(
+                "limit",
+                format!("must be from 1 to {POP_MAX}, not {}", pop.max),
+            ));
         }
         check_lease(pop.lease)?;
         let Some(found) = self.pulled_from(application, endpoint).await? else {
@@ -194,7 +197,10 @@ impl HookService {
             match self.settle_all(ends).await {
                 // The leases of what could not be settled end by themselves.
                 Err(error) if !items.is_empty() => {
-                    tracing::warn!(%error, "expired deliveries could not be settled");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "expired deliveries could not be settled; they are settled later"
+                    );
                 }
                 settled => drop(settled?),
             }

@@ -145,7 +145,10 @@ impl HookService {
         rotate: Rotate,
     ) -> Result<RotateOutcome, HookError> {
         if rotate.grace > GRACE_MAX {
-            return Err(HookError::invalid("gracePeriodSeconds", "must be at most 604800"));
+            return Err(HookError::invalid(
+                "gracePeriodSeconds",
+                format!("must be at most {}, not {}", GRACE_MAX.as_secs(), rotate.grace.as_secs()),
+            ));
         }
         let key = match (&rotate.key, rotate.asymmetric) {
             (Some(text), _) => SigningKey::parse(text),

@@ -241,7 +241,7 @@ impl HookService {
         if found.options.pull {
             return Err(HookError::invalid(
                 "endpoint",
-                "is a pull endpoint, which the server does not call",
+                "is a pull endpoint, which the server does not call: name one with a url",
             ));
         }
         let secrets = store.secrets(application, endpoint).await?;

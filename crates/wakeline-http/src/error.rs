@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
-use wakeline_core::{IdError, JsonTooDeep, NameError};
+use wakeline_core::{IdError, JsonTooDeep, NameError, error_chain};
 use wakeline_flow::ClientError;
 use wakeline_flow::provider::ProviderError;
 use wakeline_hook::HookError;
@@ -139,7 +139,7 @@ impl ApiError {
     }
 
     fn internal(error: &dyn std::error::Error) -> Self {
-        tracing::error!(error = %chain(error), "request failed");
+        tracing::error!(error = error_chain(error), "request failed");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
     }
 
@@ -206,8 +206,8 @@ impl ApiError {
     }
 
     fn maintenance() -> Self {
-        let message =
-            "this server is under maintenance and accepts no messages; nothing was stored";
+        let message = "this server is under maintenance and accepts no messages, and nothing was \
+                       stored: try again later";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", message).retry_after(5)
     }
 
@@ -240,14 +240,12 @@ impl From<&StoreError> for ApiError {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Unavailable { .. } => {
-                tracing::warn!(error = %chain(error), "store unavailable");
-                Self::unavailable(format!("{error}; nothing was done"))
+                tracing::warn!(error = error_chain(error), "store unavailable");
+                Self::unavailable(format!("{error}: try again in a moment"))
             }
             StoreError::Transient { .. } => {
-                tracing::warn!(error = %chain(error), "store interrupted");
-                Self::outcome_unknown(&format!(
-                    "{error}; the request may or may not have taken effect"
-                ))
+                tracing::warn!(error = error_chain(error), "store interrupted");
+                Self::outcome_unknown(&error.to_string())
             }
             StoreError::Invalid { .. } => Self::invalid(error.to_string()),
             StoreError::Full { .. } => {
@@ -257,7 +255,7 @@ impl From<&StoreError> for ApiError {
             StoreError::NoKeys { .. } => Self::no_encryption_key(),
             StoreError::Maintenance { .. } => Self::maintenance(),
             StoreError::Corrupt { .. } | StoreError::Fatal { .. } => {
-                tracing::error!(error = %chain(error), "store failure");
+                tracing::error!(error = error_chain(error), "store failure");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
             }
         }
@@ -373,18 +371,6 @@ impl IntoResponse for ApiError {
         response.extensions_mut().insert(self);
         response
     }
-}
-
-/// An error with all its causes, for the log; clients get the outermost only.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -36,6 +36,10 @@ mod tests {
     #[test]
     fn a_damaged_payload_is_named_not_dropped() {
         let error = payload(b"{broken", &"m-1").expect_err("not JSON");
-        assert_eq!(error.to_string(), "payload of message m-1 cannot be read");
+        assert_eq!(
+            error.to_string(),
+            "payload of message m-1 is corrupt in the store, and was left as it is: restore it \
+             from a backup, or remove it (see \"Corrupt rows\" in the operation guide)"
+        );
     }
 }

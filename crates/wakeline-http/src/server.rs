@@ -30,6 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use wakeline_core::error_chain;
 
 use crate::socket::Socket;
 use crate::state::AppState;
@@ -187,16 +188,17 @@ impl hyper::service::Service<hyper::Request<Incoming>> for Service {
 /// Waits for a connection's end. How it ends is the client's business: resets are ordinary.
 async fn ended(connection: impl Future<Output = hyper::Result<()>>) {
     if let Err(error) = connection.await {
-        tracing::debug!(%error, "connection ended");
+        tracing::debug!(error = error_chain(&error), "connection ended");
     }
 }
 
-/// Tells a client that this node has no room, without spending a connection's memory on it.
+/// Answers that this node is at its limit of connections, without spending a connection's memory on
+/// it.
 fn refuse(mut stream: TcpStream) {
     metrics::counter!("wakeline_http_connections_refused_total").increment(1);
     tokio::spawn(async move {
         let body = concat!(
-            r#"{"error":"this node has no room for another connection","#,
+            r#"{"error":"this node is at its limit of connections: try again later","#,
             r#""code":"too_many_connections"}"#
         );
         let answer = format!(
@@ -216,7 +218,7 @@ fn refuse(mut stream: TcpStream) {
 async fn pause_after(error: &io::Error) {
     let harmless = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset];
     if !harmless.contains(&error.kind()) {
-        tracing::warn!(%error, "cannot accept a connection");
+        tracing::warn!(error = error_chain(&error), "cannot accept a connection");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -25,6 +25,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
+use wakeline_core::error_chain;
 
 use crate::socket::Socket;
 
@@ -85,7 +86,10 @@ impl Certificates {
                 tracing::info!("the certificate was read again");
             }
             Err(error) => {
-                tracing::error!(%error, "kept the old certificate: the new files cannot be used");
+                tracing::error!(
+                    error = error_chain(&error),
+                    "kept the old certificate: the new files cannot be used"
+                );
             }
         }
     }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio_postgres::Row;
 use wakeline_core::{
     Change, GroupName, MessageId, Namespace, PartitionId, PartitionName, QueueName, TaskName,
-    TransactionId,
+    TransactionId, error_chain,
 };
 use wakeline_store::{
     ConfigureQueue, Delivered, DeliveryOutcome, LedgerEntry, MessageDetail, MessageState,
@@ -21,7 +21,6 @@ use wakeline_store::{
 
 use crate::PostgresStore;
 use crate::access::Act;
-use crate::error;
 use crate::messages::state_of;
 use crate::queue_options;
 use crate::rows::{self, Columns};
@@ -91,7 +90,7 @@ impl QueueAdmin for PostgresStore {
         let existed = existed.transpose()?.unwrap_or(false);
         // The queue is deleted; what cannot be removed now is removed by a sweep.
         if existed && let Err(error) = core.purge().await {
-            tracing::warn!(error = error::chain(&error), %queue, "cannot purge a deleted queue");
+            tracing::warn!(error = error_chain(&error), %queue, "cannot purge a deleted queue");
         }
         Ok(existed)
     }

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
 use crate::connector::Connector;
@@ -105,7 +106,7 @@ pub(crate) async fn open(
     let opened = open_or_begin_again(connector, operation).await;
     match &opened {
         Ok(_) => connector.breaker().succeeded(false),
-        Err(error) if connector.breaker().failed(error::chain(error)) => spawn_look_out(connector),
+        Err(error) if connector.breaker().failed(error_chain(error)) => spawn_look_out(connector),
         Err(_) => {}
     }
     opened
@@ -159,7 +160,7 @@ async fn look_out(connector: Weak<Connector>) {
                 match tried {
                     Ok(()) => return connector.breaker().succeeded(true),
                     // Nobody else looks out while this one does.
-                    Err(error) => _ = connector.breaker().failed(error::chain(&error)),
+                    Err(error) => _ = connector.breaker().failed(error_chain(&error)),
                 }
             }
         }
@@ -181,7 +182,7 @@ mod tests {
         assert!(!breaker.watch(), "somebody does");
         let refused = breaker.admit("test").expect_err("known to be away");
         assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused:?}");
-        assert!(error::chain(&refused).contains("connection refused"), "{refused:?}");
+        assert!(error_chain(&refused).contains("connection refused"), "{refused:?}");
         breaker.succeeded(true);
         assert!(breaker.admit("test").is_ok(), "it is back");
         assert!(breaker.failed("connection refused".into()), "somebody has to look out again");

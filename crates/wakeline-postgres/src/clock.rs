@@ -14,17 +14,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use tokio_postgres::Row;
-use wakeline_core::Timestamp;
+use wakeline_core::{Timestamp, error_chain};
 use wakeline_store::StoreError;
 
+use crate::Shared;
 use crate::connect::{Params, Sql};
 use crate::options::Schema;
 use crate::rows::{self, Columns};
-use crate::{Shared, error};
 
 /// Two good clocks differ by less than one part in so many.
 const DRIFT_PART: u32 = 1_000;
-const OPERATION: &str = "hold clock";
+const OPERATION: &str = "correct the clock";
 
 /// When something that found nothing because the clock had gone back is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(5);
@@ -120,7 +120,7 @@ impl ClockWatch {
         match self.move_on(shared, &self.hold, params).await {
             Ok(()) => CLAIM_AGAIN,
             Err(error) => {
-                let error = error::chain(&error);
+                let error = error_chain(&error);
                 tracing::warn!(error, "PostgreSQL's clock was set back, and was not corrected yet");
                 TRY_AGAIN
             }

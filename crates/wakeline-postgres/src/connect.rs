@@ -27,6 +27,7 @@ use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockWriteGuard};
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Row;
+use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
 use crate::breaker;
@@ -236,7 +237,7 @@ impl Link {
         }
         // On the heap: it is rare, and larger than everything else here.
         let opened = Box::pin(breaker::open(&self.connector, operation)).await;
-        *self.failure.lock() = opened.as_ref().err().map(|error| error::chain(error));
+        *self.failure.lock() = opened.as_ref().err().map(|error| error_chain(error));
         self.attempts.fetch_add(1, Ordering::Release);
         let session = Arc::new(opened.inspect_err(|_| count_connect("failed"))?);
         count_connect("opened");
@@ -274,7 +275,7 @@ impl Link {
             // It may fail, on a schema of another version say; the real call will tell.
             let prepared = self.within(operation, session, session.prepare(&sql)).await;
             if let Err(error) = prepared {
-                tracing::debug!(error = &error as &dyn std::error::Error, "warm-up failed");
+                tracing::debug!(error = error_chain(&error), "warm-up failed");
                 return;
             }
         }

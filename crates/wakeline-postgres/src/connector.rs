@@ -127,7 +127,10 @@ impl Connector {
         match timeout(self.connect_timeout, self.connect()).await {
             Ok(Ok(pair)) => Ok(pair),
             Ok(Err(error)) => Err(error::connect_failed(operation, error)),
-            Err(_) => Err(error::connect_failed(operation, "no connection within the deadline")),
+            Err(_) => Err(error::connect_failed(
+                operation,
+                "PostgreSQL did not accept the connection within the time limit",
+            )),
         }
     }
 

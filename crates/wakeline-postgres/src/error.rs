@@ -5,6 +5,7 @@
 //!   Whatever happens after a statement was sent is `Transient`: its outcome may be unknown.
 
 use tokio_postgres::error::SqlState;
+use wakeline_core::error_chain;
 use wakeline_store::{BoxError, StoreError};
 
 /// What a call's failure asks for.
@@ -83,7 +84,16 @@ pub(crate) fn connect_failed(operation: &'static str, source: impl Into<BoxError
 
 /// The error of a call that did not end in time. Its outcome is unknown.
 pub(crate) fn timed_out(operation: &'static str) -> StoreError {
-    StoreError::Transient { operation, source: "no answer within the deadline".into() }
+    StoreError::Transient {
+        operation,
+        source: "PostgreSQL did not answer within the time limit".into(),
+    }
+}
+
+/// The error of a command for which the database returned nothing: a defect.
+pub(crate) fn no_result(operation: &'static str) -> StoreError {
+    let source = "PostgreSQL returned no result for one of its items; this is a defect: report it";
+    StoreError::Fatal { operation, source: source.into() }
 }
 
 /// Whether a failed statement blames its values, so that a fused call is repeated one command at
@@ -176,7 +186,7 @@ impl std::error::Error for Copied {}
 
 /// A copy of what the driver said, with all its causes.
 pub(crate) fn copy_of(source: &BoxError) -> BoxError {
-    Box::new(Copied { text: chain(&**source), state: state_of(source).cloned() })
+    Box::new(Copied { text: error_chain(&**source), state: state_of(source).cloned() })
 }
 
 fn state_of(source: &BoxError) -> Option<&SqlState> {
@@ -196,17 +206,6 @@ pub fn is_refused(error: &StoreError) -> bool {
         source = cause.source();
     }
     false
-}
-
-/// An error with all its causes, in one line. The driver's own text is often just "db error".
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 fn is_connection_loss(error: &tokio_postgres::Error) -> bool {

@@ -20,7 +20,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use wakeline_core::{FlowChange, FlowWhat, HookChange, HookWhat, NodeId};
+use wakeline_core::{FlowChange, FlowWhat, HookChange, HookWhat, NodeId, error_chain};
 
 use crate::Shared;
 use crate::options::NotifyMode;
@@ -190,7 +190,7 @@ async fn send<H: Hint>(shared: Arc<Shared>, state: Arc<Mutex<State<H>>>) {
             }
             Err(error) => {
                 metrics::counter!("wakeline_notify_failures_total").increment(1);
-                tracing::debug!(error = &error as &dyn std::error::Error, "notify failed");
+                tracing::debug!(error = error_chain(&error), "notify failed");
                 let mut state = state.lock();
                 if shared.closed.is_cancelled() {
                     state.sending = false;

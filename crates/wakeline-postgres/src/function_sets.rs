@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use wakeline_core::error_chain;
 
 use wakeline_store::StoreError;
 
@@ -191,7 +192,7 @@ pub(crate) fn keep_in_use(options: &PostgresOptions) -> DropGuard {
                 () = tokio::time::sleep(TOUCH_INTERVAL) => {}
             }
             if let Err(error) = Migrator::prepare(&options).await {
-                let error = &error as &dyn std::error::Error;
+                let error = error_chain(&error);
                 tracing::warn!(error, "cannot record that the SQL functions of this node are used");
             }
         }

@@ -182,7 +182,8 @@ impl<C, R> State<C, R> {
 }
 
 fn lost_answer(operation: &'static str) -> StoreError {
-    StoreError::Fatal { operation, source: "the call ended without an answer".into() }
+    let source = "the task that made the call ended before its result; this is a defect: report it";
+    StoreError::Fatal { operation, source: source.into() }
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_postgres::Row;
-use wakeline_core::{Change, HookChange, QueueName};
+use wakeline_core::{Change, HookChange, QueueName, error_chain};
 use wakeline_store::hook::EmitOutcome;
 use wakeline_store::{
     HintOrigin, HintSink, QueueRoom, QueueStore, ScheduleItem, StoreError, TransactCommand,
@@ -123,7 +123,7 @@ impl<'a> IncomingPump<'a> {
                     Err(failed) => {
                         if !self.narrowed_down(rows_max, &failed, &mut passed).await {
                             tracing::warn!(
-                                error = &failed.error as &dyn std::error::Error,
+                                error = error_chain(&failed.error),
                                 "incoming messages wait"
                             );
                             tokio::time::sleep(backoff).await;
@@ -148,7 +148,7 @@ impl<'a> IncomingPump<'a> {
             return blamed || error::blames_queue(&failed.error);
         }
         if let Some(queue) = queue {
-            let error = &failed.error as &dyn std::error::Error;
+            let error = error_chain(&failed.error);
             tracing::warn!(%queue, error, "SQL messages wait because their queue takes none");
             passed.insert(queue.clone(), Instant::now() + TRY_AGAIN);
             return true;
@@ -158,7 +158,7 @@ impl<'a> IncomingPump<'a> {
         }
         let quarantine = async {
             let transaction = self.shared.links.incoming.begin(OPERATION).await?;
-            self.set_aside(&transaction, first.seq, &error::chain(&failed.error)).await?;
+            self.set_aside(&transaction, first.seq, &error_chain(&failed.error)).await?;
             transaction.commit().await
         };
         quarantine.await.is_ok()
@@ -263,7 +263,7 @@ impl<'a> IncomingPump<'a> {
         match reply.outcome {
             TransactOutcome::Committed(_) => Ok(reply.changes),
             TransactOutcome::Refused(refusal) => {
-                let source = format!("refused: {refusal:?}").into();
+                let source = format!("the message was refused: {refusal:?}").into();
                 Err(StoreError::Fatal { operation: OPERATION, source })
             }
         }

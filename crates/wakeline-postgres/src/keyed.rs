@@ -244,6 +244,6 @@ fn number(bytes: &[u8]) -> Result<i64, StoreError> {
 }
 
 fn foreign() -> StoreError {
-    let reason = "is not where a step ended".to_owned();
+    let reason = "must be the next value of an earlier step".to_owned();
     StoreError::Invalid { field: "after", reason }
 }

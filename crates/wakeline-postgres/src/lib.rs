@@ -235,7 +235,8 @@ impl PostgresStore {
     /// Connects, and brings the schema up to date if the options say so.
     pub async fn connect(options: PostgresOptions) -> Result<Self, StoreError> {
         if options.pool_max < PostgresOptions::POOL_MIN {
-            let reason = format!("must be at least {}", PostgresOptions::POOL_MIN);
+            let reason =
+                format!("must be at least {}, not {}", PostgresOptions::POOL_MIN, options.pool_max);
             return Err(StoreError::Invalid { field: "pg_pool_max", reason });
         }
         let node = NodeId::generate();

@@ -24,7 +24,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wakeline_core::{Change, FlowChange, HookChange, NodeId};
+use wakeline_core::{Change, FlowChange, HookChange, NodeId, error_chain};
 use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState, StoreError};
 
 use crate::connect::fill;
@@ -141,8 +141,13 @@ impl HintListener<'_> {
         if self.told.as_ref() != Some(&state) {
             match &state {
                 LinkState::Up => tracing::info!("listening for other nodes"),
-                LinkState::Down { reason } => tracing::warn!(reason, "listener lost"),
-                LinkState::Off { reason } => tracing::warn!(reason, "listening is impossible"),
+                LinkState::Down { reason } => tracing::warn!(
+                    reason,
+                    "lost the connection that listens for other nodes: connecting again"
+                ),
+                LinkState::Off { reason } => {
+                    tracing::warn!(reason, "cannot listen for other nodes: polling instead")
+                }
             }
             self.sink.link(state.clone());
             self.told = Some(state);
@@ -161,7 +166,7 @@ impl HintListener<'_> {
         };
         let (client, wire) = match opened {
             Ok(pair) => pair,
-            Err(error) => return End::Lost(error::chain(&error)),
+            Err(error) => return End::Lost(error_chain(&error)),
         };
         let (sender, heard) = mpsc::unbounded_channel();
         // The reader comes last: a session that ends because it was asked to is not a loss.
@@ -194,7 +199,7 @@ impl HintListener<'_> {
                 }
                 text = session.heard.recv() => match text {
                     Some(text) => self.hear(&text),
-                    None => return End::Lost("the connection was closed".to_owned()),
+                    None => return End::Lost("PostgreSQL closed the connection".to_owned()),
                 },
                 () = tokio::time::sleep(timings.listener_check) => {
                     // A Sync message: answered without a statement and without a transaction.
@@ -235,7 +240,7 @@ impl HintListener<'_> {
     async fn hear_echo(&self, heard: &mut mpsc::UnboundedReceiver<String>) -> Result<(), End> {
         let echo = Payload::Echo { n: self.shared.node.0, x: Uuid::new_v4() };
         let sent = self.shared.notifier.echo(&echo).await;
-        sent.map_err(|error: StoreError| End::Lost(error::chain(&error)))?;
+        sent.map_err(|error: StoreError| End::Lost(error_chain(&error)))?;
         let text = echo.encode();
         let wait = async {
             // What else is heard meanwhile is covered by `everything`, which follows.
@@ -248,10 +253,10 @@ impl HintListener<'_> {
         };
         match timeout(self.shared.options.timings.listener_patience, wait).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(End::Lost("the connection was closed".to_owned())),
+            Ok(false) => Err(End::Lost("PostgreSQL closed the connection".to_owned())),
             Err(_) => Err(End::Impossible(
-                "LISTEN hears nothing over this connection; behind a transaction pooler, \
-                 set listen_url to the database itself"
+                "LISTEN receives nothing over this connection: if the URL leads through a \
+                 transaction pooler, set listen_url to the database itself"
                     .to_owned(),
             )),
         }
@@ -321,7 +326,7 @@ async fn read(mut wire: Wire, heard: mpsc::UnboundedSender<String>) -> String {
                 let _ = heard.send(notification.payload().to_owned());
             }
             Some(Ok(_)) => {}
-            Some(Err(error)) => return error::chain(&error),
+            Some(Err(error)) => return error_chain(&error),
             None => return "the server closed the connection".to_owned(),
         }
     }
@@ -336,11 +341,11 @@ async fn in_time<T>(
     match timeout(patience, step).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) if error::kind(&error) == error::Kind::Transient => {
-            Err(End::Lost(error::chain(&error)))
+            Err(End::Lost(error_chain(&error)))
         }
         Ok(Err(error)) => {
             let refused = error.as_db_error().map(ToString::to_string);
-            Err(End::Impossible(refused.unwrap_or_else(|| error::chain(&error))))
+            Err(End::Impossible(refused.unwrap_or_else(|| error_chain(&error))))
         }
         Err(_) => Err(End::Lost("no answer within the deadline".to_owned())),
     }

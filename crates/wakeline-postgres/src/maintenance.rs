@@ -66,7 +66,13 @@ fn read(columns: &mut Columns<'_>) -> Result<Maintenance, StoreError> {
         0 => PushGate::Open,
         1 => PushGate::Hold,
         2 => PushGate::Refuse,
-        other => return Err(rows::corrupt("maintenance", other.to_string(), "no such mode")),
+        other => {
+            return Err(rows::corrupt(
+                "maintenance mode",
+                other.to_string(),
+                "the mode must be from 0 to 2",
+            ));
+        }
     };
     Ok(Maintenance { pushes, pops_paused: columns.take()? })
 }
@@ -80,5 +86,5 @@ fn code(gate: PushGate) -> i16 {
 }
 
 fn missing() -> StoreError {
-    rows::corrupt("maintenance", "the row", "it is gone")
+    rows::corrupt("maintenance", "row", "the only row of the table is missing")
 }

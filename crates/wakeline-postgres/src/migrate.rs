@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
 use crate::connect::{Link, LinkTransaction, Params, Sql, fill};
@@ -143,7 +144,7 @@ impl Migrator {
             // No set: another node found it unused and dropped it just now.
             let Some(functions) = self.touch().await? else { continue };
             if migrate && let Err(error) = self.drop_unused().await {
-                let error = &error as &dyn std::error::Error;
+                let error = error_chain(&error);
                 tracing::warn!(error, "SQL functions of older releases could not be dropped");
             }
             return Ok(functions);
@@ -199,7 +200,8 @@ impl Migrator {
         self.check(&installed)?;
         if self.wants_test_clock && !installed.test_clock {
             if !installed.migrations.is_empty() {
-                return Err(self.refuse("has a true clock; tests need a schema of their own"));
+                return Err(self
+                    .refuse("was created without a test clock: give tests a schema of their own"));
             }
             installed.test_clock = true;
         }
@@ -330,7 +332,7 @@ impl Migrator {
         if version >= SERVER_VERSION_MIN {
             return Ok(());
         }
-        let reason = format!("leads to PostgreSQL {}, 15 or later is needed", version / 10_000);
+        let reason = format!("leads to PostgreSQL {}: use version 15 or later", version / 10_000);
         Err(StoreError::Invalid { field: "url", reason })
     }
 
@@ -340,7 +342,7 @@ impl Migrator {
         if let Some(newer) = newer.filter(|newer| newer.oldest > self.release) {
             return Err(self.refuse(&format!(
                 "was upgraded by wakeline {}, which works beside {} and later; this is {}: \
-                 use a newer program",
+                 use a newer release",
                 newer.release, newer.oldest, self.release
             )));
         }
@@ -349,21 +351,22 @@ impl Migrator {
                 Some(file) if *applied == checksum(file.text) => {}
                 Some(_) => {
                     return Err(self.refuse(&format!(
-                        "has migration {name} with another content than this wakeline: \
-                         an applied migration must not change"
+                        "has migration {name} with another content than this release: use the \
+                         release that applied it, or a later one"
                     )));
                 }
                 None if newer.is_some() => {}
                 None => {
                     return Err(self.refuse(&format!(
-                        "was migrated by a newer wakeline: this one does not know migration {name}"
+                        "was migrated by a newer release, with the migration {name}: use that \
+                         release or a later one"
                     )));
                 }
             }
         }
         match (newer, pending_migrations(installed).next()) {
             (Some(newer), Some(file)) => Err(self.refuse(&format!(
-                "was upgraded by wakeline {}, which has no migration {}: use that program",
+                "was upgraded by wakeline {}, which has no migration {}: use that release",
                 newer.release, file.name
             ))),
             _ => Ok(()),

@@ -27,11 +27,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
-use wakeline_core::{Change, NodeId};
+use wakeline_core::{Change, NodeId, error_chain};
 use wakeline_store::StoreError;
 
 use crate::connect::{Followed, Follower, Link, Sql};
-use crate::error;
 use crate::lease_hints::LeaseHints;
 use crate::options::{NotifyMode, Schema, Timings};
 use crate::payload::Payload;
@@ -330,7 +329,7 @@ impl Board {
                 }
                 Err(error) => {
                     metrics::counter!("wakeline_notify_failures_total").increment(1);
-                    tracing::debug!(error = &error as &dyn std::error::Error, "notify failed");
+                    tracing::debug!(error = error_chain(&error), "notify failed");
                     self.bell.notify_one();
                     let longer = (backoff * 2).min(timings.reconnect_max);
                     std::mem::replace(&mut backoff, longer)
@@ -394,7 +393,7 @@ impl Board {
                 let stays = |node: &NodeId| alive.contains(node) || !before.contains(node);
                 self.state.lock().roster.iter_mut().for_each(|roster| roster.retain(stays));
             }
-            Err(error) => tracing::debug!(error = error::chain(&error), "reap failed"),
+            Err(error) => tracing::debug!(error = error_chain(&error), "reap failed"),
         }
     }
 }

@@ -46,10 +46,17 @@ impl Pool {
                 match timeout(self.patience, self.permits.acquire()).await {
                     Ok(Ok(permit)) => permit,
                     Ok(Err(_)) => {
-                        return Err(error::connect_failed(operation, "the store is closed"));
+                        return Err(error::connect_failed(
+                            operation,
+                            "the store was closed: no call is possible any more",
+                        ));
                     }
                     Err(_) => {
-                        return Err(error::connect_failed(operation, "all connections are in use"));
+                        return Err(error::connect_failed(
+                            operation,
+                            "all connections were in use for the whole time limit: raise \
+                             pg_pool_max",
+                        ));
                     }
                 }
             }

@@ -7,7 +7,7 @@ use wakeline_store::{QueueRoom, Room, StoreError};
 use crate::PostgresStore;
 use crate::rows::Columns;
 
-const OPERATION: &str = "read room";
+const OPERATION: &str = "read capacity";
 
 #[async_trait]
 impl QueueRoom for PostgresStore {

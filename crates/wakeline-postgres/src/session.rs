@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 use uuid::Uuid;
+use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
 use crate::connector::Connector;
@@ -142,7 +143,7 @@ impl Session {
         let (client, wire) = connector.open_wire(operation).await?;
         let driver = tokio::spawn(async move {
             if let Err(error) = wire.await {
-                tracing::debug!(error = &error as &dyn std::error::Error, "connection lost");
+                tracing::debug!(error = error_chain(&error), "connection lost");
             }
         });
         let mut session = Self {
@@ -326,7 +327,7 @@ impl Session {
             && error::is_of_prepared_statements(error)
             && !self.warned.swap(true, Ordering::AcqRel)
         {
-            let error = error::chain(error);
+            let error = error_chain(error);
             tracing::warn!(
                 error,
                 "a prepared statement was made by another client, or is gone: the store's URL \

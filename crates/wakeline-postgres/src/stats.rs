@@ -21,7 +21,7 @@ use crate::rows::{self, Columns};
 #[async_trait]
 impl StatsStore for PostgresStore {
     async fn record_stats(&self, record: StatsRecord) -> Result<(), StoreError> {
-        const OPERATION: &str = "record figures";
+        const OPERATION: &str = "record statistics";
         let core = &self.queue.core;
         let (mut nodes, mut queues) = (Vec::new(), Vec::new());
         for slot in &record.slots {
@@ -48,7 +48,7 @@ impl StatsStore for PostgresStore {
         &self,
         query: StatsQuery,
     ) -> Result<(StatsRange, Vec<QueuePoint>), StoreError> {
-        const OPERATION: &str = "read figures of queues";
+        const OPERATION: &str = "read statistics of queues";
         let core = &self.queue.core;
         let range = query.range(core.clock(OPERATION).await?);
         let (from, to, step) = bounds(&range);
@@ -63,7 +63,7 @@ impl StatsStore for PostgresStore {
         &self,
         query: StatsQuery,
     ) -> Result<(StatsRange, Vec<NodePoint>), StoreError> {
-        const OPERATION: &str = "read figures of nodes";
+        const OPERATION: &str = "read statistics of nodes";
         let core = &self.queue.core;
         let range = query.range(core.clock(OPERATION).await?);
         let (from, to, step) = bounds(&range);
@@ -81,7 +81,7 @@ impl StatsStore for PostgresStore {
     }
 
     async fn database_stats(&self) -> Result<Option<DatabaseStats>, StoreError> {
-        const OPERATION: &str = "read figures of the database";
+        const OPERATION: &str = "read statistics of the database";
         let core = &self.queue.core;
         let rows = core.general(OPERATION, &core.sql.database_stats, &[]).await?;
         let Some(row) = rows.first() else { return Ok(None) };

@@ -15,6 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres::config::SslMode;
 use tokio_postgres_rustls::MakeRustlsConnect;
+use wakeline_core::error_chain;
 use wakeline_store::{BoxError, StoreError};
 
 /// A URL taken apart into what the driver understands and what is ours.
@@ -23,24 +24,34 @@ pub(crate) struct Target {
     pub(crate) tls: MakeRustlsConnect,
 }
 
+const FORM: &str =
+    "is not a PostgreSQL URL: write it like postgres://USER:PASSWORD@HOST:PORT/DATABASE";
+
 /// Reads a URL, or a list of `key=value`.
 pub(crate) fn target(field: &'static str, url: &str) -> Result<Target, StoreError> {
     let invalid = |reason: String| StoreError::Invalid { field, reason };
     let (url, root_file) = take_parameter(url, "sslrootcert");
     let (url, mode) = take_parameter(&url, "sslmode");
     // The driver's message may quote the URL, and with it a password: it is not passed on.
-    let mut config: tokio_postgres::Config =
-        url.parse().map_err(|_| invalid("is not a PostgreSQL URL".to_owned()))?;
+    let mut config: tokio_postgres::Config = url.parse().map_err(|_| invalid(FORM.to_owned()))?;
     let mode = mode.unwrap_or_else(|| "prefer".to_owned());
     config.ssl_mode(match mode.as_str() {
         "disable" => SslMode::Disable,
         "allow" | "prefer" => SslMode::Prefer,
         "require" | "verify-ca" | "verify-full" => SslMode::Require,
-        other => return Err(invalid(format!("has the unknown sslmode {other:?}"))),
+        other => {
+            return Err(invalid(format!(
+                "has the unknown sslmode {other:?}: use disable, allow, prefer, require, \
+                 verify-ca or verify-full"
+            )));
+        }
     });
     let verify = config.get_ssl_mode() == SslMode::Require || root_file.is_some();
-    let client = client_config(verify, root_file.as_deref())
-        .map_err(|error| invalid(format!("names a sslrootcert that cannot be used: {error}")))?;
+    let client = client_config(verify, root_file.as_deref()).map_err(|error| {
+        let file = root_file.as_deref().unwrap_or_default();
+        let why = error_chain(&*error);
+        invalid(format!("names the sslrootcert {file:?}, which cannot be used: {why}"))
+    })?;
     Ok(Target { config, tls: MakeRustlsConnect::new(client) })
 }
 

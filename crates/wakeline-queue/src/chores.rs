@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::QueueLine;
+use wakeline_core::{QueueLine, error_chain};
 use wakeline_store::Carried;
 use wakeline_wake::{HintSource, Patience, TakeError, Taken};
 
@@ -48,7 +48,10 @@ impl QueueService {
                 Ok(Taken::Drained) => return,
                 Err(TakeError::TooMany { retry_after }) => Some(retry_after),
                 Err(TakeError::Claim(error)) => {
-                    tracing::warn!(%error, "background work of queues failed");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "a maintenance task of queues failed: trying again"
+                    );
                     Some(FAILED_SLEEP)
                 }
             };
@@ -70,7 +73,10 @@ impl QueueService {
                     nothing.then_some(IDLE_SLEEP)
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "background work of queues failed");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "a maintenance task of queues failed: trying again"
+                    );
                     Some(FAILED_SLEEP)
                 }
             }
@@ -90,7 +96,10 @@ impl QueueService {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "background work of queues failed");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "a maintenance task of queues failed: trying again"
+                    );
                     LOOK_EVERY
                 }
             };

@@ -10,14 +10,18 @@ use wakeline_store::StoreError;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum QueueError {
     /// As many consumers are parked as this node allows. Come back after a while.
-    #[error("too many consumers are waiting on this node")]
+    #[error("too many consumers are waiting on this node: try again later, or on another node")]
     TooManyWaiters {
         /// When to come back.
         retry_after: Duration,
     },
     /// A queue, or one of its partitions, holds as many messages as its owner allows. Nothing was
     /// stored. Come back after a while.
-    #[error("queue {queue} is full{}", in_partition(.partition.as_ref()))]
+    #[error(
+        "queue {queue} is full{}, and nothing was stored: try again when its consumers have \
+         caught up",
+        in_partition(.partition.as_ref())
+    )]
     QueueFull {
         /// The queue.
         queue: QueueName,
@@ -38,5 +42,30 @@ fn in_partition(partition: Option<&PartitionName>) -> String {
 impl From<StoreError> for QueueError {
     fn from(error: StoreError) -> Self {
         Self::Store(Arc::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeline_core::error_chain;
+
+    #[test]
+    fn every_error_names_what_is_wrong_and_what_to_do() {
+        let retry_after = Duration::from_secs(1);
+        let queue = QueueName::new("orders").expect("a name");
+        let partition = Some(PartitionName::new("eu").expect("a name"));
+        let full =
+            |partition| QueueError::QueueFull { queue: queue.clone(), partition, retry_after };
+        let store = StoreError::Fatal { operation: "push", source: "the driver's words".into() };
+        for (error, words) in [
+            (full(None), &["queue orders is full, and nothing was stored", "try again"][..]),
+            (full(partition), &["queue orders is full in partition eu", "try again"]),
+            (QueueError::TooManyWaiters { retry_after }, &["try again later", "another node"]),
+            (QueueError::from(store), &["push failed", "the driver's words"]),
+        ] {
+            let text = error_chain(&error);
+            assert!(words.iter().all(|word| text.contains(word)), "{text:?} lacks {words:?}");
+        }
     }
 }

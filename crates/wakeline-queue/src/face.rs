@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{Change, LeaseToken, QueueLine, Selector, Subscription, Topic};
+use wakeline_core::{Change, LeaseToken, QueueLine, Selector, Subscription, Topic, error_chain};
 use wakeline_store::{ClaimRequest, Grant, LineClaim, LineOutcome, Store, StoreError};
 use wakeline_wake::{Claim, Claimed, Face};
 
@@ -69,7 +69,10 @@ impl QueueFace {
         let due = match self.store.sweep(vec![QueueLine::chores()]).await {
             Ok(due) => due.into_iter().next().flatten(),
             Err(error) => {
-                tracing::warn!(%error, "cannot look for background work");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "cannot look for maintenance tasks of queues: trying again"
+                );
                 Some(LOOK_AGAIN)
             }
         };
@@ -198,7 +201,10 @@ impl Face for QueueFace {
             return Vec::new();
         }
         self.store.release(leases).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "could not release the lease of a client that went away");
+            tracing::warn!(
+                error = error_chain(&error),
+                "the lease of a client that went away could not be released: it ends by itself"
+            );
             Vec::new()
         })
     }

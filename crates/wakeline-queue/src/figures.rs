@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wakeline_core::{QueueName, Timestamp};
+use wakeline_core::{QueueName, Timestamp, error_chain};
 use wakeline_store::{
     Grant, HousekeepingReport, NodeCounts, PushOutcome, QueueCounts, SettleOutcome, StatsRecord,
     StatsSlot, Store, StoreError,
@@ -213,12 +213,15 @@ impl Figures {
             }
             self.book.lock().close(waiters());
             if let Err(error) = self.write(waiters()).await {
-                tracing::warn!(%error, "figures could not be written; they are kept for now");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "statistics could not be written; they are kept for now"
+                );
             }
         }
         let last = tokio::time::timeout(LAST_TIME, self.write(waiters())).await;
         if !matches!(last, Ok(Ok(_))) {
-            tracing::warn!("the last figures of this process are lost");
+            tracing::warn!("the last statistics of this process are lost");
         }
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use metrics::{Counter, Histogram, counter, histogram};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::QueueName;
+use wakeline_core::{QueueName, error_chain};
 use wakeline_store::{Carried, Housekeeping, HousekeepingReport, Losses, StoreError};
 
 use crate::QueueService;
@@ -104,7 +104,10 @@ impl Meters {
         let report = match done {
             Ok(report) => report,
             Err(error) => {
-                tracing::warn!(%error, "housekeeping failed");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "housekeeping failed: trying again at its next time"
+                );
                 self.failed.increment(1);
                 return;
             }

@@ -9,6 +9,7 @@
 //!   goes through all of it besides, so that it is soon seen where nobody pops; if that node dies,
 //!   nothing is lost.
 
+use wakeline_core::error_chain;
 use wakeline_store::{
     Carried, Maintenance, MaintenanceSet, PushGate, PushOutcome, SetMaintenance, StoreError,
 };
@@ -46,7 +47,10 @@ impl QueueService {
                 Ok(0) => return,
                 Ok(_) => self.tell_everything(),
                 Err(error) => {
-                    tracing::warn!(%error, "what was held back is left to pushes and pops");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "held messages could not be released: the next pushes and pops release them"
+                    );
                     return;
                 }
             }

@@ -34,14 +34,17 @@ const KEY_LEN: usize = 32;
 pub enum SealError {
     /// The key that sealed them is not in the ring. Add it behind the others.
     #[error(
-        "it was encrypted with the key {0:?}, which is not among the configured encryption keys"
+        "it was encrypted with the key {0:?}, which is not among the configured encryption \
+         keys: add it to them"
     )]
     UnknownKey(String),
     /// They were changed, cut, or sealed for another place.
-    #[error("the encrypted data is damaged, or belongs to another row")]
+    #[error("the encrypted data is damaged, or belongs to another row: restore it from a backup")]
     Tampered,
     /// They have a form that this version does not know.
-    #[error("the encrypted data has the unknown format {0}")]
+    #[error(
+        "the encrypted data has the format {0}, which this release does not know: use a newer one"
+    )]
     UnknownForm(u8),
     /// The system gave no random bytes.
     #[error("the operating system returned no random bytes")]

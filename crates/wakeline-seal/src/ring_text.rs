@@ -15,7 +15,7 @@ const ID_LEN_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyRingError {
     /// There is no key in it.
-    #[error("there is no encryption key in it")]
+    #[error("it has no encryption key: `wakeline encryption-key` prints one")]
     Empty,
     /// A key has no usable id.
     #[error("encryption key {place} needs an id of 1 to {ID_LEN_MAX} letters, digits, '-' and '_'")]
@@ -33,13 +33,13 @@ pub enum KeyRingError {
         id: String,
     },
     /// Two keys have one id.
-    #[error("encryption key {id:?} is given twice")]
+    #[error("the id {id:?} is used by two encryption keys: give each key its own id")]
     Twice {
         /// The id.
         id: String,
     },
     /// The file cannot be read.
-    #[error("the file with the encryption keys cannot be read")]
+    #[error("the file cannot be read: {0}")]
     File(#[from] std::io::Error),
 }
 
@@ -116,7 +116,7 @@ mod tests {
             ("a b:c2VjcmV0", "needs an id"),
             (short, "32 bytes"),
             ("a:!", "32 bytes"),
-            (&format!("{good},{good}"), "twice"),
+            (&format!("{good},{good}"), "two encryption keys"),
         ] {
             let error = KeyRing::parse(text).expect_err(text).to_string();
             assert!(error.contains(says), "{text}: {error}");

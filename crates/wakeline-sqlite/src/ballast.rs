@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use wakeline_core::error_chain;
 
 use crate::connect::{PAGE_BYTES, limit_pages, private_file};
 use crate::options::SqliteOptions;
@@ -54,7 +55,10 @@ impl Ballast {
         }
         let laid = self.allocate(conn);
         if let Err(error) = &laid {
-            tracing::warn!(path = %self.path.display(), %error, "no room for the ballast file");
+            tracing::warn!(
+                path = %self.path.display(), error = error_chain(&error),
+                "no space for the ballast file"
+            );
             self.remove();
         }
         laid.is_ok()

@@ -142,11 +142,17 @@ fn pragma<T: rusqlite::types::FromSql>(conn: &Connection, name: &str) -> Result<
 /// Refuses settings under which an answered write could be lost.
 fn durable(journal: &str, synchronous: i64) -> Result<(), StoreError> {
     if journal != "wal" {
-        let reason = format!("journal_mode is {journal}, and only wal is safe here");
+        let reason = format!(
+            "the database's journal_mode is {journal:?} and could not be set to \"wal\": check \
+             that this process may write to the file and its folder"
+        );
         return Err(unusable(OPEN, reason));
     }
     if synchronous != SYNCHRONOUS_FULL {
-        let reason = format!("synchronous is {synchronous}, and only FULL (2) loses nothing");
+        let reason = format!(
+            "the database's synchronous setting is {synchronous} and could not be set to FULL (2), \
+             without which commits may be lost"
+        );
         return Err(unusable(OPEN, reason));
     }
     Ok(())
@@ -156,7 +162,7 @@ fn durable(journal: &str, synchronous: i64) -> Result<(), StoreError> {
 pub(crate) fn refuse_network(options: &SqliteOptions) -> Result<(), StoreError> {
     let folder = options.folder();
     let file_system = rustix::fs::statfs(folder).map_err(|error| {
-        unusable(OPEN, format!("the folder {} cannot be used: {error}", folder.display()))
+        unusable(OPEN, format!("the folder {} cannot be opened: {error}", folder.display()))
     })?;
     #[allow(
         clippy::useless_conversion,

@@ -11,8 +11,8 @@ pub(crate) enum Fault {
     /// The database said so.
     #[error(transparent)]
     Db(#[from] rusqlite::Error),
-    /// A row cannot be understood.
-    #[error("{what} {id} cannot be read")]
+    /// A row is corrupt.
+    #[error("{what} {id} is corrupt in the store")]
     Corrupt {
         what: &'static str,
         id: String,
@@ -20,19 +20,22 @@ pub(crate) enum Fault {
         source: BoxError,
     },
     /// The disk is too full for what was asked.
-    #[error("no space left")]
+    #[error("the disk or the database is full")]
     Full,
     /// Something is stored encrypted only, and there are no keys.
-    #[error("no encryption keys")]
+    #[error("this node has no encryption keys")]
     NoKeys,
     /// Pushes are refused for the time of a maintenance.
-    #[error("under maintenance")]
+    #[error("pushes are refused during maintenance")]
     Maintenance,
     /// The command itself is wrong.
     #[error("{field} {reason}")]
     Invalid { field: &'static str, reason: String },
     /// A defect: the command panicked. What it wrote was undone.
-    #[error("the command panicked")]
+    #[error(
+        "the command panicked, and what it wrote was rolled back; this is a defect: report it \
+         with the panic's message from the log"
+    )]
     Panicked,
 }
 
@@ -84,7 +87,7 @@ pub(crate) fn unusable(operation: &'static str, reason: impl Into<String>) -> St
 
 /// The store was closed, or its writer is gone.
 pub(crate) fn closed(operation: &'static str) -> StoreError {
-    unusable(operation, "the store is closed")
+    unusable(operation, "the store was closed: no call is possible any more")
 }
 
 /// What a database error means for an operation.
@@ -95,7 +98,8 @@ pub(crate) fn database(operation: &'static str, error: rusqlite::Error) -> Store
 /// The same for an error that several commands of one transaction share.
 pub(crate) fn shared(operation: &'static str, error: Arc<rusqlite::Error>) -> StoreError {
     if let Some(column) = undecodable(&error) {
-        return StoreError::Corrupt { what: "column", id: column, source: error.into() };
+        let id = format!("{column} of a row that {operation} read");
+        return StoreError::Corrupt { what: "column", id, source: error.into() };
     }
     if is_full(&error) {
         return StoreError::Full { operation };

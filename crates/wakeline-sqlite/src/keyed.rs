@@ -210,6 +210,6 @@ fn number(bytes: &[u8]) -> Res<i64> {
 }
 
 fn foreign() -> Fault {
-    let reason = "is not where a step ended".to_owned();
+    let reason = "must be the next value of an earlier step".to_owned();
     Fault::Invalid { field: "after", reason }
 }

@@ -44,7 +44,7 @@ impl Listener {
         let sidecar = match Sidecar::join(&options.beside(".hints")) {
             Ok(sidecar) => Arc::new(sidecar),
             Err(error) => {
-                let reason = format!("the folder for hints cannot be used: {error}");
+                let reason = format!("the folder of hint files cannot be used: {error}");
                 return Self::off(Sidecar::alone(), reason);
             }
         };
@@ -54,7 +54,7 @@ impl Listener {
                 Self { sidecar, watcher: Mutex::new(Some(watcher)), state: LinkState::Up }
             }
             Err(reason) => {
-                tracing::warn!(reason, "other processes are not heard");
+                tracing::warn!(reason, "changes of other processes are found by polling only");
                 let state = LinkState::Off { reason };
                 Self { sidecar, watcher: Mutex::new(None), state }
             }

@@ -51,7 +51,7 @@ pub(crate) fn read(s: &Session<'_>) -> Res<Maintenance> {
         0 => PushGate::Open,
         1 => PushGate::Hold,
         2 => PushGate::Refuse,
-        other => return Err(corrupt("maintenance", other)("no such mode")),
+        other => return Err(corrupt("maintenance mode", other)("the mode must be from 0 to 2")),
     };
     Ok(Maintenance { pushes, pops_paused })
 }

@@ -227,14 +227,20 @@ fn verify(conn: &Connection) -> Res<Result<(), StoreError>> {
         conn.query_row(include_str!("../sql/queries/migrations_newest.sql"), [], |row| row.get(0))?;
     let known = MIGRATIONS.last().map_or(0, |migration| migration.version);
     if newest > known {
-        let reason = format!("the schema is at version {newest}, this program knows only {known}");
+        let reason = format!(
+            "the schema is at version {newest}, and this release knows versions up to {known}: \
+             use a newer release"
+        );
         return Ok(Err(unusable(MIGRATE, reason)));
     }
     for migration in MIGRATIONS {
         let stored = applied(conn, migration.version)?;
         if stored.is_some_and(|stored| stored != checksum(migration.sql)) {
             let Migration { version, name, .. } = migration;
-            let reason = format!("migration {version} ({name}) was applied with another text");
+            let reason = format!(
+                "migration {version} ({name}) was applied with another content than this release \
+                 has: use the release that applied it, or a later one"
+            );
             return Ok(Err(unusable(MIGRATE, reason)));
         }
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{Change, LeaseId, QueueLine, QueueName};
+use wakeline_core::{Change, LeaseId, QueueLine, QueueName, error_chain};
 use wakeline_store::{
     Extension, Housekeeping, HousekeepingReport, LineClaim, LineOutcome, Losses, PushItem,
     PushReply, QueueKeeper, QueueStore, SettleItem, SettleReply, StoreError, TransactCommand,
@@ -84,7 +84,7 @@ impl QueueStore for SqliteStore {
             let work = Work::new("sweep", move |s| idle::record_polls(s, &lines));
             // What is due is known all the same, and the next sweep records the polls.
             if let Err(error) = self.write(work).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "cannot record polls");
+                tracing::warn!(error = error_chain(&error), "cannot record polls");
             }
         }
         Ok(due)

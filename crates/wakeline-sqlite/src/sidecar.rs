@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use wakeline_core::{Change, FlowChange, HookChange, NodeId};
+use wakeline_core::{Change, FlowChange, HookChange, NodeId, error_chain};
 use wakeline_store::{HintOrigin, HintSink};
 
 /// Changes that a page keeps for readers that are behind.
@@ -194,8 +194,7 @@ impl Sidecar {
         let mut outbox = self.outbox.lock();
         let Outbox { file: Some(_), .. } = &*outbox else { return };
         outbox.seq += 1;
-        let seq = outbox.seq;
-        let anything = hints.is_none();
+        let (seq, anything) = (outbox.seq, hints.is_none());
         let Hints { queue, flow, hook, .. } = hints.unwrap_or_default();
         let changes = (!anything).then_some(queue);
         outbox.entries.push_back(Entry { seq, changes, flow, hook });
@@ -206,7 +205,8 @@ impl Sidecar {
         let written = outbox.file.as_ref().map(|file| file.write_all_at(&page, 0));
         if let Some(Err(error)) = written {
             // The others still find the work: their safety sweep reads the database.
-            tracing::warn!(%error, path = %self.own.display(), "hints could not be written");
+            let (path, error) = (self.own.display(), error_chain(&error));
+            tracing::warn!(error, %path, "hints could not be written");
         }
     }
 

@@ -19,6 +19,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
+use wakeline_core::error_chain;
 use wakeline_store::{Sealing, StoreError};
 
 use crate::ballast::Ballast;
@@ -240,7 +241,10 @@ impl Desk {
             self.tools.ballast.grow_into_its_place(&self.tools.conn);
         }
         if let Err(error) = connect::checkpoint(&self.tools.conn) {
-            tracing::error!(%error, "disk full: the log could not be moved into the database");
+            tracing::error!(
+                error = error_chain(&error),
+                "disk full: the log could not be moved into the database"
+            );
         }
     }
 
@@ -353,7 +357,7 @@ impl Desk {
         if !conn.is_autocommit()
             && let Err(error) = conn.execute_batch("ROLLBACK")
         {
-            tracing::error!(%error, "a transaction could not be rolled back");
+            tracing::error!(error = error_chain(&error), "a transaction could not be rolled back");
         }
         self.changes_seen = conn.total_changes();
     }
@@ -362,6 +366,6 @@ impl Desk {
 /// The database undid the whole transaction by itself, as it may after an I/O error.
 fn rolled_back() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR);
-    let reason = "the database rolled the transaction back".to_owned();
+    let reason = "SQLite rolled the transaction back".to_owned();
     rusqlite::Error::SqliteFailure(code, Some(reason))
 }

@@ -8,7 +8,10 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub enum StoreError {
     /// Serialization failure, deadlock, timeout, dropped connection. The outcome may be unknown:
     /// repeat only what is idempotent (a push by its transaction ids, a claim by its token).
-    #[error("{operation} failed: the connection was lost, or the database was too busy")]
+    #[error(
+        "{operation} failed, and may or may not have taken effect: the connection to the database \
+         was lost, or the database was too busy; try again"
+    )]
     Transient {
         /// The operation that failed.
         operation: &'static str,
@@ -17,7 +20,7 @@ pub enum StoreError {
         source: BoxError,
     },
     /// The database cannot be reached or is shutting down. Nothing was written.
-    #[error("{operation}: the database cannot be reached")]
+    #[error("{operation} failed, and nothing was written: the database cannot be reached or used")]
     Unavailable {
         /// The operation that failed.
         operation: &'static str,
@@ -34,27 +37,37 @@ pub enum StoreError {
         reason: String,
     },
     /// The disk or the database is full. Nothing was written. Reading and settling still work.
-    #[error("{operation} failed: no disk space is left; reading and settling still work")]
+    #[error(
+        "{operation} failed, and nothing was written: the disk or the database is full; free \
+         space, or pop and ack messages, which still work"
+    )]
     Full {
         /// The operation that failed.
         operation: &'static str,
     },
     /// Something is stored encrypted only, and this node has no keys. Nothing was written.
     #[error(
-        "{operation} needs encryption keys, and this node has none: set WAKELINE_ENCRYPTION_KEYS"
+        "{operation} needs encryption keys, and this node has none: set WAKELINE_ENCRYPTION_KEYS \
+         or --encryption-key-file"
     )]
     NoKeys {
         /// The operation that failed.
         operation: &'static str,
     },
     /// Pushes are refused for the time of a maintenance. Nothing was written.
-    #[error("{operation} is refused: this server is under maintenance")]
+    #[error(
+        "{operation} is refused during maintenance, and nothing was written: try again after \
+         `wakeline maintenance off`"
+    )]
     Maintenance {
         /// The operation that was refused.
         operation: &'static str,
     },
-    /// A row cannot be understood. It is left where it is.
-    #[error("{what} {id} cannot be read")]
+    /// A row is corrupt. It is left where it is.
+    #[error(
+        "{what} {id} is corrupt in the store, and was left as it is: restore it from a backup, \
+         or remove it (see \"Corrupt rows\" in the operation guide)"
+    )]
     Corrupt {
         /// The kind of row.
         what: &'static str,
@@ -64,8 +77,8 @@ pub enum StoreError {
         #[source]
         source: BoxError,
     },
-    /// A defect or a database error that repeating will not mend.
-    #[error("{operation} failed")]
+    /// A defect or a database error that repeating does not fix.
+    #[error("{operation} failed, and will fail again if it is repeated")]
     Fatal {
         /// The operation that failed.
         operation: &'static str,
@@ -105,10 +118,14 @@ impl StoreError {
     pub fn after_write(self) -> Self {
         match self {
             Self::Unavailable { operation, source } => Self::Transient { operation, source },
-            Self::Full { operation }
-            | Self::NoKeys { operation }
-            | Self::Maintenance { operation } => {
-                let source = format!("{self}, and an earlier step may have written").into();
+            Self::Full { operation } => {
+                Self::Transient { operation, source: "the disk or the database is full".into() }
+            }
+            Self::NoKeys { operation } => {
+                Self::Transient { operation, source: "this node has no encryption keys".into() }
+            }
+            Self::Maintenance { operation } => {
+                let source = "pushes are refused during maintenance".into();
                 Self::Transient { operation, source }
             }
             error => error,
@@ -124,6 +141,49 @@ impl StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn every_variant() -> Vec<StoreError> {
+        let (operation, source) = ("push", || "the driver's words".into());
+        vec![
+            StoreError::Transient { operation, source: source() },
+            StoreError::Unavailable { operation, source: source() },
+            StoreError::Invalid { field: "delayMs", reason: "must not be negative".to_owned() },
+            StoreError::Full { operation },
+            StoreError::NoKeys { operation },
+            StoreError::Maintenance { operation },
+            StoreError::Corrupt { what: "queue", id: "7".to_owned(), source: source() },
+            StoreError::Fatal { operation, source: source() },
+        ]
+    }
+
+    #[test]
+    fn every_error_names_what_failed_its_cause_and_what_to_do() {
+        for error in every_variant() {
+            let text = wakeline_core::error_chain(&error);
+            let (named, next) = match &error {
+                StoreError::Transient { .. } => ("push failed", "try again"),
+                StoreError::Unavailable { .. } => ("push failed", "the driver's words"),
+                StoreError::Invalid { .. } => ("delayMs", "must not be negative"),
+                StoreError::Full { .. } => ("push failed", "free space"),
+                StoreError::NoKeys { .. } => ("push needs", "set WAKELINE_ENCRYPTION_KEYS"),
+                StoreError::Maintenance { .. } => ("push is refused", "try again after"),
+                StoreError::Corrupt { .. } => ("queue 7 is corrupt", "restore it from a backup"),
+                StoreError::Fatal { .. } => ("push failed", "will fail again"),
+            };
+            assert!(text.starts_with(named) && text.contains(next), "{text}");
+            let has_cause = std::error::Error::source(&error).is_none()
+                || text.ends_with(": the driver's words");
+            assert!(has_cause, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_that_nothing_was_written_only_if_that_is_sure() {
+        for error in every_variant() {
+            let text = wakeline_core::error_chain(&error.after_write());
+            assert!(!text.contains("nothing was written"), "{text}");
+        }
+    }
 
     #[test]
     fn no_error_after_a_write_says_that_nothing_was_written() {

@@ -53,7 +53,7 @@ pub struct Sealing {
 #[derive(Debug, thiserror::Error)]
 pub enum SealingError {
     /// There is no key ring.
-    #[error("this node has no encryption keys")]
+    #[error("this node has no encryption keys: set WAKELINE_ENCRYPTION_KEYS")]
     NoKeys,
     /// The key ring refused.
     #[error(transparent)]

@@ -40,7 +40,7 @@ impl TransactCommand {
         match cancelled.chain(scheduled).find(|timer| !seen.insert(*timer)) {
             None => Ok(()),
             Some((queue, key)) => {
-                let reason = format!("{key} of queue {queue} is named twice");
+                let reason = format!("{key} of queue {queue} is named twice: name each timer once");
                 Err(StoreError::Invalid { field: "timerKey", reason })
             }
         }

@@ -3,7 +3,10 @@
 //! # Invariants
 //! * The core hears of the end of every call, also of one that panics or whose runtime ends.
 
+use std::error::Error;
 use std::sync::Arc;
+
+use wakeline_core::error_chain;
 
 use crate::core::{CallId, Core};
 use crate::face::Face;
@@ -17,12 +20,18 @@ pub(crate) async fn claim<F: Face>(inner: Arc<Inner<F>>, call: CallId, claims: C
     if let Err(error) = &outcome
         && !inner.mode.uses_hints()
     {
-        tracing::warn!(face = inner.label, %error, "a claim failed");
+        let error = words(error.clone());
+        tracing::warn!(face = inner.label, error, "a claim failed");
     }
     inner.step(|state| match outcome {
         Ok(claimed) => state.core.claimed(call, claimed),
         Err(error) => state.core.claim_failed(call, Some(error)),
     });
+}
+
+/// A failure with all its causes.
+pub(crate) fn words(error: impl Into<Box<dyn Error + Send + Sync>>) -> String {
+    error_chain(&*error.into())
 }
 
 /// Asks when lines have something, and tells the core.

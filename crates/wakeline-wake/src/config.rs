@@ -99,7 +99,7 @@ impl LongPollConfig {
         ];
         for (field, value) in at_least_1_ms {
             if value < Duration::from_millis(1) {
-                return Err(ConfigError::new(field, "must be at least 1"));
+                return Err(ConfigError::new(field, "must be at least 1, not 0"));
             }
         }
         let at_least_1 = [
@@ -108,7 +108,7 @@ impl LongPollConfig {
         ];
         for (field, value) in at_least_1 {
             if value == 0 {
-                return Err(ConfigError::new(field, "must be at least 1"));
+                return Err(ConfigError::new(field, "must be at least 1, not 0"));
             }
         }
         Ok(())
@@ -141,7 +141,7 @@ mod tests {
             LongPollConfig { degraded_poll_interval: Duration::ZERO, ..LongPollConfig::default() };
         assert_eq!(
             spinning.validate().expect_err("zero").to_string(),
-            "degraded_poll_interval_ms must be at least 1"
+            "degraded_poll_interval_ms must be at least 1, not 0"
         );
         let closed = LongPollConfig { intentions_max: 0, ..LongPollConfig::default() };
         assert_eq!(closed.validate().expect_err("zero").field, "intentions_max");

@@ -1,6 +1,7 @@
 //! What a face (queue, later flow and hook) gives the hub: its vocabulary and its store calls.
 
-use std::fmt::{Debug, Display};
+use std::error::Error;
+use std::fmt::Debug;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub trait Face: Send + Sync + 'static {
     /// What one waiter got.
     type Grant: Send + 'static;
     /// Why a store call failed.
-    type Error: Clone + Display + Debug + Send + Sync + 'static;
+    type Error: Clone + Debug + Into<Box<dyn Error + Send + Sync>> + Send + Sync + 'static;
 
     /// The topic whose hints may concern this line.
     fn topic(line: &Self::Line) -> Self::Topic;

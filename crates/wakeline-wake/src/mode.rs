@@ -64,10 +64,10 @@ impl WakeMode {
     pub fn validate(&self) -> Result<(), ConfigError> {
         match self {
             Self::Poll(poll) if poll.interval < Duration::from_millis(1) => {
-                Err(ConfigError::new("poll.interval_ms", "must be at least 1"))
+                Err(ConfigError::new("poll_interval_ms", "must be at least 1, not 0"))
             }
             Self::Poll(poll) if poll.batch == 0 => {
-                Err(ConfigError::new("poll.batch", "must be at least 1"))
+                Err(ConfigError::new("poll_batch", "must be at least 1, not 0"))
             }
             _ => Ok(()),
         }
@@ -80,6 +80,10 @@ impl fmt::Display for WakeMode {
     }
 }
 
+fn unknown() -> ConfigError {
+    ConfigError::new("wake_mode", "must be fused, compete, broadcast or poll")
+}
+
 impl FromStr for WakeMode {
     type Err = ConfigError;
 
@@ -89,7 +93,7 @@ impl FromStr for WakeMode {
             "broadcast" => Ok(Self::Broadcast),
             "compete" => Ok(Self::Compete),
             "fused" => Ok(Self::Fused),
-            _ => Err(ConfigError::new("wake_mode", "is one of poll, broadcast, compete, fused")),
+            _ => Err(unknown()),
         }
     }
 }
@@ -120,9 +124,11 @@ impl Serialize for WakeMode {
 
 impl<'de> Deserialize<'de> for WakeMode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Wire::deserialize(deserializer)? {
-            Wire::Name(name) => name.parse().map_err(serde::de::Error::custom),
-            Wire::Table(table) => Ok(Self::Poll(table.poll)),
+        match Wire::deserialize(deserializer) {
+            Ok(Wire::Name(name)) => name.parse().map_err(serde::de::Error::custom),
+            Ok(Wire::Table(table)) => Ok(Self::Poll(table.poll)),
+            // The decoder would say which of its own types did not fit.
+            Err(_) => Err(serde::de::Error::custom(unknown())),
         }
     }
 }
@@ -144,7 +150,7 @@ mod tests {
     #[test]
     fn a_poll_that_would_spin_is_refused() {
         let mode = WakeMode::Poll(PollMode { interval: Duration::ZERO, ..PollMode::default() });
-        assert_eq!(mode.validate().expect_err("zero").field, "poll.interval_ms");
+        assert_eq!(mode.validate().expect_err("zero").field, "poll_interval_ms");
         assert_eq!(WakeMode::default().validate(), Ok(()));
     }
 }

@@ -28,7 +28,7 @@ pub enum Taken<G> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TakeError<E> {
     /// As many polls wait as this node takes. Come back later.
-    #[error("too many polls are waiting on this node")]
+    #[error("too many polls are waiting on this node: try again later, or on another node")]
     TooMany {
         /// How long to stay away.
         retry_after: Duration,

@@ -14,6 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use wakeline_core::error_chain;
+use wakeline_store::BoxError;
 
 use super::JwtMistake;
 
@@ -31,13 +33,20 @@ struct Place {
 }
 
 fn place(url: &str) -> Result<Place, JwtMistake> {
-    let uri: Uri = url.parse().map_err(|_| JwtMistake("is not a URL"))?;
-    let host = uri.host().ok_or(JwtMistake("has no host"))?.trim_matches(['[', ']']).to_owned();
+    let uri: Uri = url.parse().map_err(|_| {
+        JwtMistake("jwks_url is not a URL: write it like https://id.example.org/jwks.json")
+    })?;
+    let host =
+        uri.host().ok_or(JwtMistake("jwks_url names no host"))?.trim_matches(['[', ']']).to_owned();
     let tls = match uri.scheme_str() {
         Some("https") => true,
         // Whoever can change what comes over the wire could sign tokens.
         Some("http") if is_loopback(&host) => false,
-        _ => return Err(JwtMistake("must be https, or on this machine")),
+        _ => {
+            return Err(JwtMistake(
+                "jwks_url must begin with https://; http:// is allowed on this machine only",
+            ));
+        }
     };
     let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
     Ok(Place { uri, host, port, tls })
@@ -53,56 +62,56 @@ pub(super) fn check(url: &str) -> Result<(), JwtMistake> {
 }
 
 /// What is there.
-pub(super) async fn get(url: &str) -> Result<Bytes, JwtMistake> {
+pub(super) async fn get(url: &str) -> Result<Bytes, BoxError> {
     let place = place(url)?;
     let got = timeout(PATIENCE, Box::pin(exchange(place))).await;
-    got.map_err(|_| JwtMistake("no answer in time"))?
+    got.map_err(|_| format!("the server did not answer within {} s", PATIENCE.as_secs()))?
 }
 
-async fn exchange(place: Place) -> Result<Bytes, JwtMistake> {
+async fn exchange(place: Place) -> Result<Bytes, BoxError> {
     let reached = TcpStream::connect((place.host.as_str(), place.port)).await;
-    let stream = reached.map_err(|_| JwtMistake("cannot be reached"))?;
+    let stream = reached
+        .map_err(|error| format!("cannot connect to {}:{}: {error}", place.host, place.port))?;
     if !place.tls {
         return ask(stream, &place).await;
     }
-    let name = ServerName::try_from(place.host.clone()).map_err(|_| JwtMistake("no host name"))?;
+    let name = ServerName::try_from(place.host.clone())?;
     let secured = connector()?.connect(name, stream).await;
-    ask(secured.map_err(|_| JwtMistake("no TLS with it"))?, &place).await
+    ask(secured.map_err(|error| format!("TLS failed: {error}"))?, &place).await
 }
 
-fn connector() -> Result<TlsConnector, JwtMistake> {
+fn connector() -> Result<TlsConnector, BoxError> {
     let roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|_| JwtMistake("no TLS here"))?
+        .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-async fn ask<S>(stream: S, place: &Place) -> Result<Bytes, JwtMistake>
+async fn ask<S>(stream: S, place: &Place) -> Result<Bytes, BoxError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let broken = |_| JwtMistake("the answer broke off");
+    let broken = |error: hyper::Error| format!("the response ended early: {}", error_chain(&error));
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(broken)?;
     let driver = tokio::spawn(connection);
     let answer = async {
         let mut request = Request::new(Empty::<Bytes>::new());
         let path = place.uri.path_and_query().map_or("/", |path| path.as_str());
-        *request.uri_mut() = path.parse().map_err(|_| JwtMistake("is not a URL"))?;
+        *request.uri_mut() = path.parse()?;
         let authority = place.uri.authority().map_or(place.host.as_str(), |one| one.as_str());
-        let host = HeaderValue::try_from(authority).map_err(|_| JwtMistake("no host name"))?;
+        let host = HeaderValue::try_from(authority)?;
         request.headers_mut().insert(HOST, host);
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
         let (parts, body) = sender.send_request(request).await.map_err(broken)?.into_parts();
         if !parts.status.is_success() {
-            return Err(JwtMistake("answered with something else than success"));
+            return Err(format!("the server answered {}", parts.status).into());
         }
         let whole = Limited::new(body, BYTES_MAX).collect().await;
-        Ok(whole.map_err(|_| JwtMistake("the answer broke off, or is too long"))?.to_bytes())
+        Ok(whole.map_err(|error| format!("the response is incomplete: {error}"))?.to_bytes())
     };
     let answer = answer.await;
     driver.abort();

@@ -14,6 +14,8 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicK
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey};
 use parking_lot::Mutex;
 use tokio::time::Instant;
+use wakeline_core::error_chain;
+use wakeline_store::BoxError;
 
 use super::{JwtKeys, JwtMistake, fetch};
 
@@ -118,7 +120,14 @@ impl KeySet {
                 let mut state = self.state.lock();
                 (state.keys, state.fetched) = (Arc::new(keys), Some(Instant::now()));
             }
-            Err(why) => tracing::warn!(url, %why, "the key set was not fetched"),
+            Err(error) => {
+                let error = error_chain(&*error);
+                tracing::warn!(
+                    url,
+                    error,
+                    "jwks_url: the key set could not be fetched; the keys known so far are used"
+                );
+            }
         }
     }
 
@@ -129,11 +138,14 @@ impl KeySet {
         if changed.is_some() && changed == state.changed {
             return;
         }
-        let text = std::fs::read(path).map_err(|_| JwtMistake("the file cannot be read"));
-        match text.and_then(|text| parse(&text)) {
+        match std::fs::read(path).map_err(BoxError::from).and_then(|text| parse(&text)) {
             Ok(keys) => (state.keys, state.changed) = (Arc::new(keys), changed),
-            Err(why) => {
-                tracing::warn!(path = %path.display(), %why, "the key set was not read");
+            Err(error) => {
+                let error = error_chain(&*error);
+                tracing::warn!(
+                    path = %path.display(), error,
+                    "jwks_file: the key set could not be read; the keys known so far are used"
+                );
                 // Not again before it changes again.
                 state.changed = changed;
             }
@@ -150,8 +162,9 @@ fn family(algorithm: Algorithm) -> AlgorithmFamily {
     }
 }
 
-fn parse(text: &[u8]) -> Result<Vec<NamedKey>, JwtMistake> {
-    let set: JwkSet = serde_json::from_slice(text).map_err(|_| JwtMistake("is not a key set"))?;
+fn parse(text: &[u8]) -> Result<Vec<NamedKey>, BoxError> {
+    let set: JwkSet =
+        serde_json::from_slice(text).map_err(|error| format!("it is not a key set: {error}"))?;
     Ok(set.keys.iter().filter_map(named).collect())
 }
 
@@ -177,5 +190,9 @@ pub(super) fn from_pem(pem: &[u8]) -> Result<DecodingKey, JwtMistake> {
     DecodingKey::from_rsa_pem(pem)
         .or_else(|_| DecodingKey::from_ec_pem(pem))
         .or_else(|_| DecodingKey::from_ed_pem(pem))
-        .map_err(|_| JwtMistake("is no public key of RSA, P-256 or Ed25519 as PEM"))
+        .map_err(|_| {
+            JwtMistake(
+                "jwt_public_key_file is not a PEM file with a public key of RSA, P-256 or Ed25519",
+            )
+        })
 }

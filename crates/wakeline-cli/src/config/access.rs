@@ -103,10 +103,10 @@ impl AccessArgs {
             (None, None) => Ok(None),
             (Some(cert), Some(key)) => Ok(Some(TlsFiles { cert, key })),
             (Some(_), None) => Err(ConfigMistake(
-                "tls_key_file is missing: TLS needs it and tls_cert_file".to_owned(),
+                "tls_cert_file is set, and tls_key_file is not: set both, or none".to_owned(),
             )),
             (None, Some(_)) => Err(ConfigMistake(
-                "tls_cert_file is missing: TLS needs it and tls_key_file".to_owned(),
+                "tls_key_file is set, and tls_cert_file is not: set both, or none".to_owned(),
             )),
         }
     }

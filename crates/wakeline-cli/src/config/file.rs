@@ -9,6 +9,7 @@ use std::path::Path;
 use serde::Deserialize as _;
 
 use super::names::explain_unknown_key;
+use super::words::explain_value;
 use super::{ConfigMistake, ServeArgs};
 
 /// Longest name of a setting.
@@ -21,7 +22,8 @@ pub(super) fn read(path: &Path) -> Result<ServeArgs, ConfigMistake> {
         .map_err(|error| ConfigMistake(format!("config: cannot read {shown}: {error}")))?;
     let mistake = |error: toml::de::Error| {
         let place = error.span().map(|span| place(&text, span.start)).unwrap_or_default();
-        let why = explain_unknown_key(error.message());
+        let why =
+            explain_value(error.message()).unwrap_or_else(|| explain_unknown_key(error.message()));
         ConfigMistake(format!("config: {shown}: {place}{why}"))
     };
     toml::from_str(&text).map_err(mistake)

@@ -124,9 +124,9 @@ impl HookSettings {
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigMistake> {
-        self.mode.validate().map_err(|error| ConfigMistake(format!("hook: {error}")))?;
+        self.mode.validate().map_err(|error| ConfigMistake(format!("[hook] {error}")))?;
         if self.poll_workers == 0 {
-            return Err(ConfigMistake("hook: poll_workers must be at least 1".to_owned()));
+            return Err(ConfigMistake("[hook] poll_workers must be at least 1, not 0".to_owned()));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use wakeline_wake::{AggressiveOn, LongPollConfig};
 
 use super::millis;
+use super::words::choose;
 
 /// Long polling; `[long_poll]` in the file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
@@ -82,9 +83,6 @@ impl LongPollArgs {
 }
 
 fn aggressive_on(text: &str) -> Result<AggressiveOn, String> {
-    match text {
-        "degraded" => Ok(AggressiveOn::Degraded),
-        "any_wake" => Ok(AggressiveOn::AnyWake),
-        _ => Err("must be degraded or any_wake".to_owned()),
-    }
+    let known = [("degraded", AggressiveOn::Degraded), ("any_wake", AggressiveOn::AnyWake)];
+    choose(text, &known)
 }

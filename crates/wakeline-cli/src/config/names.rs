@@ -82,7 +82,9 @@ pub(super) fn explain_unknown_key(message: &str) -> String {
     };
     match nearest {
         Some(known) => format!("there is no setting {name:?}: did you mean {known}?"),
-        None => format!("there is no setting {name:?} here"),
+        None => {
+            format!("there is no setting {name:?} here: `wakeline serve --help` lists all settings")
+        }
     }
 }
 

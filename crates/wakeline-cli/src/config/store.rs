@@ -26,7 +26,7 @@ impl StoreArgs {
         if let Some(path) = store.strip_prefix("sqlite:") {
             if path.is_empty() {
                 return Err(ConfigMistake(
-                    "store: sqlite: needs a path, like sqlite:wakeline.db".to_owned(),
+                    "store: \"sqlite:\" names no file: write it like sqlite:wakeline.db".to_owned(),
                 ));
             }
             return Ok(StoreChoice::Sqlite { path: path.into() });
@@ -37,8 +37,8 @@ impl StoreArgs {
         }
         let scheme = store.split_once(':').map_or(store, |(scheme, _)| scheme);
         let text = format!(
-            "store: must be sqlite:PATH or postgres://USER@HOST/DATABASE, and begins with \
-             {scheme:?}"
+            "store: must begin with sqlite: or postgres://, like sqlite:wakeline.db or \
+             postgres://USER@HOST/DATABASE, not with {scheme:?}"
         );
         Err(ConfigMistake(text))
     }

@@ -49,11 +49,13 @@ pub(crate) struct Reply {
 impl Client {
     /// A client for a URL, whose path and query stand before those of what is asked.
     pub(crate) fn new(url: &str, bearer: Option<String>) -> anyhow::Result<Self> {
-        let uri: Uri = url.parse().with_context(|| format!("{url:?} is not a URL"))?;
+        let uri: Uri = url.parse().with_context(|| {
+            format!("{url:?} is not a URL: write it like http://127.0.0.1:7632")
+        })?;
         let scheme_tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => bail!("{url:?} must begin with http:// or https://"),
+            _ => bail!("{url:?} is not a URL: it must begin with http:// or https://"),
         };
         let host = uri.host().with_context(|| format!("{url:?} has no host"))?;
         let path = uri.path_and_query().map(|path| path.as_str()).unwrap_or_default();
@@ -72,7 +74,8 @@ impl Client {
         let place = format!("{}:{}", self.host, self.port);
         let exchange = Box::pin(self.exchange(ask));
         let answer = tokio::time::timeout(timeout, exchange).await;
-        answer.map_err(|_| anyhow::anyhow!("{place} did not answer in time"))?
+        answer
+            .map_err(|_| anyhow::anyhow!("{place} did not answer within {} s", timeout.as_secs()))?
     }
 
     async fn exchange(&self, ask: Ask) -> anyhow::Result<Reply> {
@@ -123,7 +126,7 @@ where
     let answer = async {
         let (parts, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| anyhow::anyhow!("the answer was cut off: {error}"))?;
+        let body = body.map_err(|error| anyhow::anyhow!("the response ended early: {error}"))?;
         Ok(Reply { status: parts.status, body: body.to_bytes() })
     };
     let answer = answer.await;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use bytes::Bytes;
 use clap::Args;
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -77,6 +77,13 @@ struct Delivery {
     pull: bool,
 }
 
+/// What the server says of a refusal, in either of its shapes.
+#[derive(Debug, Default, Deserialize)]
+struct Problem {
+    error: Option<String>,
+    detail: Option<String>,
+}
+
 #[derive(Debug, Deserialize)]
 struct Secret {
     key: String,
@@ -111,10 +118,10 @@ struct Message {
 
 /// Listens until ctrl-c.
 pub(crate) fn run(args: ListenArgs) -> anyhow::Result<ExitCode> {
-    let mistake = |error: anyhow::Error| ConfigMistake(format!("{error:#}"));
+    let mistake = |flag| move |error: anyhow::Error| ConfigMistake(format!("{flag}: {error:#}"));
     let key = std::env::var("WAKELINE_API_KEY").ok().filter(|key| !key.is_empty());
-    let server = Client::new(&args.server, key).map_err(mistake)?;
-    let local = Client::new(&args.forward, None).map_err(mistake)?;
+    let server = Client::new(&args.server, key).map_err(mistake("--server"))?;
+    let local = Client::new(&args.forward, None).map_err(mistake("--forward"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // Before the endpoint is made: from then on it has to go with us.
@@ -286,7 +293,7 @@ async fn find(server: &Client, path: &str, args: &ListenArgs) -> anyhow::Result<
     if !found.delivery.pull {
         let name = args.endpoint.as_deref().unwrap_or(&found.id);
         let text = format!(
-            "endpoint: {name} exists and is not a pull endpoint: it was not changed, use another \
+            "--endpoint: {name} exists and is not a pull endpoint: it was not changed; use another \
              name"
         );
         return Err(ConfigMistake(text).into());
@@ -318,7 +325,7 @@ fn counted(verb: &str, body: &[u8]) -> anyhow::Result<()> {
     match settled.results.first() {
         Some(one) if one.success => Ok(()),
         Some(one) => bail!("the {verb} came too late: the lease was {}", one.state),
-        None => bail!("the server did not report its result"),
+        None => bail!("the server did not return a result of the {verb}"),
     }
 }
 
@@ -337,8 +344,14 @@ fn good(reply: &Reply, what: &str) -> anyhow::Result<()> {
     if reply.status.is_success() {
         return Ok(());
     }
-    let body = String::from_utf8_lossy(&reply.body);
-    bail!("cannot {what}: the server answered {} {body}", reply.status.as_u16())
+    let problem: Problem = serde_json::from_slice(&reply.body).unwrap_or_default();
+    let body = || String::from_utf8_lossy(&reply.body).into_owned();
+    let text = problem.error.or(problem.detail).unwrap_or_else(body);
+    let hint = match reply.status {
+        StatusCode::UNAUTHORIZED => "; set WAKELINE_API_KEY to a key of the server",
+        _ => "",
+    };
+    bail!("cannot {what}: the server answered {}: {text}{hint}", reply.status.as_u16())
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ async fn a_lost_listener_is_logged_with_its_cause() {
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     client.query(end, &[]).await.expect("ended");
-    let lost = line_with(&mut lines, "listener lost").await;
+    let lost = line_with(&mut lines, "lost the connection that listens").await;
     assert!(lost.contains("administrator command"), "{lost}");
 }
 

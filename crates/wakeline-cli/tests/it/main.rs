@@ -35,3 +35,4 @@ mod support;
 mod tls;
 mod transactions;
 mod traps;
+mod wording;

@@ -96,7 +96,7 @@ async fn settings_that_cannot_work_are_named_and_exit_2() {
     let postgres = Store::postgres().await.url();
     for (flags, named) in [
         (&["--listen", "localhost:7632"][..], "127.0.0.1:7632"),
-        (&["--store", "redis://x"], "sqlite:PATH"),
+        (&["--store", "redis://x"], "sqlite:wakeline.db"),
         (&["--store", &postgres, "--pg-pool-max", "1"], "pg_pool_max"),
         (&["--store", &postgres, "--schema", "a b"], "schema"),
         (&["--config", "/nonexistent.toml"], "/nonexistent.toml"),

@@ -4,7 +4,7 @@ use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
 use wakeline_store::flow::{InstanceDetail, InstanceState, Watched};
 
 use super::ClientError;
-use crate::error::{FailureKind, FlowError};
+use crate::error::FlowError;
 use crate::json::Json;
 
 /// How an instance stands.
@@ -65,9 +65,9 @@ impl Instance {
                     FlowError::application(String::from_utf8_lossy(text).into_owned())
                 })),
             (state, _) if state.is_ended() => {
-                Err(FlowError::new(FailureKind::Application, state.as_str()))
+                Err(FlowError::application(format!("the instance ended as {}", state.as_str())))
             }
-            _ => Err(FlowError::new(FailureKind::Application, "it has not ended")),
+            _ => Err(FlowError::application("the instance has not ended")),
         };
         Ok(Self {
             instance: detail.instance,

@@ -48,7 +48,8 @@ impl OrchestrationContext {
     }
 
     fn activity_at<I: Serialize, O>(&self, name: String, input: &I, at: At) -> ActivityCall<O> {
-        let input = Json::of(input).map_err(|error| FlowError::codec(&name, &error));
+        let input = Json::of(input)
+            .map_err(|error| FlowError::encoding(format!("the input of activity {name}"), &error));
         let plan = input.map(|input| Plan {
             name,
             input,
@@ -213,7 +214,10 @@ impl<O> ActivityHandle<O> {
         }
         let up = self.timer.as_mut().map_or(Poll::Pending, |timer| Pin::new(timer).poll(context));
         up.map(|()| {
-            let text = format!("activity {} took too long", self.name);
+            let text = format!(
+                "activity {} did not finish within its timeout, and was cancelled",
+                self.name
+            );
             Err(FlowError::new(FailureKind::Timeout, text))
         })
     }
@@ -230,7 +234,7 @@ impl<O: DeserializeOwned> Future for ActivityHandle<O> {
         self.poll_begun(context).map(|outcome| {
             self.stage = Stage::Ended;
             self.timer = None;
-            decode(&self.name, outcome)
+            decode(format_args!("the result of activity {}", self.name), outcome)
         })
     }
 }

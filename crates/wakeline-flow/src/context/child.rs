@@ -70,7 +70,7 @@ impl OrchestrationContext {
     ) -> ChildCall<O> {
         let name = orchestration.into().name;
         let plan = Json::of(&input)
-            .map_err(|error| FlowError::codec(&name, &error))
+            .map_err(|error| FlowError::encoding(format!("the input of child {name}"), &error))
             .and_then(|input| Ok((OrchestrationName::new(&name).map_err(refused)?, input)))
             .map(|(name, input)| Plan { name, input, id: None, version: None });
         ChildCall {
@@ -136,7 +136,9 @@ impl<O> ChildCall<O> {
     /// Starts it now, and waits for nothing: it outlives this orchestration.
     pub fn detached(self) -> Result<InstanceId, FlowError> {
         let plan = self.plan?;
-        let over = || FlowError::application("the orchestration is over");
+        let over = || {
+            FlowError::application("the orchestration has ended: it can start no child any more")
+        };
         open(&self.shared, self.at, plan, false).map(|(_, instance)| instance).ok_or_else(over)
     }
 
@@ -207,9 +209,9 @@ impl<O: DeserializeOwned> Future for ChildHandle<O> {
         self.begin();
         match &self.stage {
             Stage::Refused(error) => Poll::Ready(Err(error.clone())),
-            Stage::Begun(Some((ticket, instance))) => {
-                ticket.poll(context).map(|outcome| decode(instance.as_str(), outcome))
-            }
+            Stage::Begun(Some((ticket, instance))) => ticket
+                .poll(context)
+                .map(|outcome| decode(format_args!("the result of child {instance}"), outcome)),
             _ => Poll::Pending,
         }
     }

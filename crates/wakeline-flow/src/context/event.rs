@@ -54,7 +54,9 @@ impl<T: DeserializeOwned> Mailbox<T> {
     pub fn try_next(&self) -> Result<Option<T>, FlowError> {
         let at = Location::caller();
         let taken = self.context.shared.with(at, |state| state.mailboxes.take(&self.name));
-        let taken = taken.flatten().map(|data| decode(&self.name, Ok(data)));
+        let taken = taken
+            .flatten()
+            .map(|data| decode(format_args!("the data of event {:?}", self.name), Ok(data)));
         taken.transpose()
     }
 }
@@ -90,6 +92,8 @@ impl<T: DeserializeOwned> Future for EventWait<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.begin();
         let Some(ticket) = &self.ticket else { return Poll::Pending };
-        ticket.poll(context).map(|outcome| decode(&self.name, outcome))
+        ticket
+            .poll(context)
+            .map(|outcome| decode(format_args!("the data of event {:?}", self.name), outcome))
     }
 }

@@ -21,7 +21,8 @@ impl OrchestrationContext {
     /// is given up; events that nobody has taken, the status and the key-value state go on.
     #[track_caller]
     pub fn continue_as_new<I: Serialize, R>(&self, input: I) -> ContinueAsNew<R> {
-        let input = Json::of(&input).map_err(|e| FlowError::codec("the next input", &e));
+        let input =
+            Json::of(&input).map_err(|e| FlowError::encoding("the input of continue_as_new", &e));
         ContinueAsNew {
             shared: Arc::clone(&self.shared),
             at: Location::caller(),

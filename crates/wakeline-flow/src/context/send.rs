@@ -82,7 +82,9 @@ impl OrchestrationContext {
     ) -> Result<(), FlowError> {
         let at = Location::caller();
         let QueueSend { queue, partition } = to.into();
-        let payload = Json::of(&payload).map_err(|error| FlowError::codec(&queue, &error))?;
+        let payload = Json::of(&payload).map_err(|error| {
+            FlowError::encoding(format!("the payload for queue {queue}"), &error)
+        })?;
         let queue = QueueName::new(queue).map_err(refused)?;
         if let Some(partition) = &partition {
             wakeline_core::PartitionName::new(partition).map_err(refused)?;
@@ -106,12 +108,15 @@ impl OrchestrationContext {
         let at = Location::caller();
         let HookSend { application, channels } = to.into();
         let wrong = |error: &dyn std::fmt::Display| FlowError::application(error.to_string());
-        let payload = Json::of(&payload).map_err(|error| FlowError::codec(event_type, &error))?;
+        let payload = Json::of(&payload).map_err(|error| {
+            FlowError::encoding(format!("the payload of event type {event_type}"), &error)
+        })?;
         let bytes = payload.as_str().len();
         if bytes > MESSAGE_PAYLOAD_BYTES_MAX {
             let most = MESSAGE_PAYLOAD_BYTES_MAX;
             return Err(wrong(&format!(
-                "payload has {bytes} bytes, more than the limit of {most}"
+                "the payload of event type {event_type} has {bytes} bytes: at most {most} are \
+                 allowed"
             )));
         }
         ApplicationRef::parse(&application).map_err(|error| wrong(&error))?;
@@ -133,7 +138,8 @@ impl OrchestrationContext {
     ) -> Result<(), FlowError> {
         let at = Location::caller();
         let name = name.into();
-        let data = Json::of(&data).map_err(|error| FlowError::codec(&name, &error))?;
+        let data = Json::of(&data)
+            .map_err(|error| FlowError::encoding(format!("the data of event {name:?}"), &error))?;
         let instance = InstanceId::new(instance).map_err(refused)?;
         self.shared.decide(at, EventKind::Signalled { instance, name, data });
         Ok(())

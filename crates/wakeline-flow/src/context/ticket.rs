@@ -1,5 +1,6 @@
 //! An operation that has begun.
 
+use std::fmt::Display;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -45,6 +46,9 @@ impl Drop for Ticket {
 pub(super) type Gives<T> = PhantomData<fn() -> T>;
 
 /// Decodes what an operation came to.
-pub(super) fn decode<T: DeserializeOwned>(what: &str, outcome: Outcome) -> Result<T, FlowError> {
-    outcome?.to().map_err(|error| FlowError::codec(what, &error))
+pub(super) fn decode<T: DeserializeOwned>(
+    what: impl Display,
+    outcome: Outcome,
+) -> Result<T, FlowError> {
+    outcome?.to().map_err(|error| FlowError::decoding(what, &error))
 }

@@ -31,7 +31,8 @@ impl OrchestrationContext {
     #[track_caller]
     pub fn kv_set<T: Serialize>(&self, key: &str, value: T) -> Result<(), FlowError> {
         let at = Location::caller();
-        let json = Json::of(&value).map_err(|error| FlowError::codec(key, &error))?;
+        let json = Json::of(&value)
+            .map_err(|error| FlowError::encoding(format!("the value of key {key:?}"), &error))?;
         let key = self::key(key)?;
         self.shared.with(at, |state| {
             state.kv.insert(key.clone(), json.clone());
@@ -44,7 +45,7 @@ impl OrchestrationContext {
     pub fn kv_get<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, FlowError> {
         let name = self::key(key)?;
         let value = self.shared.lock().kv.get(&name).cloned();
-        value.map(|value| decode(key, Ok(value))).transpose()
+        value.map(|value| decode(format!("the value of key {key:?}"), Ok(value))).transpose()
     }
 
     /// Removes the value of a key.

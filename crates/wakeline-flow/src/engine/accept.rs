@@ -52,10 +52,10 @@ impl State {
     pub(super) fn check(&mut self, event: &Event) -> Result<(), ReplayError> {
         let broken = |what| Err(ReplayError::Broken { event: event.id, what });
         if event.id != self.number() {
-            return broken("its number does not follow the one before");
+            return broken("its number does not follow that of the event before it");
         }
         if self.over {
-            return broken("the execution had ended");
+            return broken("the execution had ended before it");
         }
         let slot = |of: &u64| self.open_slot(*of);
         let fits = match &event.kind {
@@ -69,7 +69,7 @@ impl State {
             EventKind::Started { .. } => false,
             _ => true,
         };
-        if fits { Ok(()) } else { broken("nothing waits for it") }
+        if fits { Ok(()) } else { broken("no event before it waits for it") }
     }
 
     /// Lets something happen. The wakers are to be woken without the lock.

@@ -26,10 +26,10 @@ pub enum Foreign {
         at: String,
     },
     /// The code wakes itself over and over and never waits for anything.
-    #[error("the orchestration polls itself over and over without waiting; {ADVICE}")]
+    #[error("the orchestration wakes itself all the time and never waits; {ADVICE}")]
     Busy,
     /// The code panicked.
-    #[error("the orchestration panicked: {message}")]
+    #[error("the orchestration panicked: {message}; fix the code and resume the instance")]
     Panic {
         /// The message of the panic.
         message: String,

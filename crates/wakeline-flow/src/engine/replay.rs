@@ -24,6 +24,8 @@ pub struct History {
     pub events: Vec<Event>,
 }
 
+pub(super) const NO_START: &str = "the first event must say which orchestration was started";
+
 /// Why a history could not be replayed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ReplayError {
@@ -34,7 +36,10 @@ pub enum ReplayError {
     #[error(transparent)]
     Foreign(#[from] Foreign),
     /// The history cannot have been written by this crate.
-    #[error("the history is broken at event {event}: {what}")]
+    #[error(
+        "the history is corrupt at event {event}: {what}; restore it from a backup, or delete the \
+         instance"
+    )]
     Broken {
         /// Number of the event.
         event: u64,
@@ -42,7 +47,7 @@ pub enum ReplayError {
         what: &'static str,
     },
     /// No code of this name and version is registered.
-    #[error("no code is registered for {capability}")]
+    #[error("no code is registered for {capability}: register it with `orchestration_versioned`")]
     Unregistered {
         /// What was looked for.
         capability: String,
@@ -53,7 +58,7 @@ pub enum ReplayError {
 pub fn replay(registry: &Registry, history: &History) -> Result<(), ReplayError> {
     let Some(EventKind::Started { name, version, .. }) = history.events.first().map(|e| &e.kind)
     else {
-        return Err(ReplayError::Broken { event: 1, what: "it does not say what was started" });
+        return Err(ReplayError::Broken { event: 1, what: NO_START });
     };
     let code = registry.exact(name.as_str(), version).ok_or_else(|| {
         let capability = format!("{name}@{version}");

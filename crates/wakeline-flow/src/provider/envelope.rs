@@ -36,7 +36,7 @@ pub(super) fn storable(span: Duration) -> Duration {
 /// A start that nobody waits for is refused if the instance exists. One that a parent waits for is
 /// delivered all the same: the instance's next turn tells the parent that it exists.
 pub(crate) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, ProviderError> {
-    let payload = encode("enqueue", item)?;
+    let payload = encode("send the message", item)?;
     let plain = Envelope {
         instance: item.instance().clone(),
         visible,
@@ -64,8 +64,10 @@ pub(crate) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, Pr
 }
 
 fn needs(capability: Result<Capability, NameError>) -> Result<Capability, ProviderError> {
-    capability
-        .map_err(|error| ProviderError::Permanent { operation: "enqueue", source: Box::new(error) })
+    capability.map_err(|error| ProviderError::Permanent {
+        operation: "send the message",
+        source: Box::new(error),
+    })
 }
 
 /// The envelope of an activity.
@@ -112,7 +114,9 @@ pub(super) fn orchestration_item(turn: TurnItem) -> OrchestrationItem {
         InlineHistory::TooLong => ItemHistory::Long,
         InlineHistory::Whole(batches) => {
             ItemHistory::Whole(events(batches).unwrap_or_else(|error| {
-                corrupt = Some(format!("the history cannot be decoded: {error}"));
+                corrupt = Some(format!(
+                    "the history cannot be decoded: {error}; a newer release may have written it"
+                ));
                 Vec::new()
             }))
         }
@@ -122,7 +126,11 @@ pub(super) fn orchestration_item(turn: TurnItem) -> OrchestrationItem {
         match serde_json::from_slice(&message.payload) {
             Ok(item) => messages.push(item),
             Err(error) => {
-                let words = format!("message {} cannot be decoded: {error}", message.seq);
+                let words = format!(
+                    "message {} to the instance cannot be decoded: {error}; a newer release may \
+                     have written it",
+                    message.seq
+                );
                 corrupt.get_or_insert(words);
             }
         }
@@ -150,7 +158,8 @@ pub(super) fn fetched(work: StoredWork) -> Result<FetchedWork, ProviderError> {
     let item = serde_json::from_slice(&work.payload).map_err(|error| ProviderError::Permanent {
         operation: "fetch work",
         source: format!(
-            "activity {} of {} cannot be decoded: {error}",
+            "activity {} of instance {} cannot be decoded: {error}; a newer release may have \
+             written it",
             work.key.activity, work.instance
         )
         .into(),

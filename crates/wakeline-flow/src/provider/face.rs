@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wakeline_core::{
     Capabilities, FlowChange, FlowLine, FlowTopic, FlowWhat, InstanceId, OwnerId, TagFilter,
+    error_chain,
 };
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
@@ -138,7 +139,10 @@ impl FlowFace {
         match self.store.abandon(token, Duration::ZERO, true).await {
             Ok((_, changes)) => changes,
             Err(error) => {
-                tracing::warn!(%error, %token, "could not give back what nobody waited for");
+                tracing::warn!(
+                    error = error_chain(&error), %token,
+                    "a lease that no waiter took could not be released: it ends by itself"
+                );
                 Vec::new()
             }
         }

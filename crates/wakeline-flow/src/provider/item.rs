@@ -16,28 +16,28 @@ use crate::message::{ActivityTask, WorkItem};
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// Try again later; the outcome may be unknown.
-    #[error("{operation} may succeed later")]
+    #[error("cannot {operation} at the moment: try again")]
     Retryable {
-        /// The operation that failed.
+        /// The operation that failed, as a verb: "read the instance".
         operation: &'static str,
         /// Why.
         #[source]
         source: BoxError,
     },
     /// Trying again will not help.
-    #[error("{operation} failed")]
+    #[error("cannot {operation}, and trying again will not help")]
     Permanent {
-        /// The operation that failed.
+        /// The operation that failed, as a verb: "read the instance".
         operation: &'static str,
         /// Why.
         #[source]
         source: BoxError,
     },
     /// The lock is not held any more: somebody else may work on it, or it was taken back.
-    #[error("the lock is no longer held")]
+    #[error("the lease is no longer held: another worker may have the item by now")]
     LockLost,
     /// The provider is shutting down.
-    #[error("the provider is shutting down")]
+    #[error("the provider is shutting down: no call is possible any more")]
     Closed,
 }
 

@@ -216,8 +216,12 @@ impl Provider for StoreProvider {
             TurnOutcome::Committed { .. } => Ok(()),
             TurnOutcome::Stale => Err(ProviderError::LockLost),
             TurnOutcome::Conflict { last_event } => Err(ProviderError::Permanent {
-                operation: "ack",
-                source: format!("the history has events up to {last_event} already").into(),
+                operation: "commit the turn",
+                source: format!(
+                    "the history has events up to {last_event} already: another process ran \
+                     the turn"
+                )
+                .into(),
             }),
         }
     }
@@ -308,7 +312,7 @@ impl Provider for StoreProvider {
         let WorkItem::ActivityExecute(task) = item else {
             return Err(ProviderError::Permanent {
                 operation: "enqueue work",
-                source: "only activities go to workers".into(),
+                source: "only activities can be given to workers".into(),
             });
         };
         self.schedule(envelope::work(&task)?).await
@@ -322,11 +326,11 @@ impl Provider for StoreProvider {
         let (mut execution, mut from, mut all) = (execution, 1, Vec::new());
         loop {
             let page = self.inner.store.history(instance, execution, from, PAGE_BYTES).await;
-            let page = page.map_err(|error| failed("read", error))?;
+            let page = page.map_err(|error| failed("read the instance", error))?;
             // The first page may have chosen the execution: the others stay with it.
             execution = Some(page.execution);
             let events = envelope::events(&page.batches).map_err(|error| {
-                ProviderError::Permanent { operation: "read", source: Box::new(error) }
+                ProviderError::Permanent { operation: "read the instance", source: Box::new(error) }
             })?;
             all.extend(events);
             match page.next {

@@ -143,7 +143,7 @@ impl About<'_> {
             ack.orchestrator_items.push((fired, Some(Timestamp(timer.fire_at))));
         }
         let cancel = |instance| {
-            let reason = format!("{} does not wait for it any more", self.instance);
+            let reason = format!("the parent {} no longer waits for this instance", self.instance);
             WorkItem::CancelInstance { instance, reason }
         };
         let cancels = effects.cancelled_children.into_iter().map(cancel);

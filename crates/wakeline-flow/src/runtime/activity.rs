@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
+use wakeline_core::error_chain;
 use wakeline_store::flow::InstanceState;
 
 use super::Shared;
@@ -52,7 +53,10 @@ impl ActivityRunner {
             self.shared.sessions.touch();
         }
         let WorkItem::ActivityExecute(task) = item else {
-            tracing::error!(instance = %item.instance(), "what was fetched is no activity");
+            tracing::error!(
+                instance = %item.instance(),
+                "a work item that is not an activity was skipped; this is a defect: report it"
+            );
             return;
         };
         let settled = if state.is_none_or(InstanceState::is_ended) {
@@ -71,7 +75,7 @@ impl ActivityRunner {
             }
             Err(error) => tracing::warn!(
                 instance = %task.instance, activity = task.name,
-                error = &error as &dyn std::error::Error,
+                error = error_chain(&error),
                 "an activity could not be settled; it will be tried again"
             ),
         }
@@ -88,13 +92,17 @@ impl ActivityRunner {
         let Some(code) = self.shared.registry.activity(&task.name) else {
             tracing::warn!(
                 instance = %task.instance, activity = task.name,
-                "nothing here can run this activity; it is given back"
+                "no code is registered here for this activity: it is left to another worker"
             );
             return provider.abandon_work_item(lock_token, Some(LATER), true).await;
         };
         let tries_max = task.policy.attempts_max.max(1);
         if attempt > tries_max.saturating_add(self.shared.options.attempts_max) {
-            let words = "its tries never came to an end";
+            let words = format!(
+                "activity {} was given up: every attempt ended without a result, because the \
+                 process that ran it crashed, hung or lost its lease; see the logs of the workers",
+                task.name
+            );
             let error = FlowError {
                 attempts: Some(attempt - 1),
                 ..FlowError::new(FailureKind::Poison, words)
@@ -108,7 +116,8 @@ impl ActivityRunner {
             Tried::Done(Err(error)) if attempt < tries_max && may_retry(&error) => {
                 let delay = task.policy.backoff.delay(attempt);
                 tracing::debug!(
-                    instance = %task.instance, activity = task.name, attempt, ?delay, %error,
+                    instance = %task.instance, activity = task.name, attempt, ?delay,
+                    error = error_chain(&error),
                     "an activity failed and will be tried again"
                 );
                 provider.abandon_work_item(lock_token, Some(delay), false).await
@@ -151,7 +160,8 @@ impl ActivityRunner {
             () = renew_activity(&self.shared, lock_token, &unwanted, lease / 3) => Tried::Unwanted,
             () = limit => {
                 let words = format!(
-                    "a try took longer than {} ms",
+                    "an attempt of activity {} took longer than its limit of {} ms",
+                    task.name,
                     task.policy.attempt_timeout_ms.unwrap_or_default()
                 );
                 Tried::Done(Err(FlowError::new(FailureKind::Timeout, words)))
@@ -190,7 +200,7 @@ impl ActivityRunner {
             loop {
                 match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
                     Err(error @ ProviderError::Retryable { .. }) => {
-                        tracing::debug!(%error, "a completion is repeated");
+                        tracing::debug!(error = error_chain(&error), "a completion is repeated");
                         repeats.pause().await;
                     }
                     ended => return ended,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::Capabilities;
+use wakeline_core::{Capabilities, error_chain};
 
 use super::Shared;
 use super::activity::ActivityRunner;
@@ -66,7 +66,12 @@ impl Source for Turns {
 
     async fn give_back(&self, shared: &Shared, item: OrchestrationItem) {
         let given = shared.provider.abandon_orchestration_item(&item.lock_token, None, true).await;
-        given.unwrap_or_else(|error| tracing::debug!(%error, "a turn is left to its lease"));
+        given.unwrap_or_else(|error| {
+            tracing::debug!(
+                error = error_chain(&error),
+                "a turn could not be given back: it is free when its lease ends"
+            )
+        });
     }
 
     async fn run(&self, item: OrchestrationItem, slot: Slot<'_>) {
@@ -100,7 +105,12 @@ impl Source for Activities {
 
     async fn give_back(&self, shared: &Shared, item: FetchedWork) {
         let given = shared.provider.abandon_work_item(&item.lock_token, None, true).await;
-        given.unwrap_or_else(|error| tracing::debug!(%error, "an activity is left to its lease"));
+        given.unwrap_or_else(|error| {
+            tracing::debug!(
+                error = error_chain(&error),
+                "an activity could not be given back: it is free when its lease ends"
+            )
+        });
     }
 
     async fn run(&self, item: FetchedWork, slot: Slot<'_>) {
@@ -147,9 +157,9 @@ pub(super) async fn dispatch<S: Source>(shared: Arc<Shared>, slots: Arc<Slots>, 
             Err(error) => {
                 failures += 1;
                 tracing::warn!(
-                    error = &error as &dyn std::error::Error,
+                    error = error_chain(&error),
                     failures,
-                    "a dispatcher could not fetch"
+                    "cannot fetch work: trying again"
                 );
                 backoff(options.dispatcher_idle_sleep, failures)
             }

@@ -92,7 +92,10 @@ impl Incoming {
     /// came twice is not refused: `own` waits for the instance.
     pub(super) fn refusals(&self, own: Option<&Parent>) -> Vec<(WorkItem, Option<Timestamp>)> {
         let refusal = |parent: &Parent| {
-            let words = format!("an instance {} exists already", self.item.instance);
+            let words = format!(
+                "an instance with the id {} exists already: give the child another id",
+                self.item.instance
+            );
             WorkItem::ChildDone {
                 instance: parent.instance.clone(),
                 execution: parent.execution,

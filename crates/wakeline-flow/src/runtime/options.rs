@@ -131,11 +131,14 @@ impl RuntimeOptions {
         ];
         for (field, span) in spans {
             if span < Duration::from_millis(1) {
-                return Err(RuntimeOptionsError::new(field, "must be at least 1 ms"));
+                return Err(RuntimeOptionsError::new(
+                    field,
+                    &format!("must be at least 1 ms, not {span:?}"),
+                ));
             }
         }
         if self.attempts_max == 0 {
-            return Err(RuntimeOptionsError::new("attempts_max", "must be at least 1"));
+            return Err(RuntimeOptionsError::new("attempts_max", "must be at least 1, not 0"));
         }
         let concurrencies = [
             ("orchestration_concurrency", self.orchestration_concurrency),
@@ -143,7 +146,10 @@ impl RuntimeOptions {
         ];
         for (field, concurrency) in concurrencies {
             if concurrency > CONCURRENCY_MAX {
-                return Err(RuntimeOptionsError::new(field, "must be at most 100000"));
+                return Err(RuntimeOptionsError::new(
+                    field,
+                    &format!("must be at most {CONCURRENCY_MAX}, not {concurrency}"),
+                ));
             }
         }
         self.prefetch.validate()?;
@@ -183,7 +189,7 @@ mod tests {
         let spinning =
             RuntimeOptions { dispatcher_idle_sleep: Duration::ZERO, ..RuntimeOptions::default() };
         let refused = spinning.validate().expect_err("zero");
-        assert_eq!(refused.to_string(), "dispatcher_idle_sleep must be at least 1 ms");
+        assert_eq!(refused.to_string(), "dispatcher_idle_sleep must be at least 1 ms, not 0ns");
     }
 
     #[test]

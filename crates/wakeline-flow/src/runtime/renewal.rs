@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+use wakeline_core::error_chain;
 
 use super::Shared;
 use crate::provider::ProviderError;
@@ -35,7 +36,9 @@ pub(super) async fn renew_turn(shared: &Shared, lock_token: &str) {
         match shared.provider.renew_orchestration_item_lock(lock_token, lease).await {
             Ok(()) => {}
             Err(ProviderError::LockLost | ProviderError::Closed) => return,
-            Err(error) => tracing::warn!(%error, "could not renew the lease of a turn"),
+            Err(error) => {
+                tracing::warn!(error = error_chain(&error), "could not renew the lease of a turn")
+            }
         }
     }
 }
@@ -59,7 +62,10 @@ pub(super) async fn renew_activity(
                 return;
             }
             Err(error) => {
-                tracing::warn!(%error, "could not renew the lease of an activity");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "could not renew the lease of an activity"
+                );
                 pause = (lease / 10).max(Duration::from_millis(1));
             }
         }

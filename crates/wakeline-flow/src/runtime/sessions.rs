@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use wakeline_core::error_chain;
 
 use super::{RuntimeOptions, Shared};
 use crate::provider::Session;
@@ -62,11 +63,11 @@ pub(super) async fn keep(shared: Arc<Shared>) {
             let owners = [session.owner.clone()];
             let (span, idle) = (session.lock_timeout, shared.sessions.idle_timeout);
             if let Err(error) = shared.provider.renew_session_lock(&owners, span, idle).await {
-                tracing::warn!(%error, "could not renew sessions");
+                tracing::warn!(error = error_chain(&error), "could not renew sessions");
             }
         }
         if let Err(error) = shared.provider.cleanup_orphaned_sessions().await {
-            tracing::warn!(%error, "could not remove idle sessions");
+            tracing::warn!(error = error_chain(&error), "could not remove idle sessions");
         }
     }
 }

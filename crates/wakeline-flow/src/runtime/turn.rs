@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::InstanceId;
+use wakeline_core::{InstanceId, error_chain};
 use wakeline_store::flow::Suspension;
 
 use super::Shared;
@@ -37,6 +37,11 @@ pub(super) struct TurnRunner {
 }
 
 /// What a turn comes to.
+/// Why an instance is given up.
+const POISONED: &str = "the instance was given up: every attempt to run its turn ended without a \
+                        commit, because the process crashed, hung or lost its lease; see the \
+                        logs of the processes that run it";
+
 enum Plan {
     /// Commit, and keep what is in memory.
     Commit(Box<OrchestrationAck>, Option<Execution>),
@@ -70,7 +75,11 @@ impl TurnRunner {
             Ok(Plan::Commit(ack, execution)) => {
                 match self.commit(*ack, life).await {
                     Err(error @ ProviderError::Permanent { .. }) => {
-                        let reason = format!("its turn cannot be committed: {}", causes(&error));
+                        let reason = format!(
+                            "the turn cannot be committed: {}; fix the cause and resume the \
+                             instance",
+                            error_chain(&error)
+                        );
                         self.suspend(&instance, &token, reason).await
                     }
                     // It is not the instance's fault, if the provider still hears that.
@@ -89,7 +98,10 @@ impl TurnRunner {
             }
             Ok(Plan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
             Ok(Plan::Later(delay)) => {
-                tracing::warn!(%instance, "nothing here can run this instance");
+                tracing::warn!(
+                    %instance,
+                    "no code is registered here for this instance: it is left to another process"
+                );
                 self.shared.provider.abandon_orchestration_item(&token, Some(delay), true).await
             }
             Ok(Plan::Early) => {
@@ -101,11 +113,11 @@ impl TurnRunner {
         match ended {
             Ok(()) => {}
             Err(ProviderError::LockLost) => {
-                tracing::debug!(%instance, "a turn lost its lease; another one follows");
+                tracing::debug!(%instance, "a turn lost its lease, and will be tried again");
             }
             Err(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(%instance, error, "a turn failed; another one follows");
+                let error = error_chain(&error);
+                tracing::warn!(%instance, error, "a turn failed, and will be tried again");
             }
         }
     }
@@ -142,7 +154,7 @@ impl TurnRunner {
                 }
                 ended => return ended,
             };
-            tracing::debug!(%error, "a commit is repeated");
+            tracing::debug!(error = error_chain(&error), "a commit is repeated");
             tokio::select! {
                 () = repeats.pause() => {}
                 () = self.shared.cancelling.cancelled() => return Err(error),
@@ -181,7 +193,7 @@ impl TurnRunner {
         if incoming.item.attempt > self.shared.options.attempts_max.saturating_add(excused) {
             let error = FlowError {
                 attempts: Some(incoming.item.attempt - 1),
-                ..FlowError::new(FailureKind::Poison, "its turns never came to an end")
+                ..FlowError::new(FailureKind::Poison, POISONED)
             };
             let parent = self.parent(&incoming).await?;
             return Ok(Plan::Commit(Box::new(ack::given_up(incoming, parent, error)), None));
@@ -204,7 +216,7 @@ impl TurnRunner {
             tracing::warn!(
                 instance = %incoming.item.instance,
                 events = execution.last_event(),
-                "the history is long: continue as new from time to time"
+                "the history is long: use continue_as_new from time to time"
             );
         }
         let ack = ack::of(incoming, &execution, result);
@@ -266,7 +278,8 @@ impl TurnRunner {
         let Some(EventKind::Started { name, version, .. }) =
             history.first().map(|event| &event.kind)
         else {
-            let reason = "the history does not say what was started".to_owned();
+            let reason = "the history is corrupt: it has no first event that says what was started"
+                .to_owned();
             return Ready::No(Plan::Suspend(reason));
         };
         let Some(code) = self.shared.registry.exact(name.as_str(), version) else {
@@ -305,21 +318,10 @@ impl TurnRunner {
 fn setting(item: &OrchestrationItem, execution: u64) -> Result<Setting, String> {
     let decode = |entry: &wakeline_store::flow::KvEntry| {
         let value = serde_json::from_slice(&entry.value);
-        value
-            .map(|value| (entry.key.clone(), value))
-            .map_err(|error| format!("the value of {} cannot be decoded: {error}", entry.key))
+        value.map(|value| (entry.key.clone(), value)).map_err(|error| {
+            format!("the value of key {:?} cannot be decoded: {error}", entry.key.as_str())
+        })
     };
     let kv: Result<_, _> = item.kv.iter().map(decode).collect();
     Ok(Setting { instance: item.instance.clone(), execution, kv: kv? })
-}
-
-/// An error with all its causes.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.push_str(&format!(": {cause}"));
-        next = cause.source();
-    }
-    text
 }

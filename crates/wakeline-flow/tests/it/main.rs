@@ -19,3 +19,4 @@ mod registering;
 mod runtime;
 mod script;
 mod slots;
+mod wording;

@@ -26,7 +26,7 @@ pub(crate) fn application(application: &ApplicationIn) -> Result<(), HookError> 
         return Err(HookError::invalid("uid", reason));
     }
     if application.rate_limit == Some(0) {
-        return Err(HookError::invalid("throttleRate", "must be at least 1"));
+        return Err(HookError::invalid("throttleRate", "must be at least 1, not 0"));
     }
     Ok(())
 }
@@ -94,16 +94,16 @@ fn url(url: &str, pull: bool, guard: &Guard) -> Result<(), HookError> {
 
 fn lens(patterns: usize, channels: usize) -> Result<(), HookError> {
     if patterns > PATTERNS_MAX {
-        return Err(most("eventTypes", PATTERNS_MAX));
+        return Err(most("eventTypes", PATTERNS_MAX, patterns));
     }
     if channels > CHANNELS_MAX {
-        return Err(most("channels", CHANNELS_MAX));
+        return Err(most("channels", CHANNELS_MAX, channels));
     }
     Ok(())
 }
 
-fn most(field: &'static str, max: usize) -> HookError {
-    HookError::invalid(field, format!("must have at most {max} entries"))
+fn most(field: &'static str, max: usize, len: usize) -> HookError {
+    HookError::invalid(field, format!("must have at most {max} entries, not {len}"))
 }
 
 /// Says which option cannot work, if one cannot.
@@ -119,7 +119,10 @@ fn options(options: &EndpointOptions) -> Result<(), HookError> {
     ];
     for (field, value, min, max) in numbers {
         if !(min..=max).contains(&value) {
-            return Err(HookError::invalid(field, format!("must be from {min} to {max}")));
+            return Err(HookError::invalid(
+                field,
+                format!("must be from {min} to {max}, not {value}"),
+            ));
         }
     }
     let second = Duration::from_secs(1);
@@ -130,7 +133,8 @@ fn options(options: &EndpointOptions) -> Result<(), HookError> {
     ];
     for (field, value, min, max) in spans {
         if !(min..=max).contains(&value) {
-            let reason = format!("must be from {} to {} seconds", min.as_secs_f64(), max.as_secs());
+            let (min, max, value) = (min.as_secs_f64(), max.as_secs(), value.as_secs_f64());
+            let reason = format!("must be from {min} to {max} seconds, not {value}");
             return Err(HookError::invalid(field, reason));
         }
     }
@@ -140,10 +144,15 @@ fn options(options: &EndpointOptions) -> Result<(), HookError> {
 fn lists(options: &EndpointOptions) -> Result<(), HookError> {
     let schedule = options.schedule();
     if schedule.len() > SCHEDULE_LEN_MAX {
-        return Err(most("options.schedule", SCHEDULE_LEN_MAX));
+        return Err(most("options.schedule", SCHEDULE_LEN_MAX, schedule.len()));
     }
-    if schedule.iter().any(|wait| *wait > 30 * DAY) {
-        return Err(HookError::invalid("options.schedule", "must have waits of at most 30 days"));
+    if let Some(wait) = schedule.iter().find(|wait| **wait > 30 * DAY) {
+        let reason = format!(
+            "has a wait of {} seconds: at most {}, 30 days, are allowed",
+            wait.as_secs(),
+            (30 * DAY).as_secs()
+        );
+        return Err(HookError::invalid("options.schedule", reason));
     }
     let wrong =
         |range: &&wakeline_core::StatusRange| range.0 > range.1 || range.0 < 300 || range.1 > 599;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::HookLine;
+use wakeline_core::{HookLine, error_chain};
 use wakeline_store::Carried;
 use wakeline_wake::{Patience, TakeError, Taken};
 
@@ -45,7 +45,10 @@ async fn wait(inner: &Arc<Inner>) {
             Ok(Taken::Drained) => return,
             Err(TakeError::TooMany { retry_after }) => Some(retry_after),
             Err(TakeError::Claim(error)) => {
-                tracing::warn!(%error, "background work failed");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "a maintenance task of webhooks failed: trying again"
+                );
                 Some(FAILED_SLEEP)
             }
         };
@@ -66,7 +69,10 @@ async fn do_a_piece(inner: &Arc<Inner>) -> Option<Duration> {
                 (report.rows == 0 && report.changes.is_empty()).then_some(LOOK_AGAIN)
             }
             Err(error) => {
-                tracing::warn!(%error, "background work failed");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "a maintenance task of webhooks failed: trying again"
+                );
                 Some(FAILED_SLEEP)
             }
         }
@@ -86,7 +92,10 @@ async fn look(inner: &Inner) {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, "background work failed");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "a maintenance task of webhooks failed: trying again"
+                );
                 LOOK_EVERY
             }
         };

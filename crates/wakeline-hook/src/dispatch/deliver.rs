@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookWhat};
+use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookWhat, error_chain};
 use wakeline_store::hook::{
     AttemptRecord, DeliveryGroup, DeliveryItem, SettleDelivery, SettledDelivery, SettledState,
     Target,
@@ -105,7 +105,10 @@ impl Job {
             Ok(call) => (self.inner.sender.send(call).await, false),
             Err(error) => {
                 let endpoint = self.group.target.endpoint;
-                tracing::error!(%endpoint, %error, "a delivery cannot be sent");
+                tracing::error!(
+                    %endpoint, error = error_chain(&error),
+                    "a delivery cannot be sent"
+                );
                 let ended = Ended::Failed(format!("not sent: {error}"));
                 (Sent { ended, took: Duration::ZERO }, true)
             }
@@ -192,7 +195,10 @@ impl Job {
             let over = self.granted.elapsed() + pause >= lease;
             if over || !error.is_transient() {
                 let endpoint = self.group.target.endpoint;
-                tracing::error!(%endpoint, %error, "an attempt's end could not be written");
+                tracing::error!(
+                    %endpoint, error = error_chain(&error),
+                    "the result of an attempt could not be written: it counts as unknown"
+                );
                 return Vec::new();
             }
             tokio::time::sleep(pause).await;
@@ -238,7 +244,10 @@ impl Job {
                 tracing::debug!(%endpoint, %message, attempt, status, took_ms, "attempt answered");
             }
             Ended::Refused(error) => {
-                tracing::debug!(%endpoint, %message, attempt, %error, "attempt refused");
+                tracing::debug!(
+                    %endpoint, %message, attempt, error = error_chain(&error),
+                    "attempt refused"
+                );
             }
             other => {
                 let error = other.error();
@@ -265,5 +274,8 @@ fn tokens(items: &[DeliveryItem]) -> Vec<DeliveryToken> {
 
 fn stale(target: &Target, token: DeliveryToken) {
     let attempt = token.attempt;
-    tracing::warn!(endpoint = %target.endpoint, %attempt, "an attempt ended after its lease");
+    tracing::warn!(
+        endpoint = %target.endpoint, %attempt,
+        "an attempt ended after its lease: the delivery may be sent twice"
+    );
 }

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wakeline_core::{DeliveryToken, EndpointId};
+use wakeline_core::{DeliveryToken, EndpointId, error_chain};
 use wakeline_store::hook::Target;
 
 use crate::error::HookError;
@@ -43,12 +43,18 @@ pub(super) async fn leave(
 ) {
     let endpoint = target.endpoint;
     if inner.unopened.is_news(endpoint) {
-        let error = &error as &dyn std::error::Error;
-        tracing::error!(%endpoint, error, "no keys for an endpoint: left to other nodes");
+        let error = error_chain(&error);
+        tracing::error!(
+            %endpoint, error,
+            "cannot decrypt an endpoint: its deliveries are left to other nodes"
+        );
     } else {
         tokio::time::sleep(KEPT_FOR).await;
     }
     if let Err(error) = inner.store.release_deliveries(tokens).await {
-        tracing::warn!(%endpoint, %error, "could not give back unsent deliveries");
+        tracing::warn!(
+            %endpoint, error = error_chain(&error),
+            "unsent deliveries could not be released: they are sent after their leases end"
+        );
     }
 }

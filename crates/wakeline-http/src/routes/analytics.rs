@@ -86,7 +86,7 @@ pub(super) async fn points(
         ("queue" = Option<String>, Query, description = "Only of this queue"),
     ),
     responses(
-        (status = 200, description = "The figures", body = AnalyticsAnswer),
+        (status = 200, description = "The statistics", body = AnalyticsAnswer),
         (status = 400, description = "Something is wrong with the request", body = Problem),
     )
 )]
@@ -112,7 +112,7 @@ pub(crate) async fn analytics(
         ("queue" = Option<String>, Query, description = "Only of this queue"),
     ),
     responses(
-        (status = 200, description = "The figures", body = QueueSeriesAnswer<QueueOps>),
+        (status = 200, description = "The statistics", body = QueueSeriesAnswer<QueueOps>),
         (status = 400, description = "Something is wrong with the request", body = Problem),
     )
 )]
@@ -137,7 +137,7 @@ pub(crate) async fn queue_ops(
         ("queue" = Option<String>, Query, description = "Only of this queue"),
     ),
     responses(
-        (status = 200, description = "The figures", body = QueueSeriesAnswer<QueueLag>),
+        (status = 200, description = "The statistics", body = QueueSeriesAnswer<QueueLag>),
         (status = 400, description = "Something is wrong with the request", body = Problem),
     )
 )]
@@ -162,7 +162,7 @@ pub(crate) async fn queue_lag(
         ("queue" = Option<String>, Query, description = "Only of this queue"),
     ),
     responses(
-        (status = 200, description = "The figures", body = QueueSeriesAnswer<QueueParked>),
+        (status = 200, description = "The statistics", body = QueueSeriesAnswer<QueueParked>),
         (status = 400, description = "Something is wrong with the request", body = Problem),
     )
 )]
@@ -187,7 +187,7 @@ pub(crate) async fn queue_parked(
         ("to" = Option<String>, Query, description = "Up to this time (now)"),
     ),
     responses(
-        (status = 200, description = "The figures", body = RetentionAnswer),
+        (status = 200, description = "The statistics", body = RetentionAnswer),
         (status = 400, description = "Something is wrong with the request", body = Problem),
     )
 )]
@@ -211,7 +211,7 @@ pub(crate) async fn retention(
         ("to" = Option<String>, Query, description = "Up to this time (now)"),
     ),
     responses(
-        (status = 200, description = "The figures", body = SystemAnswer),
+        (status = 200, description = "The statistics", body = SystemAnswer),
         (status = 400, description = "Something is wrong with the request", body = Problem),
     )
 )]
@@ -231,7 +231,7 @@ pub(crate) async fn system_metrics(
         ("to" = Option<String>, Query, description = "Up to this time (now)"),
     ),
     responses(
-        (status = 200, description = "The figures", body = WorkersAnswer),
+        (status = 200, description = "The statistics", body = WorkersAnswer),
         (status = 400, description = "Something is wrong with the request", body = Problem),
     )
 )]
@@ -247,7 +247,7 @@ pub(crate) async fn worker_metrics(
 /// How PostgreSQL is; on another store it says that there is none.
 #[utoipa::path(
     get, path = "/api/v1/analytics/postgres-stats", tag = "operation",
-    responses((status = 200, description = "The figures", body = PostgresAnswer))
+    responses((status = 200, description = "The statistics", body = PostgresAnswer))
 )]
 pub(crate) async fn postgres_stats(
     State(state): State<AppState>,

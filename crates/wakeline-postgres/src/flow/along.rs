@@ -10,7 +10,7 @@ use super::enqueue::{self, Written};
 use super::wire::{Blobs, MessageForm, TurnRequestForm};
 use crate::connect::LinkTransaction;
 
-const OPERATION: &str = "enqueue along";
+const OPERATION: &str = "enqueue in a transaction";
 
 /// Messages with all names resolved.
 pub(crate) struct Enqueue {

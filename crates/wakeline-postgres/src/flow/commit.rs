@@ -89,7 +89,7 @@ impl Committed {
             1 => TurnOutcome::Stale,
             2 => TurnOutcome::Conflict { last_event: unsigned(self.lasts[c]) },
             _ => {
-                let reason = "is missing: there is no instance".to_owned();
+                let reason = "is missing, and the instance does not exist".to_owned();
                 return Err(StoreError::Invalid { field: "birth", reason });
             }
         };

@@ -25,9 +25,12 @@ pub(super) struct Leased<T> {
     pub(super) item: T,
 }
 
+const UNKNOWN_STATE: &str = "this release does not know it; a newer one may have written it";
+
 /// A state as it is stored.
 pub(super) fn state(text: &str) -> Result<InstanceState, StoreError> {
-    InstanceState::parse(text).ok_or_else(|| rows::corrupt("state", text, "it is not known"))
+    InstanceState::parse(text)
+        .ok_or_else(|| rows::corrupt("state of an instance", text, UNKNOWN_STATE))
 }
 
 /// A number from 1 as an index.

@@ -12,6 +12,7 @@ use wakeline_core::{Capabilities, Capability, Tag, TagFilter};
 use wakeline_store::StoreError;
 
 use super::Core;
+use crate::error;
 use crate::rows::Columns;
 
 const OPERATION: &str = "resolve names";
@@ -96,10 +97,7 @@ impl Core {
             let mut columns = Columns::new(OPERATION, row);
             found.insert(columns.take::<String>()?, columns.take::<i32>()?);
         }
-        let numbers = known(&found).ok_or_else(|| StoreError::Fatal {
-            operation: OPERATION,
-            source: "a name was not answered".into(),
-        })?;
+        let numbers = known(&found).ok_or_else(|| error::no_result(OPERATION))?;
         let mut cache = self.names.of(kind).write();
         if cache.len() + found.len() > LEN_MAX {
             cache.clear();

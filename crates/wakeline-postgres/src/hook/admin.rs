@@ -24,7 +24,7 @@ const RESEND: &str = "resend";
 const CANCEL: &str = "cancel";
 const EXPUNGE: &str = "expunge";
 const JOB: &str = "job";
-const CHORES: &str = "chores";
+const CHORES: &str = "webhook maintenance";
 
 fn kind_code(kind: JobKind) -> i16 {
     match kind {

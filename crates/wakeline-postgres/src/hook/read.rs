@@ -59,7 +59,9 @@ fn delivery(columns: &mut Columns<'_>) -> Result<Delivery, StoreError> {
     Ok(Delivery {
         message,
         endpoint,
-        state: *state.ok_or_else(|| rows::corrupt(DELIVERY, "state", "a number too large"))?,
+        state: *state.ok_or_else(|| {
+            rows::corrupt(DELIVERY, message.to_string(), "its state is not known")
+        })?,
         attempts: small(columns.take()?),
         next_attempt_at: moment_if(columns)?,
         created_at: columns.moment()?,

@@ -8,15 +8,14 @@
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeline_core::{AttemptId, DeliveryToken};
+use wakeline_core::{AttemptId, DeliveryToken, error_chain};
 use wakeline_store::StoreError;
 
 use super::Core;
 use super::wire::micros;
-use crate::error;
 use crate::rows::corrupt;
 
-const OPERATION: &str = "set aside";
+const OPERATION: &str = "quarantine corrupt deliveries";
 
 /// How long claims keep away from what cannot be read.
 const SET_ASIDE: Duration = Duration::from_secs(300);
@@ -63,7 +62,7 @@ impl Spoilt {
     }
 
     fn note(&mut self, error: StoreError) {
-        tracing::error!(error = error::chain(&error), "skipped a corrupt row");
+        tracing::error!(error = error_chain(&error), "skipped a corrupt row");
         self.error.get_or_insert(error);
     }
 }
@@ -78,7 +77,11 @@ impl Core {
         let span = micros(SET_ASIDE);
         let params: crate::connect::Params<'_> = &[&deliveries, &keys, &own, &endpoints, &span];
         if let Err(error) = self.general(OPERATION, &self.sql.set_aside, params).await {
-            tracing::warn!(error = error::chain(&error), "it stays leased for its time");
+            tracing::warn!(
+                error = error_chain(&error),
+                "corrupt deliveries could not be quarantined: they stay leased until their leases \
+                 end"
+            );
         }
         Some(error)
     }

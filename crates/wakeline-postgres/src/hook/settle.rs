@@ -136,7 +136,7 @@ impl Core {
                 answers[*place] = Some(answer);
             }
         }
-        let lost = || StoreError::Fatal { operation: SETTLE, source: "no answer".into() };
+        let lost = || error::no_result(SETTLE);
         answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(lost()))).collect()
     }
 

@@ -15,6 +15,7 @@ use wakeline_store::{PushItem, PushOutcome, StoreError};
 use super::Core;
 use super::push_answer::SlotAnswer;
 use super::push_plan::{PushCall, PushPlan};
+use crate::error;
 use crate::rows::Columns;
 
 /// As for pushes: each round settles something for good.
@@ -55,8 +56,8 @@ impl Core {
     pub(crate) async fn plan_along(&self, along: &mut Along) -> Result<(), StoreError> {
         along.rounds += 1;
         if along.rounds > ROUNDS_MAX {
-            let source = "no end of changes".into();
-            return Err(StoreError::Transient { operation: "push along", source });
+            let source = "other nodes changed the same queues during every try".into();
+            return Err(StoreError::Transient { operation: "push in a transaction", source });
         }
         let all: Vec<usize> = (0..along.call.slots.len()).collect();
         self.resolve_slots(&mut along.call, &all).await?;
@@ -97,10 +98,7 @@ impl Core {
         let changes: Vec<Change> = along.call.changes.into_iter().flatten().collect();
         self.shared.notifier.tell(&changes);
         let outcomes: Option<Vec<PushOutcome>> = along.call.outcomes.into_iter().collect();
-        let outcomes = outcomes.ok_or_else(|| StoreError::Fatal {
-            operation: "push along",
-            source: "an item was not answered".into(),
-        })?;
+        let outcomes = outcomes.ok_or_else(|| error::no_result("push in a transaction"))?;
         Ok((outcomes, changes))
     }
 }

@@ -359,5 +359,5 @@ fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
 }
 
 fn unanswered() -> StoreError {
-    StoreError::Fatal { operation: OPERATION, source: "an item was not answered".into() }
+    error::no_result(OPERATION)
 }

@@ -160,7 +160,7 @@ impl PushCall {
     fn stored_payload(&self, index: usize) -> &Bytes {
         let plain = &self.items[index].payload;
         match self.slots[self.slot_of[index]].sealed {
-            true => self.sealed.get(&index).expect("whatever is planned was sealed before"),
+            true => self.sealed.get(&index).expect("whatever is planned was encrypted before"),
             false => plain,
         }
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use wakeline_core::error_chain;
 use wakeline_store::StoreError;
 
 use super::Core;
 use super::grants::Spoilt;
-use crate::error;
 
-const OPERATION: &str = "set aside";
+const OPERATION: &str = "quarantine corrupt rows";
 
 /// How long claims keep away from what cannot be read.
 pub(super) const SET_ASIDE: Duration = Duration::from_secs(300);
@@ -18,7 +18,7 @@ impl Core {
     pub(super) async fn set_aside(&self, spoilt: Vec<Spoilt>) -> Option<StoreError> {
         let (mut partitions, mut groups, mut tokens) = (Vec::new(), Vec::new(), Vec::new());
         for Spoilt { lease, error, .. } in &spoilt {
-            tracing::error!(error = error::chain(error), "skipped a corrupt row");
+            tracing::error!(error = error_chain(error), "skipped a corrupt row");
             let Some(lease) = lease else { continue };
             partitions.extend(lease.cursors.iter().map(|cursor| cursor.partition.0));
             groups.extend(lease.cursors.iter().map(|cursor| cursor.group.0));
@@ -29,7 +29,10 @@ impl Core {
             let secs = SET_ASIDE.as_secs_f64();
             let done = self.general(OPERATION, sql, &[&partitions, &groups, &tokens, &secs]).await;
             if let Err(error) = done {
-                tracing::warn!(error = error::chain(&error), "it stays leased for its time");
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "corrupt rows could not be quarantined: they stay leased until their leases end"
+                );
             }
         }
         spoilt.into_iter().next().map(|spoilt| spoilt.error)

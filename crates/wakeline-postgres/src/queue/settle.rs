@@ -165,7 +165,9 @@ impl Ledger {
             columns.skip(4);
         }
         let Some(entry) = self.entries.get_mut(&number) else {
-            let why = "a settlement without its cursor".into();
+            let why =
+                "PostgreSQL returned a settlement without its cursor; this is a defect: report it"
+                    .into();
             return Err(StoreError::Fatal { operation: OPERATION, source: why });
         };
         if let Some(items) = items {

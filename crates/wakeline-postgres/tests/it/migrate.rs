@@ -226,7 +226,9 @@ async fn only_a_schema_made_for_tests_has_a_clock_that_can_be_advanced() {
     let production = TestSchema::missing().await;
     migrate_up(&production.options()).await.expect("migrated");
     let options = PostgresOptions { test_clock: true, ..production.options() };
-    assert!(reason(migrate_up(&options).await.expect_err("refused")).contains("true clock"));
+    assert!(
+        reason(migrate_up(&options).await.expect_err("refused")).contains("without a test clock")
+    );
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ pub(super) fn groups(s: &mut Session<'_>, only: Option<&GroupName>) -> Res<Vec<G
 }
 
 fn count(row: &Row<'_>, column: usize) -> Res<u64> {
-    u64::try_from(row.get::<_, i64>(column)?).map_err(corrupt("count", column))
+    u64::try_from(row.get::<_, i64>(column)?).map_err(corrupt("count of a group, column", column))
 }
 
 /// Messages of the log that are under a lease, over the cursors of a group.

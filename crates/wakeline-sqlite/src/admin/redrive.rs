@@ -64,7 +64,8 @@ pub(super) fn start(s: &mut Session<'_>, redrive: &Redrive) -> Res<(RedriveJob, 
     ))?;
     let changes = vec![Change::of_chores(Duration::ZERO)];
     s.hint(&changes);
-    let row = find(s, *id)?.ok_or_else(|| corrupt("redrive", id)("it was just made"))?;
+    let row = find(s, *id)?
+        .ok_or_else(|| corrupt("redrive", id)("it was just created, and is missing"))?;
     Ok((row.job, changes))
 }
 
@@ -258,7 +259,7 @@ fn decode(row: &Row<'_>) -> Res<Job> {
         0 => RedriveState::Running,
         1 => RedriveState::Finished,
         2 => RedriveState::Cancelled,
-        _ => return Err(corrupt("redrive", number)("its state is unknown")),
+        _ => return Err(corrupt("redrive", number)("its state is not known to this release")),
     };
     let job = RedriveJob {
         redrive,

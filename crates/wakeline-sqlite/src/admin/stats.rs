@@ -137,7 +137,7 @@ fn bounds(range: &StatsRange) -> (i64, i64, i64) {
 }
 
 fn node_id(bytes: &[u8]) -> Res<Uuid> {
-    Uuid::from_slice(bytes).map_err(corrupt("figures of node", format!("{bytes:?}")))
+    Uuid::from_slice(bytes).map_err(corrupt("statistics of node", format!("{bytes:?}")))
 }
 
 fn values(row: &Row<'_>, first: usize, len: usize) -> Res<Vec<i64>> {

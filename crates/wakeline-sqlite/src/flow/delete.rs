@@ -141,7 +141,7 @@ pub(super) fn delete_matching(s: &Session<'_>, filter: &InstanceFilter) -> Res<D
         let Some(last) = roots.last() else { break };
         place.clone_from(last);
         for (_, id) in roots {
-            let id = InstanceId::new(id).map_err(corrupt("instance", "root"))?;
+            let id = InstanceId::new(&id).map_err(corrupt("instance", format!("{id:?}")))?;
             if left > 0 {
                 left -= u32::from(delete_root(s, &id, &mut report)?);
             }
@@ -241,7 +241,8 @@ fn prunable(
     let found = statement.query_map(params, |row| row.get::<_, String>(0))?;
     let mut ids = Vec::new();
     for id in found {
-        ids.push(InstanceId::new(id?).map_err(corrupt("instance", "prunable"))?);
+        let id = id?;
+        ids.push(InstanceId::new(&id).map_err(corrupt("instance", format!("{id:?}")))?);
     }
     Ok(ids)
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, OwnerId, TagFilter, Timestamp};
+use wakeline_core::{FlowChange, FlowToken, FlowWhat, OwnerId, TagFilter, Timestamp, error_chain};
 use wakeline_store::flow::{SessionClaim, WorkClaim, WorkClaimed, WorkItem, WorkRequest};
 
 use super::found::{Found, SET_ASIDE};
@@ -100,11 +100,7 @@ impl<'l> Line<'l> {
     ) -> Res<Option<WorkItem>> {
         match self.lease(s, id, request) {
             Err(fault @ Fault::Corrupt { .. }) => {
-                tracing::error!(
-                    error = &fault as &dyn std::error::Error,
-                    work = id,
-                    "skipped a corrupt row"
-                );
+                tracing::error!(error = error_chain(&fault), work = id, "skipped a corrupt row");
                 let sql = include_str!("../../sql/queries/flow_work_set_aside.sql");
                 s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;
                 spoilt.get_or_insert(fault);

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
-use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, Timestamp};
+use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, Timestamp, error_chain};
 use wakeline_store::flow::{
     InlineHistory, LaneMessage, TurnClaim, TurnClaimed, TurnItem, TurnRequest,
 };
@@ -108,11 +108,7 @@ impl Books {
     ) -> Res<Option<TurnItem>> {
         match lease_whole(s, id, request) {
             Err(fault @ Fault::Corrupt { .. }) => {
-                tracing::error!(
-                    error = &fault as &dyn std::error::Error,
-                    lane = id,
-                    "skipped a corrupt row"
-                );
+                tracing::error!(error = error_chain(&fault), lane = id, "skipped a corrupt row");
                 let sql = include_str!("../../sql/queries/flow_lane_set_aside.sql");
                 s.conn.prepare_cached(sql)?.execute((id, s.now.plus(SET_ASIDE).0))?;
                 self.spoilt.get_or_insert(fault);

@@ -98,7 +98,11 @@ pub(super) fn decode(row: &Row<'_>) -> Res<Attempt> {
             "succeeded" => AttemptOutcome::Succeeded,
             "failed" => AttemptOutcome::Failed,
             "unknown" => AttemptOutcome::Unknown,
-            other => return Err(corrupt("attempt", no)(format!("{other:?} is no outcome"))),
+            other => {
+                return Err(corrupt("attempt", no)(format!(
+                    "{other:?} is not an outcome of an attempt"
+                )));
+            }
         },
         trigger: if row.get(6)? { Trigger::Manual } else { Trigger::Scheduled },
         began_at: Timestamp(row.get(7)?),

@@ -10,7 +10,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use wakeline_core::{HookLine, Timestamp};
+use wakeline_core::{HookLine, Timestamp, error_chain};
 use wakeline_store::hook::{DeliveryClaim, DeliveryClaimed, DeliveryGroup};
 
 use super::delivery::{Class, Delivery, State};
@@ -364,7 +364,7 @@ fn set_aside(s: &mut Session<'_>, books: &mut Books, endpoint: i64, fault: Fault
 
 /// Tells the operator which corrupt row a claim skipped.
 pub(super) fn tell(fault: &Fault, place: &'static str, no: i64) {
-    let error = fault as &dyn std::error::Error;
+    let error = error_chain(fault);
     tracing::error!(error, place, no, "skipped a corrupt row");
 }
 

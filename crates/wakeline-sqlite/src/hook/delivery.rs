@@ -44,7 +44,9 @@ impl State {
             "failed" => Self::Failed,
             "cancelled" => Self::Cancelled,
             other => {
-                return Err(corrupt("delivery", no)(format!("{other:?} is not a state of one")));
+                return Err(corrupt("delivery", no)(format!(
+                    "{other:?} is not a state of a delivery"
+                )));
             }
         })
     }
@@ -93,7 +95,7 @@ impl Class {
         Self::ALL
             .into_iter()
             .find(|class| *class as i64 == value)
-            .ok_or_else(|| corrupt("delivery", no)(format!("{value} is not a class of one")))
+            .ok_or_else(|| corrupt("delivery", no)(format!("{value} is not a class of a delivery")))
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn any(s: &Session<'_>, id: EndpointId) -> Res<Option<(i64, i64)>> {
 pub(super) fn detail(s: &Session<'_>, no: i64) -> Res<Endpoint> {
     let mut statement = s.conn.prepare_cached(sql!("endpoint_read"))?;
     let mut rows = statement.query([no])?;
-    let row = rows.next()?.ok_or_else(|| corrupt("endpoint", no)("it is not there"))?;
+    let row = rows.next()?.ok_or_else(|| corrupt("endpoint", no)("its row is missing"))?;
     decode(s, no, row)
 }
 

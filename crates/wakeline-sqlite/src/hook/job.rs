@@ -261,9 +261,10 @@ fn replay(s: &mut Session<'_>, lanes: &mut Lanes, one: &Ahead) -> Res<bool> {
     let mut statement = s.conn.prepare_cached(sql!("message_filtered"))?;
     let (event_type, channels): (String, Option<String>) =
         statement.query_row([one.message], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let event_type = EventTypeName::new(event_type).map_err(corrupt("message", one.message))?;
+    let event_type =
+        EventTypeName::new(event_type).map_err(corrupt("webhook message", one.message))?;
     let channels: Vec<Channel> =
-        channels.map_or(Ok(Vec::new()), |text| json("message", one.message, &text))?;
+        channels.map_or(Ok(Vec::new()), |text| json("webhook message", one.message, &text))?;
     let can = config.is_on()
         && config.wants(&event_type, &channels)
         && message::has_payload(s, one.message)?;

@@ -136,7 +136,7 @@ pub(super) fn endpoint(s: &mut Session<'_>, no: i64) -> Res<Arc<Config>> {
     }
     let mut statement = s.conn.prepare_cached(sql!("endpoint_config"))?;
     let mut rows = statement.query([no])?;
-    let row = rows.next()?.ok_or_else(|| corrupt("endpoint", no)("it is not there"))?;
+    let row = rows.next()?.ok_or_else(|| corrupt("endpoint", no)("its row is missing"))?;
     let config = Arc::new(decode(s, no, row)?);
     let endpoints = &mut s.cache.hook.endpoints;
     if endpoints.len() >= CACHED_MAX {
@@ -235,7 +235,9 @@ pub(super) fn reason(no: i64, text: &str) -> Result<DisableReason, Fault> {
         "asked" => Ok(DisableReason::Asked),
         "gone" => Ok(DisableReason::Gone),
         "failing" => Ok(DisableReason::Failing),
-        other => Err(corrupt("endpoint", no)(format!("{other:?} is no reason to disable it"))),
+        other => Err(corrupt("endpoint", no)(format!(
+            "{other:?} is not a reason for a disabled endpoint"
+        ))),
     }
 }
 

@@ -59,15 +59,15 @@ impl Messages {
 fn read(s: &Session<'_>, no: i64) -> Res<Sent> {
     let mut statement = s.conn.prepare_cached(sql!("message_sent"))?;
     let mut rows = statement.query([no])?;
-    let row = rows.next()?.ok_or_else(|| corrupt("message", no)("it is not there"))?;
+    let row = rows.next()?.ok_or_else(|| corrupt("webhook message", no)("its row is missing"))?;
     let event_type: String = row.get(1)?;
     let event_id: Option<String> = row.get(2)?;
     let channels: Option<String> = row.get(3)?;
     Ok(Sent {
         id: HookMessageId(uuid("message", row, 0)?),
-        event_type: EventTypeName::new(event_type).map_err(corrupt("message", no))?,
-        event_id: event_id.map(EventId::new).transpose().map_err(corrupt("message", no))?,
-        channels: channels.map_or(Ok(Vec::new()), |text| json("message", no, &text))?,
+        event_type: EventTypeName::new(event_type).map_err(corrupt("webhook message", no))?,
+        event_id: event_id.map(EventId::new).transpose().map_err(corrupt("webhook message", no))?,
+        channels: channels.map_or(Ok(Vec::new()), |text| json("webhook message", no, &text))?,
         created_at: Timestamp(row.get(4)?),
         payload: row.get::<_, Option<Vec<u8>>>(5)?.map(Bytes::from),
     })

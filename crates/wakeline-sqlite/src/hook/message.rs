@@ -47,16 +47,16 @@ pub(super) fn by_event(s: &Session<'_>, application: i64, id: &EventId) -> Res<O
 pub(super) fn read(s: &Session<'_>, no: i64, with_content: bool) -> Res<StoredMessage> {
     let mut statement = s.conn.prepare_cached(sql!("message_read"))?;
     let mut rows = statement.query((no, with_content))?;
-    let row = rows.next()?.ok_or_else(|| corrupt("message", no)("it is not there"))?;
+    let row = rows.next()?.ok_or_else(|| corrupt("webhook message", no)("its row is missing"))?;
     let event_type: String = row.get(2)?;
     let event_id: Option<String> = row.get(3)?;
     let channels: Option<String> = row.get(4)?;
     Ok(StoredMessage {
         id: HookMessageId(uuid("message", row, 0)?),
         application: ApplicationId(uuid("message", row, 1)?),
-        event_type: EventTypeName::new(event_type).map_err(corrupt("message", no))?,
-        event_id: event_id.map(EventId::new).transpose().map_err(corrupt("message", no))?,
-        channels: channels.map_or(Ok(Vec::new()), |text| json("message", no, &text))?,
+        event_type: EventTypeName::new(event_type).map_err(corrupt("webhook message", no))?,
+        event_id: event_id.map(EventId::new).transpose().map_err(corrupt("webhook message", no))?,
+        channels: channels.map_or(Ok(Vec::new()), |text| json("webhook message", no, &text))?,
         created_at: Timestamp(row.get(5)?),
         payload: row.get::<_, Option<Vec<u8>>>(6)?.map(Bytes::from),
     })

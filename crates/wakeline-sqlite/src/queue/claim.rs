@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use wakeline_core::{
     Change, CursorId, GroupId, LeaseId, LeaseToken, PartitionId, QueueLine, Selector, Subscription,
-    Timestamp,
+    Timestamp, error_chain,
 };
 use wakeline_store::{
     ClaimRequest, Dropped, Grant, GrantedPartition, InvalidField, LineClaim, LineOutcome,
@@ -223,7 +223,7 @@ fn take_fresh(s: &Session<'_>, offer: &mut Offer, room: Room) -> Res<Taken> {
 /// Keeps claims away from a cursor: due at once it would be the first that each of them meets.
 fn set_aside(s: &Session<'_>, offer: &Offer, fault: &Fault) -> Res<()> {
     let Offer { queue, cursor, .. } = offer;
-    tracing::error!(error = fault as &dyn std::error::Error, queue = %queue.name,
+    tracing::error!(error = error_chain(fault), queue = %queue.name,
         "skipped a corrupt row");
     let due_at = s.now.0.saturating_add(i64::try_from(SET_ASIDE.as_micros()).unwrap_or(i64::MAX));
     let sql = include_str!("../../sql/queries/cursor_due.sql");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::Capabilities;
+use wakeline_core::{Capabilities, error_chain};
 use wakeline_store::flow::{Envelope, FlowStore as _, TurnClaim, Visible};
 use wakeline_store::{QueueStore as _, StoreError};
 use wakeline_testkit::conformance::item;
@@ -19,7 +19,17 @@ async fn stored() -> Fixture {
     fixture
 }
 
+/// The error of a corrupt row says which one it is, why, and what an operator does.
+fn check_words(error: &StoreError) {
+    let StoreError::Corrupt { what, id, source } = error else { return };
+    let text = error_chain(error);
+    assert!(text.starts_with(&format!("{what} {id} is corrupt")), "{text}");
+    assert!(text.contains("restore it from a backup"), "{text}");
+    assert!(text.ends_with(&error_chain(&**source)) && !source.to_string().is_empty(), "{text}");
+}
+
 fn id_of(error: StoreError, kind: &str) -> String {
+    check_words(&error);
     match error {
         StoreError::Corrupt { what, id, .. } if what == kind => id,
         other => panic!("{other:?}"),

@@ -57,7 +57,7 @@ async fn a_message_that_cannot_be_read_holds_up_no_other() {
     fixture.clock.advance(SET_ASIDE);
     let line = DeliveryClaim::new(HookLine::Push, vec![ask(1)]);
     let refused = store.claim_deliveries(vec![line]).await;
-    assert!(matches!(refused, Err(StoreError::Corrupt { what: "message", .. })));
+    assert!(matches!(refused, Err(StoreError::Corrupt { what: "webhook message", .. })));
     let mend = "UPDATE hook_messages SET event_type = 'a' WHERE message_no = 1";
     fixture.raw().execute(mend, []).expect("written");
     fixture.clock.advance(SET_ASIDE);

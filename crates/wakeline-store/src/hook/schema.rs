@@ -27,19 +27,19 @@ const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// They are not what they should be.
-    #[error("is not an object of schemas by version")]
+    #[error("must be an object with a schema per version, like {{\"1\": {{...}}}}")]
     NoVersions,
     /// The newest one is too large.
-    #[error("has one with {bytes} bytes, more than {SCHEMA_BYTES_MAX}")]
+    #[error("has a schema of {bytes} bytes: at most {SCHEMA_BYTES_MAX} are allowed")]
     TooLarge {
         /// Its size.
         bytes: usize,
     },
     /// The newest one is nested too deeply.
-    #[error("has one that is nested more than {SCHEMA_DEPTH_MAX} levels deep")]
+    #[error("has a schema with more than {SCHEMA_DEPTH_MAX} levels: nest it less deeply")]
     TooDeep,
     /// The newest one is not a schema, or refers to elsewhere.
-    #[error("has one that cannot be used: {0}")]
+    #[error("has a schema that cannot be used: {0}")]
     Unusable(String),
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use crate::calls::words;
 use crate::face::{Claimed, Face};
 use crate::mode::WakeMode;
 
@@ -249,7 +250,9 @@ impl<F: Face> Core<F> {
             }
             self.enlist(seats.line);
         }
-        let words = error.map_or("a claim never ended".into(), |e| format!("a claim failed: {e}"));
+        let words = error.map_or("a claim never ended".into(), |error| {
+            format!("a claim failed: {}", words(error))
+        });
         self.claim_troubled(words);
         self.dispatch();
     }

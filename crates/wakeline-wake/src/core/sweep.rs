@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::calls::words;
 use crate::face::Face;
 
 use super::timers::Key;
@@ -117,7 +118,9 @@ impl<F: Face> Core<F> {
                 line.sweeping = None;
             }
         }
-        let words = error.map_or("a sweep never ended".into(), |e| format!("a sweep failed: {e}"));
+        let words = error.map_or("a sweep never ended".into(), |error| {
+            format!("a sweep failed: {}", words(error.clone()))
+        });
         self.enter_degraded(Reason::ClaimError, words);
         self.dispatch();
     }

@@ -42,7 +42,7 @@ pub enum TestError {
         error: FlowError,
     },
     /// Nothing runs, nothing is due, and it has not ended: it would wait for ever.
-    #[error("instance {instance} can never go on: {waits_for}")]
+    #[error("instance {instance} cannot continue: {waits_for}")]
     Stuck {
         /// Which instance.
         instance: String,
@@ -50,7 +50,7 @@ pub enum TestError {
         waits_for: String,
     },
     /// The environment died at a crash point.
-    #[error("the environment was killed at a crash point")]
+    #[error("the environment was stopped at a crash point")]
     Crashed,
     /// The client failed.
     #[error(transparent)]

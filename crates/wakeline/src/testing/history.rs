@@ -90,7 +90,8 @@ pub fn replay_folder(
     }
     files.sort();
     if files.is_empty() {
-        let words = "there is no history in this folder".to_owned();
+        let words =
+            "this folder has no history: save one with `wakeline::testing::save`".to_owned();
         return Err(ReplayFolderError::one(folder.to_owned(), words));
     }
     let failed =
@@ -104,8 +105,8 @@ pub fn replay_folder(
 
 fn replay_file(file: &Path, registry: &Registry) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let history: History =
-        serde_json::from_str(&text).map_err(|error| format!("it is no history: {error}"))?;
+    let history: History = serde_json::from_str(&text)
+        .map_err(|error| format!("the file is not a history: {error}"))?;
     replay(registry, &history).map_err(|error| error.to_string())
 }
 

@@ -59,7 +59,7 @@ async fn waits(client: &Client, instance: &Instance) -> Result<Waits, TestError>
     let open = open_operations(&history);
     let children = open.iter().filter_map(|(_, child)| child.clone()).collect();
     if open.is_empty() {
-        return Ok(Waits::because("it waits for nothing that its history tells of"));
+        return Ok(Waits::because("it waits for nothing that is in its history"));
     }
     let words: Vec<_> = open.into_iter().map(|(words, _)| words).collect();
     Ok(Waits { words: format!("it waits for {}", words.join(", ")), children })
@@ -76,7 +76,8 @@ fn open_operations(history: &[Event]) -> Vec<(String, Option<String>)> {
         match &event.kind {
             E::ActivityScheduled { name, tag, .. } => {
                 let tag = tag.as_ref().map_or_else(String::new, |tag| format!(" of tag {tag}"));
-                let words = format!("activity {name}{tag}, which nothing here runs{at}");
+                let words =
+                    format!("activity {name}{tag}, for which no code is registered here{at}");
                 open.insert(event.id, (words, None));
             }
             E::ChildStarted { instance, name, attached: true, .. } => {

@@ -111,7 +111,12 @@ async fn child_of_a_taken_id_fails_in_a_later_execution_as_well() {
         let client = runtime.client();
         client.start("r", "repeated", &()).await.expect("started");
         let refusal: String = client.wait("r", PATIENCE).await.expect("completed");
-        assert_eq!(refusal, "an instance the-child exists already", "{}", store.name());
+        assert_eq!(
+            refusal,
+            "an instance with the id the-child exists already: give the child another id",
+            "{}",
+            store.name()
+        );
         runtime.shutdown(Duration::from_secs(5)).await;
     }
 }

@@ -14,3 +14,4 @@ mod skew;
 mod sleepers;
 mod support;
 mod testing;
+mod wording;

@@ -113,6 +113,9 @@ async fn code_that_panics_and_commits_that_fail_hold_back_and_go_on_after_a_fix(
         let (panic, refusal) = (reason(&client, "p").await, reason(&client, "c").await);
         assert!(panic.contains("panicked: lost\u{FFFD}my way"), "{}: {panic}", store.name());
         assert!(refusal.contains("cannot be committed"), "{}: {refusal}", store.name());
+        for text in [&panic, &refusal] {
+            assert!(text.contains("resume the instance"), "{}: {text}", store.name());
+        }
         defect.store(false, Ordering::SeqCst);
         for instance in ["p", "c"] {
             assert!(client.resume(instance).await.expect("resumed"));

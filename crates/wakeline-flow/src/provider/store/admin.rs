@@ -23,7 +23,11 @@ use crate::provider::item::ProviderError;
 #[async_trait]
 impl ProviderAdmin for StoreProvider {
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, ProviderError> {
-        self.inner.store.instance(instance).await.map_err(|error| failed("read", error))
+        self.inner
+            .store
+            .instance(instance)
+            .await
+            .map_err(|error| failed("read the instance", error))
     }
 
     async fn wait(
@@ -43,7 +47,11 @@ impl ProviderAdmin for StoreProvider {
         &self,
         instance: &InstanceId,
     ) -> Result<Vec<ExecutionDetail>, ProviderError> {
-        self.inner.store.executions(instance).await.map_err(|error| failed("read", error))
+        self.inner
+            .store
+            .executions(instance)
+            .await
+            .map_err(|error| failed("read the instance", error))
     }
 
     async fn history_page(
@@ -54,7 +62,7 @@ impl ProviderAdmin for StoreProvider {
         bytes_max: usize,
     ) -> Result<EventPage, ProviderError> {
         let page = self.inner.store.history(instance, execution, from_event, bytes_max).await;
-        let page = page.map_err(|error| failed("read", error))?;
+        let page = page.map_err(|error| failed("read the instance", error))?;
         let mut events = decoded(&page.batches)?;
         // A piece begins with a whole turn, which may have begun before what was asked for.
         events.retain(|event| event.id >= from_event);
@@ -66,23 +74,27 @@ impl ProviderAdmin for StoreProvider {
         instance: &InstanceId,
         key: Option<&KvKey>,
     ) -> Result<Vec<KvEntry>, ProviderError> {
-        self.inner.store.kv(instance, key).await.map_err(|error| failed("read", error))
+        self.inner.store.kv(instance, key).await.map_err(|error| failed("read the instance", error))
     }
 
     async fn list(&self, filter: ListInstances) -> Result<ListedInstances, ProviderError> {
-        self.inner.store.list_instances(filter).await.map_err(|error| failed("list", error))
+        self.inner
+            .store
+            .list_instances(filter)
+            .await
+            .map_err(|error| failed("list instances", error))
     }
 
     async fn tree(&self, instance: &InstanceId) -> Result<Vec<InstanceId>, ProviderError> {
-        self.inner.store.tree(instance).await.map_err(|error| failed("read", error))
+        self.inner.store.tree(instance).await.map_err(|error| failed("read the instance", error))
     }
 
     async fn stats(&self, instance: &InstanceId) -> Result<Option<InstanceStats>, ProviderError> {
-        self.inner.store.stats(instance).await.map_err(|error| failed("read", error))
+        self.inner.store.stats(instance).await.map_err(|error| failed("read the instance", error))
     }
 
     async fn depths(&self) -> Result<FlowDepths, ProviderError> {
-        self.inner.store.depths().await.map_err(|error| failed("read", error))
+        self.inner.store.depths().await.map_err(|error| failed("read the instance", error))
     }
 
     async fn suspend(
@@ -91,7 +103,7 @@ impl ProviderAdmin for StoreProvider {
         suspension: Suspension,
     ) -> Result<bool, ProviderError> {
         let suspended = self.inner.store.suspend(instance, suspension).await;
-        suspended.map_err(|error| failed("suspend", error))
+        suspended.map_err(|error| failed("suspend the instance", error))
     }
 
     async fn suspend_item(
@@ -100,7 +112,7 @@ impl ProviderAdmin for StoreProvider {
         suspension: Suspension,
     ) -> Result<(), ProviderError> {
         let suspended = self.inner.store.suspend_turn(token(lock_token)?, suspension).await;
-        match suspended.map_err(|error| failed("suspend", error))? {
+        match suspended.map_err(|error| failed("suspend the instance", error))? {
             true => Ok(()),
             false => Err(ProviderError::LockLost),
         }
@@ -108,14 +120,14 @@ impl ProviderAdmin for StoreProvider {
 
     async fn resume(&self, instance: &InstanceId) -> Result<bool, ProviderError> {
         let resumed = self.inner.store.resume(instance).await;
-        let (resumed, changes) = resumed.map_err(|error| failed("resume", error))?;
+        let (resumed, changes) = resumed.map_err(|error| failed("resume the instance", error))?;
         self.inner.hint(changes);
         Ok(resumed)
     }
 
     async fn retry_mismatched(&self, capabilities: Capabilities) -> Result<u64, ProviderError> {
         let retried = self.inner.store.retry_mismatched(capabilities).await;
-        let (retried, changes) = retried.map_err(|error| failed("resume", error))?;
+        let (retried, changes) = retried.map_err(|error| failed("resume the instance", error))?;
         self.inner.hint(changes);
         Ok(retried)
     }
@@ -139,24 +151,35 @@ impl ProviderAdmin for StoreProvider {
             None => Vec::new(),
         };
         let output = serde_json::to_vec(&error).map(Bytes::from).map_err(|error| {
-            ProviderError::Permanent { operation: "terminate", source: Box::new(error) }
+            ProviderError::Permanent {
+                operation: "terminate the instance",
+                source: Box::new(error),
+            }
         })?;
         let state = InstanceState::Terminated;
         let instance = instance.clone();
         let birth = start.map(PendingStart::birth);
         let command = TerminateInstance { instance, state, output, messages, birth };
         let ended = self.inner.store.terminate(command).await;
-        let (ended, changes) = ended.map_err(|error| failed("terminate", error))?;
+        let (ended, changes) = ended.map_err(|error| failed("terminate the instance", error))?;
         self.inner.hint(changes);
         Ok(ended)
     }
 
     async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError> {
-        self.inner.store.delete_instances(command).await.map_err(|error| failed("delete", error))
+        self.inner
+            .store
+            .delete_instances(command)
+            .await
+            .map_err(|error| failed("delete instances", error))
     }
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, ProviderError> {
-        self.inner.store.delete_matching(filter).await.map_err(|error| failed("delete", error))
+        self.inner
+            .store
+            .delete_matching(filter)
+            .await
+            .map_err(|error| failed("delete instances", error))
     }
 
     async fn prune(
@@ -164,7 +187,11 @@ impl ProviderAdmin for StoreProvider {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, ProviderError> {
-        self.inner.store.prune(filter, options).await.map_err(|error| failed("prune", error))
+        self.inner
+            .store
+            .prune(filter, options)
+            .await
+            .map_err(|error| failed("prune instances", error))
     }
 }
 
@@ -188,7 +215,7 @@ impl StoreProvider {
         instance: &InstanceId,
     ) -> Result<Option<PendingStart>, ProviderError> {
         let payload = self.inner.store.pending_start(instance).await;
-        let Some(payload) = payload.map_err(|error| failed("read", error))? else {
+        let Some(payload) = payload.map_err(|error| failed("read the instance", error))? else {
             return Ok(None);
         };
         match serde_json::from_slice(&payload) {
@@ -196,16 +223,17 @@ impl StoreProvider {
                 Ok(Some(PendingStart { name, parent }))
             }
             Ok(_) => Ok(None),
-            Err(error) => {
-                Err(ProviderError::Permanent { operation: "read", source: Box::new(error) })
-            }
+            Err(error) => Err(ProviderError::Permanent {
+                operation: "read the instance",
+                source: Box::new(error),
+            }),
         }
     }
 
     /// Who waits for the instance, by the first event of its current execution.
     async fn parent_of(&self, instance: &InstanceId) -> Result<Option<Parent>, ProviderError> {
         let page = self.inner.store.history(instance, None, 1, 1).await;
-        let page = page.map_err(|error| failed("read", error))?;
+        let page = page.map_err(|error| failed("read the instance", error))?;
         let events = decoded(&page.batches)?;
         Ok(events.into_iter().find_map(|event| match event.kind {
             EventKind::Started { parent, .. } => parent,
@@ -215,6 +243,8 @@ impl StoreProvider {
 }
 
 fn decoded(batches: &[HistoryBatch]) -> Result<Vec<Event>, ProviderError> {
-    envelope::events(batches)
-        .map_err(|error| ProviderError::Permanent { operation: "read", source: Box::new(error) })
+    envelope::events(batches).map_err(|error| ProviderError::Permanent {
+        operation: "read the instance",
+        source: Box::new(error),
+    })
 }

@@ -78,14 +78,14 @@ impl StoreProvider {
                     if held {
                         inner.hub.everything();
                     }
-                    return Err(failed("enqueue", error));
+                    return Err(failed("send the message", error));
                 }
             };
             turns.serve(reply.turns, turn_grant);
             inner.hint(reply.changes);
             Ok(reply.outcomes.first().copied().unwrap_or(EnqueueOutcome::Queued))
         };
-        self.to_the_end("enqueue", write).await
+        self.to_the_end("send the message", write).await
     }
 
     /// Puts an activity into the queue of work, outside of a turn.
@@ -109,14 +109,14 @@ impl StoreProvider {
                     if held {
                         inner.hub.everything();
                     }
-                    return Err(failed("complete", error));
+                    return Err(failed("complete the activity", error));
                 }
             };
             turns.serve(reply.turns, turn_grant);
             inner.hint(reply.changes);
             Ok(reply.outcome)
         };
-        self.to_the_end("complete", write).await
+        self.to_the_end("complete the activity", write).await
     }
 
     /// Gives a turn or an activity back.
@@ -127,7 +127,7 @@ impl StoreProvider {
         uncounted: bool,
     ) -> Result<(), ProviderError> {
         let given = self.inner.store.abandon(token, storable(delay), uncounted).await;
-        let (outcome, changes) = given.map_err(|error| failed("abandon", error))?;
+        let (outcome, changes) = given.map_err(|error| failed("give work back", error))?;
         self.inner.hint(changes);
         match outcome {
             AbandonOutcome::Abandoned => Ok(()),
@@ -142,7 +142,7 @@ impl StoreProvider {
         span: Duration,
     ) -> Result<Option<InstanceState>, ProviderError> {
         let outcomes = self.inner.store.renew(vec![token], span).await;
-        let outcomes = outcomes.map_err(|error| failed("renew", error))?;
+        let outcomes = outcomes.map_err(|error| failed("renew the lease", error))?;
         match outcomes.first() {
             Some(RenewOutcome::Renewed(state)) => Ok(*state),
             _ => Err(ProviderError::LockLost),

@@ -22,7 +22,7 @@ use crate::wire::flow::{
     params(("instance" = String, Path, description = "The instance")),
     request_body = Option<ReasonBody>,
     responses(
-        (status = 202, description = "It will be told", body = AcceptedAnswer),
+        (status = 202, description = "The instance is notified", body = AcceptedAnswer),
         (status = 404, description = "There is no such instance", body = Problem),
         (status = 409, description = "The instance has ended", body = Problem),
     )

@@ -11,6 +11,7 @@ use wakeline_store::hook::{EmitOutcome, EmitReply, EventSchema, NewMessage};
 use super::{Asks, EMIT, Messages, Written, keys_of};
 use crate::commands::apart;
 use crate::connect::LinkTransaction;
+use crate::error;
 use crate::hook::Core;
 use crate::hook::wire::merge;
 use crate::rows::Columns;
@@ -102,7 +103,7 @@ impl Core {
             }
         }
         let replies: Option<Vec<EmitReply>> = replies.into_iter().collect();
-        replies.ok_or_else(|| StoreError::Fatal { operation: EMIT, source: "no answer".into() })
+        replies.ok_or_else(|| error::no_result(EMIT))
     }
 }
 

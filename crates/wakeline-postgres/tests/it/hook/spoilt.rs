@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeline_core::{EndpointId, HookLine};
+use wakeline_core::{EndpointId, HookLine, error_chain};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{DeliveryState, EmitOutcome};
 use wakeline_testkit::hook_conformance::{ask, fifo, items, messages_of, plain, push};
@@ -16,7 +16,13 @@ impl Stage {
     /// A claim that finds nothing but what cannot be read.
     async fn refused(&self) -> StoreError {
         let claimed = self.bench.hook.claim_deliveries(vec![push(vec![ask(9)])]).await;
-        claimed.expect_err("it is an error with its id")
+        let error = claimed.expect_err("it is an error with its id");
+        let text = error_chain(&error);
+        let StoreError::Corrupt { what, id, source } = &error else { panic!("{text}") };
+        assert!(text.starts_with(&format!("{what} {id} is corrupt")), "{text}");
+        assert!(text.contains("restore it from a backup"), "{text}");
+        assert!(text.ends_with(&error_chain(&**source)), "{text}");
+        error
     }
 
     /// Changes the options of an endpoint behind the store's back.

@@ -84,8 +84,8 @@ impl<R> Answers<R> {
 
     /// All of them.
     pub(crate) fn done(self, operation: &'static str) -> Flushed<R> {
-        let lost = || StoreError::Fatal { operation, source: "no answer".into() };
-        self.0.into_iter().map(|result| result.unwrap_or_else(|| Err(lost()))).collect()
+        let lost = || Err(error::unanswered(operation));
+        self.0.into_iter().map(|result| result.unwrap_or_else(lost)).collect()
     }
 }
 

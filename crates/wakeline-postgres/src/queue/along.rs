@@ -15,6 +15,7 @@ use wakeline_store::{PushItem, PushOutcome, StoreError};
 use super::Core;
 use super::push_answer::SlotAnswer;
 use super::push_plan::{PushCall, PushPlan};
+use crate::error;
 use crate::rows::Columns;
 
 /// As for pushes: each round settles something for good.
@@ -97,10 +98,7 @@ impl Core {
         let changes: Vec<Change> = along.call.changes.into_iter().flatten().collect();
         self.shared.notifier.tell(&changes);
         let outcomes: Option<Vec<PushOutcome>> = along.call.outcomes.into_iter().collect();
-        let outcomes = outcomes.ok_or_else(|| StoreError::Fatal {
-            operation: "push along",
-            source: "an item was not answered".into(),
-        })?;
+        let outcomes = outcomes.ok_or_else(|| error::unanswered("push along"))?;
         Ok((outcomes, changes))
     }
 }

@@ -15,6 +15,7 @@ use super::Core;
 use super::push_answer::SlotAnswer;
 use super::push_plan::{PushCall, PushPlan};
 use super::settle::{self, SettlePlan};
+use crate::error;
 use crate::rows::Columns;
 
 const OPERATION: &str = "transact";
@@ -143,10 +144,7 @@ impl Core {
         let pushed = exchange.call.changes.into_iter().flatten();
         let changes = pushed.chain(done.changes).collect();
         let pushes: Option<Vec<PushOutcome>> = exchange.call.outcomes.into_iter().collect();
-        let pushes = pushes.ok_or_else(|| StoreError::Fatal {
-            operation: OPERATION,
-            source: "an item was not answered".into(),
-        })?;
+        let pushes = pushes.ok_or_else(|| error::unanswered(OPERATION))?;
         Ok((pushes, done.settles, changes))
     }
 }

@@ -84,7 +84,7 @@ impl<R> Answers<R> {
 
     /// All of them.
     pub(crate) fn done(self, operation: &'static str) -> Flushed<R> {
-        let lost = || Err(error::no_result(operation));
+        let lost = || Err(error::unanswered(operation));
         self.0.into_iter().map(|result| result.unwrap_or_else(lost)).collect()
     }
 }

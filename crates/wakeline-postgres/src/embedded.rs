@@ -46,6 +46,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0025_idle_groups",
     "0026_batches",
     "0027_instance_starts",
+    "0035_fan_outs",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -146,6 +147,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_delivery_state",
     "hook_emit",
     "hook_emit_check",
+    "hook_emit_later",
     "hook_emit_leases",
     "hook_emit_wake",
     "hook_endpoint_create",
@@ -155,6 +157,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_endpoint_wake",
     "hook_event_type_put",
     "hook_extend",
+    "hook_fan_out",
     "hook_first_due",
     "hook_gate",
     "hook_give_up",

@@ -96,6 +96,12 @@ pub(crate) fn no_result(operation: &'static str) -> StoreError {
     StoreError::Fatal { operation, source: source.into() }
 }
 
+/// The error of a command that its call did not answer: the call panicked, say. It may have been
+/// committed before that, so the outcome is unknown.
+pub(crate) fn unanswered(operation: &'static str) -> StoreError {
+    StoreError::Transient { operation, source: "the call ended without an answer".into() }
+}
+
 /// Whether a failed statement blames its values, so that a fused call is repeated one command at
 /// a time to find the one at fault (trap 70).
 pub(crate) fn blames_values(error: &StoreError) -> bool {

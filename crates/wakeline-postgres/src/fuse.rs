@@ -20,6 +20,8 @@ use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 use wakeline_store::{Carried, StoreError};
 
+use crate::error::unanswered;
+
 /// Makes one call for many commands; answers one result per command, in order.
 pub(crate) type Flush<C, R> =
     Arc<dyn Fn(Vec<C>) -> BoxFuture<'static, Vec<Result<R, StoreError>>> + Send + Sync>;
@@ -67,7 +69,7 @@ impl<C: Send + 'static, R: Send + 'static> Fuser<C, R> {
         match self.line.enter(command, bytes)? {
             Turn::Now(command) => Carried::new(self.line.clone().alone(command)).await,
             Turn::Later(answered) => {
-                answered.await.unwrap_or_else(|_| Err(lost_answer(self.line.options.name)))
+                answered.await.unwrap_or_else(|_| Err(unanswered(self.line.options.name)))
             }
         }
     }
@@ -126,7 +128,7 @@ impl<C: Send + 'static, R: Send + 'static> Line<C, R> {
         let _call = self.calls.token();
         let results = self.flush(vec![command]).await;
         self.proceed();
-        results.into_iter().next().unwrap_or_else(|| Err(lost_answer(self.options.name)))
+        results.into_iter().next().unwrap_or_else(|| Err(unanswered(self.options.name)))
     }
 
     /// Makes a call for commands that waited for their slot.
@@ -136,7 +138,7 @@ impl<C: Send + 'static, R: Send + 'static> Line<C, R> {
         let mut results = self.flush(commands).await.into_iter();
         self.proceed();
         for waiter in waiters {
-            let result = results.next().unwrap_or_else(|| Err(lost_answer(self.options.name)));
+            let result = results.next().unwrap_or_else(|| Err(unanswered(self.options.name)));
             // A caller that went away is not told; what it asked for has happened.
             let _ = waiter.send(result);
         }
@@ -179,11 +181,6 @@ impl<C, R> State<C, R> {
         }
         jobs
     }
-}
-
-fn lost_answer(operation: &'static str) -> StoreError {
-    let source = "the task that made the call ended before its result; this is a defect: report it";
-    StoreError::Fatal { operation, source: source.into() }
 }
 
 #[cfg(test)]
@@ -333,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_and_a_short_answer_reach_every_waiter() {
+    async fn a_panic_and_a_short_answer_are_an_unknown_outcome_to_every_waiter() {
         for answers in [None, Some(1)] {
             let flush: Flush<u32, u32> = Arc::new(move |commands: Vec<u32>| {
                 async move {
@@ -348,6 +345,9 @@ mod tests {
             let results = futures_util::future::join_all((0..5).map(|n| fuser.submit(n, 1))).await;
             let failed = results.iter().filter(|result| result.is_err()).count();
             assert_eq!(failed, if answers.is_none() { 5 } else { 3 }, "{results:?}");
+            for error in results.iter().filter_map(|result| result.as_ref().err()) {
+                assert!(matches!(error, StoreError::Transient { .. }), "it may be done: {error:?}");
+            }
             assert!(results.iter().flat_map(Result::as_ref).all(|answer| *answer < 5));
         }
     }

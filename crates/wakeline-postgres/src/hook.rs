@@ -32,7 +32,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use tokio_postgres::Row;
+use uuid::Uuid;
 use wakeline_core::{AttemptId, DeliveryToken, HookChange, HookLine, LeaseToken};
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
@@ -58,6 +60,8 @@ pub(crate) struct Core {
     hints: FaceHints<HookChange>,
     /// Attempts under which this node may hold leases already.
     keys: GrantedTokens,
+    /// The application whose fan-out this node went on with last: the next one is after it.
+    fan_out_after: Mutex<Option<Uuid>>,
 }
 
 impl Core {
@@ -154,6 +158,7 @@ impl Hook {
             sql: sql::Statements::new(shared),
             hints: FaceHints::default(),
             keys: GrantedTokens::default(),
+            fan_out_after: Mutex::default(),
         });
         let links = &shared.links.hook;
         Self {

@@ -155,6 +155,12 @@ impl Face for QueueFace {
         matches!(ask.subscription, Subscription::From(_))
     }
 
+    /// An autoAck claim settles what it takes and leaves no lease. If its outcome is unknown, the
+    /// messages may be gone, and the consumer has to learn of it.
+    fn may_have_taken(ask: &Ask, error: &Arc<StoreError>) -> bool {
+        ask.request.auto_ack && matches!(**error, StoreError::Transient { .. })
+    }
+
     fn items(grant: &Grant) -> usize {
         grant.partitions.iter().map(|partition| partition.messages.len()).sum()
     }

@@ -10,6 +10,7 @@ mod delivery;
 mod emit;
 mod endpoint;
 mod event_type;
+mod fan_out;
 mod held;
 mod job;
 mod key;
@@ -40,6 +41,7 @@ use wakeline_store::hook::{
 };
 
 pub(crate) use emit::EmitCheck;
+pub(crate) use fan_out::FanOuts;
 pub(crate) use known::Known;
 
 use crate::SqliteStore;

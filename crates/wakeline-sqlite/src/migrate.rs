@@ -83,6 +83,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "instance starts",
         sql: include_str!("../sql/migrations/0017_instance_starts.sql"),
     },
+    Migration {
+        version: 25,
+        name: "fan-outs",
+        sql: include_str!("../sql/migrations/0025_fan_outs.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

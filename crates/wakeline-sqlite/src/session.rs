@@ -22,7 +22,7 @@ use wakeline_store::{Maintenance, Sealing};
 
 use crate::error::{Fault, Res, corrupt};
 use crate::flow::Names;
-use crate::hook::{EmitCheck, Known};
+use crate::hook::{EmitCheck, FanOuts, Known};
 use crate::maintenance;
 use crate::sidecar::Hints;
 
@@ -111,6 +111,8 @@ pub(crate) struct Cache {
     pub(crate) names: Names,
     /// Applications and endpoints.
     pub(crate) hook: Known,
+    /// What this process's transactions leave for later.
+    pub(crate) fan_outs: FanOuts,
 }
 
 impl Cache {
@@ -122,6 +124,7 @@ impl Cache {
         let data_version = self.data_version;
         *self = Self {
             data_version,
+            fan_outs: self.fan_outs,
             lease_hints,
             flow_lease_hints,
             hook_lease_hints,

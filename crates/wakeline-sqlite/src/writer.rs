@@ -295,6 +295,7 @@ impl Desk {
         let conn = &self.tools.conn;
         conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         self.tools.clock.catch_up(conn)?;
+        self.cache.fan_outs.begin();
         self.cache.validate(conn)
     }
 

@@ -59,6 +59,13 @@ pub trait Face: Send + Sync + 'static {
         false
     }
 
+    /// Whether a claim that failed with this error may have taken something for this ask that no
+    /// later claim finds again. Then its waiter is answered with the error, and does not wait on.
+    fn may_have_taken(ask: &Self::Ask, error: &Self::Error) -> bool {
+        let _ = (ask, error);
+        false
+    }
+
     /// How many items a grant holds.
     fn items(grant: &Self::Grant) -> usize;
 

@@ -1,4 +1,5 @@
-//! An application whose endpoints and names all hang, and a quiet one beside it, on every store.
+//! An application whose endpoints and names all hang, or that has thousands of endpoints, and a
+//! quiet one beside it, on every store.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,17 +8,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::sync::Semaphore;
-use wakeline_core::{ApplicationId, EndpointId, EndpointOptions};
-use wakeline_hook::{ApplicationIn, DispatchOptions, HookServiceOptions, NameLookup, SendOptions};
+use wakeline_core::{ApplicationId, ApplicationRef, EndpointId, EndpointOptions, HookMessageId};
+use wakeline_hook::{
+    ApplicationIn, DispatchOptions, Emit, EndpointIn, HookServiceOptions, NameLookup, SendOptions,
+};
 use wakeline_postgres::{PostgresOptions, PostgresStore};
 use wakeline_sqlite::{SqliteOptions, SqliteStore};
 use wakeline_store::StoreAdmin as _;
-use wakeline_store::hook::{AttemptOutcome, Created, DeliveryState, HookBackend};
+use wakeline_store::hook::{
+    AttemptOutcome, Created, DeliveryState, EmitOutcome, HookBackend, PageOrder, PageRequest,
+};
 use wakeline_testkit::database::TestDatabase;
 use wakeline_testkit::oracle::MemoryStore;
 
-use crate::support::{Answer, Bench, Receiver, eventually, loopback, options};
+use crate::support::{Answer, Bench, Receiver, event_type, eventually, loopback, options};
 
 /// Calls that the node makes at once.
 const SLOTS: u32 = 240;
@@ -27,6 +34,10 @@ const HANGING: usize = 150;
 const LOOKUPS: usize = 64;
 /// Messages of the quiet application.
 const QUIET: usize = 30;
+/// Endpoints that get every message of an application,
+const RECEIVERS: usize = 3_000;
+/// and its messages.
+const FLOODS: usize = 5;
 /// Longer than the test: nothing of the abuser ends before it is let go.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -150,6 +161,71 @@ async fn a_quiet_application_is_served(store: Arc<dyn HookBackend>) {
     bench.stop().await;
 }
 
+/// Deliveries of a message that are made.
+async fn made(bench: &Bench, message: HookMessageId) -> usize {
+    let (mut count, mut after) = (0, None);
+    loop {
+        let page = PageRequest { limit: 250, after, order: PageOrder::Ascending, backwards: false };
+        let read = bench.store.deliveries(bench.application, message, page).await.expect("read");
+        let Some(last) = read.items.last() else { return count };
+        after = Some(last.endpoint);
+        count += read.items.len();
+    }
+}
+
+/// Messages for thousands of endpoints and one of a quiet application come at once: the latter is
+/// stored and delivered while deliveries of the others are still to be made.
+async fn a_quiet_application_waits_for_no_fan_out(store: Arc<dyn HookBackend>) {
+    let dispatch = DispatchOptions { chore_rows: 100, ..DispatchOptions::default() };
+    let mut bench = Bench::over(store, HookServiceOptions { dispatch, ..options() }).await;
+    let options = EndpointOptions { pull: true, ..EndpointOptions::default() };
+    let endpoint = EndpointIn { options, ..EndpointIn::default() };
+    for _ in 0..RECEIVERS / 100 {
+        join_all((0..100).map(|_| bench.make(endpoint.clone()))).await;
+    }
+    let (service, abuser) = (bench.service.clone(), bench.app());
+    bench.application = quiet_application(&bench).await;
+    let mut receiver = Receiver::always(Answer::Status(200)).await;
+    let url = format!("http://127.0.0.1:{}/hook", receiver.address.port());
+    bench.endpoint(&url, EndpointOptions::default()).await;
+
+    let large = |_| {
+        let payload = Bytes::from_static(b"{}");
+        service.emit(Emit::new(abuser.clone(), event_type("invoice.paid"), payload))
+    };
+    let (floods, message) = tokio::join!(join_all((0..FLOODS).map(large)), bench.emit("{}"));
+    assert_eq!(receiver.next().await.header("webhook-id"), message.to_string());
+    let ApplicationRef::Id(abuser) = abuser else { unreachable!("it is named by its id") };
+    bench.application = abuser;
+    let mut messages = Vec::new();
+    for outcome in floods {
+        let Ok(EmitOutcome::Stored(message, _)) = outcome else { panic!("{outcome:?}") };
+        messages.push(message.id);
+    }
+    let mut sum = 0;
+    for message in &messages {
+        sum += made(&bench, *message).await;
+    }
+    assert!(sum < FLOODS * RECEIVERS, "all {sum} deliveries are made already");
+    for message in messages {
+        eventually(async || made(&bench, message).await == RECEIVERS).await;
+    }
+    bench.stop().await;
+}
+
+#[tokio::test]
+async fn a_quiet_application_waits_for_no_fan_out_on_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = SqliteOptions::new(folder.path().join("hook.db"));
+    let store = SqliteStore::open(SqliteOptions { ballast_bytes: 0, ..file }).await;
+    a_quiet_application_waits_for_no_fan_out(Arc::new(store.expect("opens"))).await;
+}
+
+#[tokio::test]
+async fn a_quiet_application_waits_for_no_fan_out_on_postgresql() {
+    on_postgresql(a_quiet_application_waits_for_no_fan_out).await;
+}
+
 #[tokio::test]
 async fn a_quiet_application_is_served_beside_an_abuser_in_memory() {
     a_quiet_application_is_served(Arc::new(MemoryStore::with_real_clock())).await;
@@ -163,14 +239,18 @@ async fn a_quiet_application_is_served_beside_an_abuser_on_sqlite() {
     a_quiet_application_is_served(Arc::new(store.expect("opens"))).await;
 }
 
-#[tokio::test]
-async fn a_quiet_application_is_served_beside_an_abuser_on_postgresql() {
+async fn on_postgresql(test: impl AsyncFnOnce(Arc<dyn HookBackend>)) {
     let database = TestDatabase::copy_of("wl_migrated", async |url| {
         wakeline_postgres::migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
     })
     .await;
     let store = PostgresStore::connect(PostgresOptions::new(database.url())).await;
     let store = Arc::new(store.expect("connected"));
-    a_quiet_application_is_served(Arc::clone(&store) as Arc<dyn HookBackend>).await;
+    test(Arc::clone(&store) as Arc<dyn HookBackend>).await;
     store.close().await;
+}
+
+#[tokio::test]
+async fn a_quiet_application_is_served_beside_an_abuser_on_postgresql() {
+    on_postgresql(a_quiet_application_is_served).await;
 }

@@ -1,7 +1,7 @@
 -- Removes an application for everybody who asks; rows go by chores. Leases of its deliveries end.
 -- False if there is none.
--- Called by: HookCatalog::delete_application. Lock order: application, jobs (whoever is at work on
--- one waits for endpoints), endpoints, deliveries, states, each by id.
+-- Called by: HookCatalog::delete_application. Lock order: application, jobs and fan-outs (whoever is
+-- at work on one waits for endpoints), endpoints, deliveries, states, each by id.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_application_delete(p_app uuid, p_app_uid text)
 RETURNS boolean
@@ -20,6 +20,7 @@ BEGIN
         RETURN false;
     END IF;
     DELETE FROM @schema@.hook_jobs j WHERE j.application_id = v_app;
+    DELETE FROM @schema@.hook_fan_outs f WHERE f.application_id = v_app;
     SELECT array_agg(k.endpoint_id) INTO v_ids FROM (
         SELECT e.endpoint_id FROM @schema@.hook_endpoints e WHERE e.application_id = v_app
         ORDER BY e.endpoint_id FOR UPDATE) k;

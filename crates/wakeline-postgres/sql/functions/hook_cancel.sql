@@ -1,7 +1,7 @@
 -- Cancels what waits of a message, for all endpoints (p_all) or one. Returns no row if there is no such
 -- message; otherwise one that says how many, and one for each endpoint that has something now, or in
 -- so many microseconds.
--- Called by: HookAdmin::cancel. Lock order: deliveries by id, states by id;
+-- Called by: HookAdmin::cancel. Lock order: the fan-out, deliveries by id, states by id;
 -- endpoints only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_cancel(
@@ -24,6 +24,8 @@ BEGIN
         RETURN;
     END IF;
     IF p_all THEN
+        DELETE FROM @schema@.hook_fan_outs f
+        WHERE f.application_id = m.application_id AND f.message_id = m.message_id;
         SELECT array_agg(k.delivery_id) INTO v_ids FROM (
             SELECT d.delivery_id FROM @schema@.hook_endpoints e
             JOIN @schema@.hook_deliveries d

@@ -1,4 +1,5 @@
--- Does a piece of background work on at most p_rows rows: the oldest job, else payloads that expired,
+-- Does a piece of background work on at most p_rows rows: the oldest job, once all
+-- deliveries of its application are made, else payloads that expired,
 -- else what deleted applications left, else keys and finished jobs past their time. Returns one row
 -- of kind 0: how many rows, and in how many microseconds the next piece is due; and one of kind 1
 -- per endpoint for which something waits now.
@@ -19,6 +20,8 @@ DECLARE
     g record;
 BEGIN
     SELECT j.job_no INTO v_job FROM @schema@.hook_jobs j WHERE j.finished_at IS NULL
+        AND NOT EXISTS (
+            SELECT FROM @schema@.hook_fan_outs f WHERE f.application_id = j.application_id)
     ORDER BY j.job_no LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF v_job IS NOT NULL THEN
         SELECT x.* INTO g FROM @schema@.hook_job_go(v_job, p_rows, v_now) x;

@@ -1,5 +1,7 @@
 -- Stores messages, each with a delivery for every endpoint that wants it, and leases some of these
--- to asks that came along.
+-- to asks that came along. Of a message for very many endpoints, the deliveries are left for later:
+-- see hook_emit_later and hook_fan_out. So are those of a message for an endpoint in strict order, if
+-- earlier messages of its application still wait for theirs.
 -- By message: p_ids; p_apps or p_app_uids, whose it is; p_pairs, which application and type, the
 -- same for all of a pair, whatever becomes of them (by that: p_types, and in p_patterns those of
 -- p_pattern_pairs that match the type); p_event_ids; p_channels, with commas between; p_payloads;
@@ -8,10 +10,11 @@
 -- By ask: p_asks, its message; the rest as in hook_claim.
 -- No two messages of a call have the same idempotency key or event id.
 --
--- Returns rows of three kinds, in any order. 0: how a message ended (code: 0 stored, 1 stored before,
+-- Returns rows of four kinds, in any order. 0: how a message ended (code: 0 stored, 1 stored before,
 -- 2 its own id is taken, 3 its key was another request's, 4 no such application), how many deliveries
 -- it has, in how many microseconds something that is sent may be due, and the endpoints whose owners
--- may fetch. 1: an endpoint to which something goes at once. 2: a leased delivery.
+-- may fetch. 1: an endpoint to which something goes at once. 2: a leased delivery. 3: a message that
+-- was stored and whose deliveries are made later, and at least how many.
 -- Called by: HookStore::emit, and whoever stores messages along with another write. Lock order:
 -- applications, keys, endpoints (FOR KEY SHARE; those in strict order against each other), messages,
 -- states, as the migration says.
@@ -42,10 +45,13 @@ DECLARE
     m_app uuid[];
     m_code smallint[];
     m_same uuid[];
+    m_later boolean[] := array_fill(false, ARRAY[v_count]);
+    v_behind uuid[];
     -- Who wants what: a pair, and which endpoint; pair 0: those that are named in p_only.
     w_pair integer[];
     w_id uuid[];
     w_target integer[];
+    w_all integer[];
     -- By endpoint, in order of their ids: what it takes, and how it stands.
     t_id uuid[];
     t_app uuid[];
@@ -88,9 +94,20 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT f.endpoint_id FROM @schema@.hook_filters f
                 WHERE f.application_id = m_app[array_position(p_pairs, w.pair)]
-                    AND f.pattern = w.pattern OFFSET 0) f
+                    AND f.pattern = w.pattern LIMIT 1001) f
             UNION ALL
             SELECT DISTINCT 0, o.id FROM unnest(p_only) AS o (id) WHERE o.id IS NOT NULL) x) w;
+    w_all := w_pair;
+    IF cardinality(w_pair)::bigint * v_count > 1000 THEN
+        m_later := @schema@.hook_emit_later(p_pairs, p_only, w_pair);
+        SELECT array_agg(w.pair), array_agg(w.id), array_agg(w.target) INTO w_pair, w_id, w_target
+        FROM (
+            SELECT x.pair, x.id, dense_rank() OVER (ORDER BY x.id)::integer AS target
+            FROM unnest(w_pair, w_id) AS x (pair, id)
+            WHERE x.pair = 0 OR EXISTS (
+                SELECT FROM unnest(p_pairs, m_later) AS n (pair, later)
+                WHERE n.pair = x.pair AND NOT n.later)) w;
+    END IF;
     -- Who might get something is held until the commit, so that no claim puts it to sleep
     -- meanwhile; how it stands is read after that. The join keeps the order of the ids.
     SELECT array_agg(x.id), array_agg(e.app), array_agg(e.channels), array_agg(e.fifo),
@@ -105,6 +122,13 @@ BEGIN
         PERFORM FROM @schema@.hook_endpoints e
         WHERE e.endpoint_id = ANY (t_id) AND e.fifo_batch IS NOT NULL
         ORDER BY e.endpoint_id FOR NO KEY UPDATE;
+        SELECT array_agg(DISTINCT x.app) INTO v_behind FROM unnest(t_app, t_fifo) AS x (app, fifo)
+        WHERE x.fifo AND EXISTS (
+            SELECT FROM @schema@.hook_fan_outs f WHERE f.application_id = x.app);
+        IF v_behind IS NOT NULL THEN
+            SELECT array_agg(x.later OR coalesce(x.app = ANY (v_behind), false) ORDER BY x.ord)
+            INTO m_later FROM unnest(m_later, m_app) WITH ORDINALITY AS x (later, app, ord);
+        END IF;
     END IF;
     v_now := @schema@.clock();
 
@@ -170,7 +194,7 @@ BEGIN
             FROM generate_series(1, v_count) AS m (i)
             JOIN unnest(w_pair, w_target) AS w (pair, target)
                 ON w.pair = CASE WHEN p_only[m.i] IS NULL THEN p_pairs[m.i] ELSE 0 END
-            WHERE m_code[m.i] = 0 AND t_app[w.target] = m_app[m.i] AND CASE WHEN w.pair = 0
+            WHERE m_code[m.i] = 0 AND NOT m_later[m.i] AND t_app[w.target] = m_app[m.i] AND CASE WHEN w.pair = 0
                 THEN t_id[w.target] = p_only[m.i]
                 ELSE t_open[w.target] AND (t_channels[w.target] = ''
                     OR string_to_array(t_channels[w.target], ',')
@@ -204,6 +228,22 @@ BEGIN
         )
         SELECT array_agg(i.delivery_id ORDER BY x.ord) INTO d_id
         FROM made i JOIN unnest(g_key) WITH ORDINALITY AS x (key, ord) ON x.key = i.lease_key;
+    END IF;
+
+    IF true = ANY (m_later) THEN
+        INSERT INTO @schema@.hook_fan_outs (application_id, message_id, patterns, only_endpoint)
+        SELECT m_app[m.i], p_ids[m.i], ARRAY(
+                SELECT w.pattern FROM unnest(p_patterns, p_pattern_pairs) AS w (pattern, pair)
+                WHERE w.pair = p_pairs[m.i]), p_only[m.i]
+        FROM generate_series(1, v_count) AS m (i)
+        WHERE m_later[m.i] AND m_code[m.i] = 0 ORDER BY m.i;
+        RETURN QUERY
+        SELECT 3::smallint, m.i, NULL::smallint, CASE WHEN p_only[m.i] IS NULL THEN
+                cardinality(array_positions(w_all, p_pairs[m.i])) ELSE 1 END,
+            NULL::bigint, NULL::uuid[], NULL::uuid, NULL::text, NULL::text, NULL::text[], v_now,
+            NULL::uuid, NULL::uuid, NULL::text, NULL::bytea, NULL::bytea[], NULL::timestamptz[],
+            NULL::text, NULL::integer, NULL::bigint, NULL::uuid, NULL::bigint
+        FROM generate_series(1, v_count) AS m (i) WHERE m_later[m.i] AND m_code[m.i] = 0;
     END IF;
 
     RETURN QUERY

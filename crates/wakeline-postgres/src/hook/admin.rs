@@ -1,5 +1,7 @@
 //! `HookAdmin` on PostgreSQL: interventions, jobs and chores, one function each.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -13,6 +15,7 @@ use wakeline_store::hook::{
     ChoreReport, DeliveryFilter, HookAdmin, Job, JobKind, JobSpec, JobState, ResendOutcome,
 };
 
+use super::Core;
 use super::catalog::vanished;
 use super::read::{STATES, names};
 use super::wire::{self, change, count, merge, moment_if};
@@ -200,8 +203,46 @@ impl HookAdmin for PostgresStore {
     async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
         let core = &self.hook.core;
         let most = i32::try_from(rows.clamp(1, 100_000)).expect("it was clamped");
+        // Either goes on if the other one fails.
+        let fanned = core.fan_out(most).await;
+        let mut report = core.other_chores(most).await?;
+        let fanned = fanned?;
+        report.rows += fanned.rows;
+        report.next_due = fanned.next_due.or(report.next_due);
+        for change in fanned.changes {
+            merge(&mut report.changes, change);
+        }
+        Ok(report)
+    }
+}
+
+impl Core {
+    /// Makes a piece of the deliveries that emits have left for later.
+    async fn fan_out(&self, most: i32) -> Result<ChoreReport, StoreError> {
+        let after = *self.fan_out_after.lock();
         let mut report = ChoreReport::default();
-        for row in &core.general(CHORES, &core.sql.chores, &[&most]).await? {
+        for row in &self.general(CHORES, &self.sql.fan_out, &[&after, &most]).await? {
+            let mut columns = Columns::new(CHORES, row);
+            let kind: i16 = columns.take()?;
+            let (done, more): (Option<i64>, Option<bool>) = (columns.take()?, columns.take()?);
+            let id: Option<Uuid> = columns.take()?;
+            if kind == 0 {
+                *self.fan_out_after.lock() = id;
+                report.rows = count(done.unwrap_or(0));
+                // What another node has in hand is looked at again with the other chores.
+                let goes_on = report.rows > 0 && more.unwrap_or(false);
+                report.next_due = goes_on.then_some(Duration::ZERO);
+            } else if let Some(endpoint) = id {
+                merge(&mut report.changes, change(endpoint, columns.take()?, 0));
+            }
+        }
+        self.tell(&report.changes);
+        Ok(report)
+    }
+
+    async fn other_chores(&self, most: i32) -> Result<ChoreReport, StoreError> {
+        let mut report = ChoreReport::default();
+        for row in &self.general(CHORES, &self.sql.chores, &[&most]).await? {
             let mut columns = Columns::new(CHORES, row);
             let kind: i16 = columns.take()?;
             let done: Option<i64> = columns.take()?;
@@ -214,7 +255,7 @@ impl HookAdmin for PostgresStore {
             let (endpoint, pull) = (columns.take()?, columns.take()?);
             merge(&mut report.changes, change(endpoint, pull, due.unwrap_or(0)));
         }
-        core.tell(&report.changes);
+        self.tell(&report.changes);
         Ok(report)
     }
 }

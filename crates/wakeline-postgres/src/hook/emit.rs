@@ -9,6 +9,7 @@
 mod again;
 mod along;
 mod asks;
+mod later;
 
 use std::collections::HashMap;
 
@@ -275,8 +276,13 @@ impl Written {
             }
         }
         for row in rows {
-            if Columns::new(EMIT, row).take::<i16>()? != 2 {
-                continue;
+            match Columns::new(EMIT, row).take::<i16>()? {
+                2 => {}
+                3 => {
+                    later::note(row, &mut replies)?;
+                    continue;
+                }
+                _ => continue,
             }
             let (command, ask, endpoint, item) = born(row, sent)?;
             let number = asks.numbers[ask];

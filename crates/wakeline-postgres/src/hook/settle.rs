@@ -136,8 +136,8 @@ impl Core {
                 answers[*place] = Some(answer);
             }
         }
-        let lost = || error::no_result(SETTLE);
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(lost()))).collect()
+        let lost = || Err(error::unanswered(SETTLE));
+        answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()
     }
 
     /// One call; if it blames its values, one for each.

@@ -59,7 +59,7 @@ statements![
     application, application_create, application_delete, application_update, attempt, cancel,
     chores, claim, claim_polled, deliveries_to, emit, endpoint, enforced, endpoint_create,
     endpoint_delete, endpoint_update, event_type, event_type_delete, event_type_put,
-    expunge_payload, expunge_response, extend, job, job_start, message, pulled, release, resend,
-    secret_rotate, secrets, set_aside, settle, stats, sweep;
+    expunge_payload, expunge_response, extend, fan_out, job, job_start, message, pulled, release,
+    resend, secret_rotate, secrets, set_aside, settle, stats, sweep;
     applications, attempts, deliveries, endpoints, event_types, messages,
 ];

@@ -98,7 +98,7 @@ impl Core {
         let changes: Vec<Change> = along.call.changes.into_iter().flatten().collect();
         self.shared.notifier.tell(&changes);
         let outcomes: Option<Vec<PushOutcome>> = along.call.outcomes.into_iter().collect();
-        let outcomes = outcomes.ok_or_else(|| error::no_result("push in a transaction"))?;
+        let outcomes = outcomes.ok_or_else(|| error::unanswered("push in a transaction"))?;
         Ok((outcomes, changes))
     }
 }

@@ -5,7 +5,9 @@
 //!   and cursors that rivals hold, are dealt with afterwards, by the claim that asked.
 //! * A claim that finds only rivals' rows does not report that there is nothing (trap 24).
 //! * A call of unknown outcome is repeated once, and then finds by its tokens what the first try
-//!   leased. So does a later claim with a token that was granted before.
+//!   leased. So does a later claim with a token that was granted before. A call with autoAck is
+//!   not repeated: what it settled has no token, so a repetition would report that there was
+//!   nothing, and the messages would be lost without a word.
 //! * What cannot be read is given back uncounted and left alone for a while, so that it holds up
 //!   nobody. It is an error for those whose claim found nothing else, and in the log.
 
@@ -199,7 +201,8 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a call, and once more if its outcome is unknown.
+    /// Makes a call, and once more if its outcome is unknown and the repetition finds what the
+    /// first try took.
     async fn claim_twice(
         &self,
         link: Option<&Link>,
@@ -215,8 +218,10 @@ impl Core {
                 _ => break,
             }
         }
-        let tokens = || claims.iter().flat_map(|c| &c.requests).map(|r| r.token);
-        if matches!(result, Err(StoreError::Transient { .. })) {
+        let requests = || claims.iter().flat_map(|claim| &claim.requests);
+        let tokens = || requests().map(|request| request.token);
+        let repeatable = !requests().any(|request| request.auto_ack);
+        if repeatable && matches!(result, Err(StoreError::Transient { .. })) {
             // The first try may have leased something, or may do so after the second: the server
             // does not end a statement because nobody waits for it any more.
             self.tokens.remember(tokens());

@@ -144,7 +144,7 @@ impl Core {
         let pushed = exchange.call.changes.into_iter().flatten();
         let changes = pushed.chain(done.changes).collect();
         let pushes: Option<Vec<PushOutcome>> = exchange.call.outcomes.into_iter().collect();
-        let pushes = pushes.ok_or_else(|| error::no_result(OPERATION))?;
+        let pushes = pushes.ok_or_else(|| error::unanswered(OPERATION))?;
         Ok((pushes, done.settles, changes))
     }
 }

@@ -106,7 +106,10 @@ impl Core {
         if let Some(error) = failure {
             return Err(begun.explain(&outcomes, error));
         }
-        let outcomes = outcomes.into_iter().collect::<Option<_>>().ok_or_else(unanswered)?;
+        let outcomes = outcomes
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or_else(|| error::unanswered(OPERATION))?;
         Ok(PushReply { outcomes, changes })
     }
 
@@ -356,8 +359,4 @@ fn split(call: PushCall, lens: &[usize]) -> Vec<PushPart> {
         parts.push(part);
     }
     parts
-}
-
-fn unanswered() -> StoreError {
-    error::no_result(OPERATION)
 }

@@ -272,7 +272,7 @@ impl Core {
         let outcomes = schedule.call.outcomes.into_iter().zip(by_item);
         let outcomes = outcomes.map(|(outcome, stored)| outcome_of(outcome?, stored));
         let outcomes: Option<Vec<ScheduleOutcome>> = outcomes.collect();
-        let outcomes = outcomes.ok_or_else(|| error::no_result(OPERATION))?;
+        let outcomes = outcomes.ok_or_else(|| error::unanswered(OPERATION))?;
         Ok((outcomes, changes))
     }
 

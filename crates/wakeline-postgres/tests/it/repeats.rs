@@ -7,11 +7,11 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use wakeline_core::MessageId;
 use wakeline_postgres::{PostgresOptions, PostgresStore};
-use wakeline_store::{PushItem, PushOutcome, QueueStore, StoreAdmin};
+use wakeline_store::{PushItem, PushOutcome, QueueStore, StoreAdmin, StoreError};
 use wakeline_testkit::conformance::{Ask, item};
 
 use crate::claims::{ids, push, queue, take};
-use crate::support::{Proxy, TestSchema};
+use crate::support::{Proxy, TestSchema, eventually};
 
 #[tokio::test]
 async fn two_nodes_never_both_store_an_id() {
@@ -155,5 +155,41 @@ async fn one_bad_command_of_a_fused_call_fails_alone() {
     expected.push("first".to_owned());
     expected.sort_unstable();
     assert_eq!(stored, expected);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_auto_ack_claim_whose_answer_was_lost_is_not_answered_as_empty() {
+    let schema = TestSchema::new().await;
+    let proxy = Proxy::start().await;
+    let through = PostgresOptions { url: proxy.url(&schema.database.url()), ..schema.options() };
+    let store = PostgresStore::connect(through).await.expect("a store");
+    push(&store, "p", "a").await;
+    // The group exists already, so that the claim is a single call.
+    let taken = take(&store, &Ask::queue(&queue())).await;
+    store.release(vec![taken.lease.expect("leased")]).await.expect("released");
+    // The claim waits for this lock at its end; it commits after its connection was cut.
+    let rival = schema.client().await;
+    let lock = format!("BEGIN; LOCK TABLE \"{}\".ledger_entries IN SHARE MODE", schema.name);
+    rival.batch_execute(&lock).await.expect("locked");
+    let claiming = tokio::spawn({
+        let store = store.clone();
+        async move { store.claim(vec![Ask::queue(&queue()).auto_ack().line_claim(1)]).await }
+    });
+    let watcher = schema.client().await;
+    let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)";
+    eventually("the claim waits", async || {
+        watcher.query_one(waits, &[]).await.expect("read").get(0)
+    })
+    .await;
+    proxy.cut();
+    let outcome = claiming.await.expect("no panic");
+    assert!(matches!(outcome, Err(StoreError::Transient { .. })), "{outcome:?}");
+    rival.batch_execute("ROLLBACK").await.expect("let go");
+    let settled = format!("SELECT count(*) = 2 FROM \"{}\".ledger_entries", schema.name);
+    eventually("the lost claim has settled the message", async || {
+        watcher.query_one(&settled, &[]).await.expect("read").get(0)
+    })
+    .await;
     store.close().await;
 }

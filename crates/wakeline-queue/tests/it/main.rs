@@ -2,6 +2,7 @@
 
 mod figures;
 mod keeper;
+mod lost_answers;
 mod maintenance;
 mod room;
 mod service;

@@ -1,3 +1,3 @@
 -- What filters of endpoints look at.
--- Called by: job::replay.
+-- Called by: message::filtered.
 SELECT event_type, channels FROM hook_messages WHERE message_no = ?1

@@ -5,7 +5,7 @@ use wakeline_store::hook::ResendOutcome;
 
 use super::delivery::{Delivery, State};
 use super::lane::Lanes;
-use super::{endpoint, known, lease, message, sql};
+use super::{endpoint, fan_out, known, lease, message, sql};
 use crate::error::Res;
 use crate::session::Session;
 
@@ -62,7 +62,10 @@ pub(super) fn cancel(
         return Ok(None);
     };
     let meant = match endpoint {
-        None => Delivery::several(s, sql!("delivery_of_message"), [message])?,
+        None => {
+            fan_out::remove(s, application, message)?;
+            Delivery::several(s, sql!("delivery_of_message"), [message])?
+        }
         Some(endpoint) => match endpoint::find_of(s, application, endpoint)? {
             Some(endpoint) => Delivery::of(s, message, endpoint)?.into_iter().collect(),
             None => Vec::new(),

@@ -130,6 +130,7 @@ pub(super) fn delete(s: &mut Session<'_>, which: &ApplicationRef) -> Res<(bool, 
         key::forget(s, (scope, no))?;
     }
     s.conn.prepare_cached(sql!("job_forget"))?.execute([no])?;
+    s.conn.prepare_cached(sql!("fan_out_forget"))?.execute([no])?;
     chore::forget_if_empty(s, no)?;
     s.cache.clear();
     let changes = vec![HookChange::now(HookWhat::Chores)];

@@ -1,28 +1,31 @@
-//! Background work, a piece at a time: jobs, payloads that expire, what deleted applications left,
-//! and what is past its time.
+//! Background work, a piece at a time: deliveries that wait to be made, jobs, payloads that expire,
+//! what deleted applications left, and what is past its time.
 
 use std::time::Duration;
 
 use wakeline_core::Timestamp;
 use wakeline_store::hook::ChoreReport;
 
-use super::job;
 use super::known::number;
-use super::sql;
+use super::{fan_out, job, lane, sql};
 use crate::error::Res;
 use crate::session::Session;
 
 /// How long finished jobs are kept.
 const JOB_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Does a piece of work, on so many rows at most.
+/// Makes deliveries that wait to be made, and does a piece of other work, each on so many rows at
+/// most.
 pub(super) fn work(s: &mut Session<'_>, rows: u32) -> Res<ChoreReport> {
     let most = rows.max(1);
-    let (rows, changes) = match job::oldest(s)? {
+    let (fanned, mut changes) = fan_out::go_on(s, most as usize)?;
+    let (rows, more) = match job::oldest(s)? {
         Some(work) => job::go_on(s, work, most as usize)?,
         None => (tidy(s, i64::from(most))?, Vec::new()),
     };
-    Ok(ChoreReport { rows, next_due: next_due(s)?, changes })
+    changes.extend(more);
+    let changes = lane::merged(changes);
+    Ok(ChoreReport { rows: fanned + rows, next_due: next_due(s)?, changes })
 }
 
 /// Answers from a snapshot, if there is nothing to do.
@@ -39,7 +42,7 @@ fn next_due(s: &Session<'_>) -> Res<Option<Duration>> {
 
 /// When there is something to do; it may have passed.
 pub(super) fn due(s: &Session<'_>) -> Res<Option<i64>> {
-    let busy = number(s, sql!("chore_running"), [])?;
+    let busy = number(s, sql!("chore_running"), [])?.or(number(s, sql!("chore_fan_out"), [])?);
     if busy.is_some() || number(s, sql!("chore_deleted"), [])?.is_some() {
         return Ok(Some(s.now.0));
     }

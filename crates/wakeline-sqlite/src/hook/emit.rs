@@ -1,4 +1,5 @@
-//! Stores messages, each with a delivery for every endpoint that wants it, in one commit.
+//! Stores messages, each with a delivery for every endpoint that wants it, in one commit. Those of
+//! a message for very many endpoints are made later: see [`super::fan_out`].
 //!
 //! # Invariants
 //! * An endpoint that cannot be read costs nobody a message: its delivery waits until it can be,
@@ -7,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use wakeline_core::{ApplicationId, HookChange, HookMessageId, HookWhat};
+use wakeline_core::{ApplicationId, Channel, HookChange, HookMessageId, HookWhat};
 use wakeline_store::hook::{
     DeliveryAsk, EmitOutcome, EmitReply, EventSchema, NewMessage, StoredMessage,
 };
@@ -17,7 +18,7 @@ use super::delivery::{Class, Delivery};
 use super::key::{self, Earlier, Scope};
 use super::known::{self, Config, number, to_json};
 use super::slots::Slots;
-use super::{application, endpoint, event_type, message, sql};
+use super::{application, endpoint, event_type, fan_out, message, sql};
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
@@ -31,26 +32,20 @@ pub(super) fn emit(s: &mut Session<'_>, new: &NewMessage, asks: &[DeliveryAsk]) 
     let first_expiry = number(s, sql!("payload_first"), [])?;
     let no = message::add(s, owner.0, new)?;
     key::remember(s, (Scope::Message, owner.0), new.idempotency.as_ref(), &new.id.to_string())?;
-    let Receivers { readable, mut unread } = receivers(s, owner.0, new)?;
-    let mut books = Books::default();
+    let message = FanOutMessage { no, channels: &new.channels, only: new.only.is_some() };
+    let named = named(s, owner.0, new)?;
     let mut slots = Slots::new(asks);
-    books.messages.know(s, no, new);
-    let mut deliveries = 0_u32;
-    for config in &readable {
-        match books.lanes.get(s, config.no).map(drop) {
-            Err(fault) if fault.is_of_a_row() => unread.push(config.no),
-            other => {
-                other?;
-                let delivery = Delivery::new(s, config, no, Class::Fresh);
-                claim::give_new(s, &mut books, (delivery, config), &mut slots)?;
-                deliveries += 1;
-            }
+    let (deliveries, mut changes) = match fan_out::at_once(s, owner.0, &named, &message)? {
+        Some(receivers) => {
+            let mut books = Books::default();
+            books.messages.know(s, no, new);
+            deliver(s, (&mut books, &mut slots), receivers, &message)?
         }
-    }
-    let mut changes = books.lanes.finish(s)?;
-    for endpoint in unread {
-        deliveries += u32::from(for_unread(s, endpoint, (no, new), &mut changes)?);
-    }
+        None => {
+            let later = u32::try_from(named.len()).unwrap_or(u32::MAX);
+            (later, vec![fan_out::add(s, owner.0, &named, &message)?])
+        }
+    };
     let expires_at = s.now.plus(new.retention).0;
     if first_expiry.is_none_or(|first| expires_at < first) {
         let chores = HookChange { what: HookWhat::Chores, due_in: new.retention };
@@ -139,26 +134,51 @@ fn refusal(s: &Session<'_>, application: i64, new: &NewMessage) -> Res<Option<Em
     }
 }
 
+/// A stored message, as far as its deliveries need it.
+pub(super) struct FanOutMessage<'a> {
+    pub(super) no: i64,
+    pub(super) channels: &'a [Channel],
+    /// It is for one endpoint, whatever that one wants.
+    pub(super) only: bool,
+}
+
 /// The endpoints that may get a message.
 #[derive(Default)]
-struct Receivers {
+pub(super) struct Receivers {
     /// Those that get it, in order of their ids.
     readable: Vec<Arc<Config>>,
     /// Those that cannot be read.
     unread: Vec<i64>,
 }
 
-fn receivers(s: &mut Session<'_>, application: i64, new: &NewMessage) -> Res<Receivers> {
-    let named: Arc<[i64]> = match new.only {
+impl Receivers {
+    /// Whether one of them is in strict order, or may be.
+    pub(super) fn may_be_in_order(&self) -> bool {
+        let strict = |config: &Arc<Config>| config.options().fifo.is_some();
+        !self.unread.is_empty() || self.readable.iter().any(strict)
+    }
+}
+
+/// The endpoints whose patterns match a message, or the one that it is for.
+fn named(s: &mut Session<'_>, application: i64, new: &NewMessage) -> Res<Arc<[i64]>> {
+    match new.only {
         Some(only) => {
             let found = endpoint::any(s, only)?.filter(|(_, owner)| *owner == application);
-            found.into_iter().map(|(no, _)| no).collect()
+            Ok(found.into_iter().map(|(no, _)| no).collect())
         }
-        None => known::matching(s, application, &new.event_type)?,
-    };
-    let gets = |config: &Config| match new.only {
-        Some(_) => !config.deleted,
-        None => config.is_on() && config.hears(&new.channels),
+        None => known::matching(s, application, &new.event_type),
+    }
+}
+
+/// Those of some endpoints that get a message.
+pub(super) fn receivers(
+    s: &mut Session<'_>,
+    named: &[i64],
+    message: &FanOutMessage<'_>,
+) -> Res<Receivers> {
+    let gets = |config: &Config| match message.only {
+        true => !config.deleted,
+        false => config.is_on() && config.hears(message.channels),
     };
     let mut receivers = Receivers::default();
     for no in named.iter() {
@@ -171,15 +191,42 @@ fn receivers(s: &mut Session<'_>, application: i64, new: &NewMessage) -> Res<Rec
     Ok(receivers)
 }
 
+/// Makes the deliveries of a message, and leases some of them. Returns how many there are.
+pub(super) fn deliver(
+    s: &mut Session<'_>,
+    (books, slots): (&mut Books, &mut Slots),
+    receivers: Receivers,
+    message: &FanOutMessage<'_>,
+) -> Res<(u32, Vec<HookChange>)> {
+    let Receivers { readable, mut unread } = receivers;
+    let mut deliveries = 0;
+    for config in &readable {
+        match books.lanes.get(s, config.no).map(drop) {
+            Err(fault) if fault.is_of_a_row() => unread.push(config.no),
+            other => {
+                other?;
+                let delivery = Delivery::new(s, config, message.no, Class::Fresh);
+                claim::give_new(s, books, (delivery, config), slots)?;
+                deliveries += 1;
+            }
+        }
+    }
+    let mut changes = std::mem::take(&mut books.lanes).finish(s)?;
+    for endpoint in unread {
+        deliveries += u32::from(for_unread(s, endpoint, message, &mut changes)?);
+    }
+    Ok((deliveries, changes))
+}
+
 /// Makes the delivery of an endpoint that cannot be read, and leads claims to it. False if it
 /// would not get the message.
 fn for_unread(
     s: &mut Session<'_>,
     endpoint: i64,
-    (no, new): (i64, &NewMessage),
+    message: &FanOutMessage<'_>,
     changes: &mut Vec<HookChange>,
 ) -> Res<bool> {
-    let params = (endpoint, no, s.now.0, to_json(&new.channels), new.only.is_some());
+    let params = (endpoint, message.no, s.now.0, to_json(message.channels), message.only);
     if s.conn.prepare_cached(sql!("delivery_add_unread"))?.execute(params)? == 0 {
         return Ok(false);
     }

@@ -8,7 +8,7 @@
 use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 use wakeline_core::{
-    ApplicationId, ApplicationRef, Channel, EndpointId, EventTypeName, HookChange, HookWhat, JobId,
+    ApplicationId, ApplicationRef, EndpointId, EventTypeName, HookChange, HookWhat, JobId,
     Timestamp,
 };
 use wakeline_store::hook::{
@@ -258,13 +258,7 @@ fn change(s: &mut Session<'_>, lanes: &mut Lanes, work: &Work, one: &Ahead) -> R
 /// Makes the delivery that an endpoint lacks, if it would get the message today.
 fn replay(s: &mut Session<'_>, lanes: &mut Lanes, one: &Ahead) -> Res<bool> {
     let config = known::endpoint(s, one.endpoint)?;
-    let mut statement = s.conn.prepare_cached(sql!("message_filtered"))?;
-    let (event_type, channels): (String, Option<String>) =
-        statement.query_row([one.message], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let event_type =
-        EventTypeName::new(event_type).map_err(corrupt("webhook message", one.message))?;
-    let channels: Vec<Channel> =
-        channels.map_or(Ok(Vec::new()), |text| json("webhook message", one.message, &text))?;
+    let (event_type, channels) = message::filtered(s, one.message)?;
     let can = config.is_on()
         && config.wants(&event_type, &channels)
         && message::has_payload(s, one.message)?;

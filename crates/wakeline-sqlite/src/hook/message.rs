@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EventId, EventTypeName, HookMessageId, MessageRef, Timestamp,
+    ApplicationId, ApplicationRef, Channel, EventId, EventTypeName, HookMessageId, MessageRef,
+    Timestamp,
 };
 use wakeline_store::hook::{NewMessage, StoredMessage};
 
@@ -88,4 +89,14 @@ pub(super) fn has_payload(s: &Session<'_>, no: i64) -> Res<bool> {
 pub(super) fn drop_payload(s: &Session<'_>, no: i64) -> Res<()> {
     s.conn.prepare_cached(sql!("payload_remove"))?.execute([no])?;
     Ok(())
+}
+
+/// What decides who gets a message.
+pub(super) fn filtered(s: &Session<'_>, no: i64) -> Res<(EventTypeName, Vec<Channel>)> {
+    let mut statement = s.conn.prepare_cached(sql!("message_filtered"))?;
+    let (event_type, channels): (String, Option<String>) =
+        statement.query_row([no], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let event_type = EventTypeName::new(event_type).map_err(corrupt("webhook message", no))?;
+    let channels = channels.map_or(Ok(Vec::new()), |text| json("webhook message", no, &text))?;
+    Ok((event_type, channels))
 }

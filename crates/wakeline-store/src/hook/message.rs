@@ -55,10 +55,18 @@ pub struct StoredMessage {
     pub created_at: Timestamp,
 }
 
+/// A message for up to so many endpoints is stored with all its deliveries, always.
+pub const FAN_OUT_SMALL: usize = 10;
+
+/// Most deliveries that the messages for more endpoints than that get in the transaction that
+/// stores them. The others are made in pieces afterwards, as background work.
+pub const FAN_OUT_MAX: usize = 1_000;
+
 /// How storing a message ended. The message comes without its payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EmitOutcome {
-    /// It is stored, and will be delivered to so many endpoints.
+    /// It is stored, and will be delivered to so many endpoints. Of a message for more than
+    /// [`FAN_OUT_SMALL`] endpoints it may be an estimate, because the deliveries are made later.
     Stored(StoredMessage, u32),
     /// A request with the same idempotency key stored it before.
     Repeated(StoredMessage),

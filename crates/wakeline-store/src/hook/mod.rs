@@ -26,7 +26,7 @@ pub use delivery::{
     DeliveryClaimed, DeliveryGroup, DeliveryItem, DeliveryVerdict, HookStore, SettleDelivery,
     SettledDelivery, SettledState, Target,
 };
-pub use message::{EmitOutcome, EmitReply, NewMessage, StoredMessage};
+pub use message::{EmitOutcome, EmitReply, FAN_OUT_MAX, FAN_OUT_SMALL, NewMessage, StoredMessage};
 pub use page::{Page, PageOrder, PageRequest};
 pub use read::{
     Attempt, AttemptFilter, Delivery, DeliveryState, EndpointStats, HookReader, MessageFilter,

@@ -20,6 +20,7 @@ pub mod concurrent;
 pub mod due;
 pub mod endpoints;
 pub mod event_types;
+pub mod fan_out;
 pub mod fifo;
 pub mod fresh;
 pub mod hints;
@@ -35,6 +36,7 @@ pub mod read;
 pub mod secrets;
 pub mod settle;
 mod suite;
+mod suite_of_many;
 mod words;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};

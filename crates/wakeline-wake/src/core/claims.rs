@@ -219,7 +219,8 @@ impl<F: Face> Core<F> {
         }
     }
 
-    /// A claim failed. Its outcome is unknown; its waiters stay parked and polling takes over.
+    /// A claim failed. Its outcome is unknown; its waiters stay parked and polling takes over,
+    /// except for those that no later claim can answer truthfully ([`Face::may_have_taken`]).
     /// No error: the claim never came to an end.
     pub(crate) fn claim_failed(&mut self, call_id: CallId, error: Option<F::Error>) {
         let Some(call) = self.calls.remove(&call_id) else { return };
@@ -259,7 +260,8 @@ impl<F: Face> Core<F> {
 
     fn failed_waiter(&mut self, id: IntentionId, error: Option<&F::Error>) {
         let Some(intention) = self.intentions.get(&id) else { return };
-        if intention.deadline.is_none() {
+        let taken = error.is_some_and(|error| F::may_have_taken(&intention.ask, error));
+        if taken || intention.deadline.is_none() {
             let end = error.map_or(End::Drained, |error| End::Failed(error.clone()));
             self.finish(id, end);
             return;

@@ -20,8 +20,8 @@ impl Core {
                 continue;
             }
             changes.push(HookChange::now(HookWhat::Push));
-            let due_in = message.retention;
-            changes.push(HookChange { what: HookWhat::Chores, due_in });
+            // Its fan-out may wait.
+            changes.push(HookChange::now(HookWhat::Chores));
             let params: Params<'_> = &[&same.application.0, &same.id.0];
             // The message is stored either way; a sweep finds what is not told.
             let pulled = self.general(EMIT, &self.sql.pulled, params).await.unwrap_or_default();

@@ -343,3 +343,22 @@ fn poll_again(rig: &mut Rig) {
     }
     rig.settle();
 }
+
+#[test]
+fn a_waiter_for_which_a_lost_claim_may_have_taken_something_is_answered() {
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast] {
+        let mut rig = Rig::new(mode);
+        let Parked::Yes(id, _) = rig.core.park((1, 0), UNREPEATABLE, LONG) else {
+            panic!("there is room");
+        };
+        rig.pump();
+        rig.fail();
+        assert_eq!(rig.ended, HashMap::new(), "{mode}: another error takes nothing");
+        rig.at(10 * S);
+        let seen = rig.claims.pop_front().expect("it is claimed for again");
+        rig.core.claim_failed(seen.call, Some("lost".into()));
+        rig.pump();
+        assert_eq!(rig.ended, HashMap::from([(id, Ended::Failed("lost".into()))]), "{mode}");
+        assert_eq!(rig.core.waiters(), 0, "{mode}");
+    }
+}

@@ -26,6 +26,9 @@ const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const LONG: Patience = Patience::Wait(Duration::from_secs(30));
 
+/// An ask that must not be claimed for again after an error that says "lost".
+const UNREPEATABLE: usize = 77;
+
 /// Lines are (topic, group); hints name a topic, and a group if only that one is concerned.
 #[derive(Debug)]
 struct Toy;
@@ -67,6 +70,9 @@ impl Face for Toy {
     }
     fn capacity(ask: &usize) -> usize {
         *ask
+    }
+    fn may_have_taken(ask: &usize, error: &String) -> bool {
+        *ask == UNREPEATABLE && error == "lost"
     }
     fn items(grant: &usize) -> usize {
         *grant

@@ -36,7 +36,6 @@ const INSTEAD: &[(&str, &str)] = &[
     ("mended", "fixed"),
     ("no such thing", "the name of what was not found"),
     ("nobody", "no consumer, no worker, no node"),
-    ("resealed", "re-encrypted"),
     ("room", "capacity, space"),
     ("sealed", "encrypted"),
     ("set aside", "quarantined"),

@@ -51,7 +51,7 @@ impl FromRequest<AppState> for Body {
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
                 Err(ApiError::payload_too_large(limit))
             }
-            Err(error) => Err(ApiError::invalid(format!("the request body broke off: {error}"))),
+            Err(error) => Err(ApiError::invalid(format!("the request body ended early: {error}"))),
         }
     }
 }

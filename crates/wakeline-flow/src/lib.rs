@@ -13,6 +13,7 @@
 mod activity;
 mod capability;
 mod client;
+mod closing;
 mod combinators;
 mod context;
 mod engine;
@@ -40,7 +41,7 @@ pub use engine::{
     QueuePush, ReplayError, Setting, Start, TurnResult, replay,
 };
 pub use error::{FailureKind, FlowError, IntoFlowError};
-pub use event::{Event, EventKind, Parent, Raised};
+pub use event::{ClosePolicy, Event, EventKind, Parent, Raised};
 pub use json::Json;
 pub use message::{ActivityTask, WorkItem};
 pub use registry::{

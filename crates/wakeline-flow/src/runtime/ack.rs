@@ -35,9 +35,14 @@ pub(super) fn of(
     ack.history_delta = events;
     let item = &incoming.item;
     let about = About { instance: &item.instance, life: item.life, execution };
+    let close_children = effects.close_children;
     about.effects(&mut ack, effects)?;
     ack.orchestrator_items.extend(incoming.refusals(execution.parent()));
     about.end(&mut ack, end);
+    if close_children {
+        let close = WorkItem::CloseChildren { instance: about.instance.clone() };
+        ack.orchestrator_items.push((close, None));
+    }
     Ok(ack)
 }
 

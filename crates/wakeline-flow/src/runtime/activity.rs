@@ -148,7 +148,9 @@ impl ActivityRunner {
             done = &mut running => return Tried::Done(done.unwrap_or_else(|error| {
                 Err(FlowError::new(FailureKind::Panic, error.to_string()))
             })),
-            () = renew_activity(&self.shared, lock_token, &unwanted, lease / 3) => Tried::Unwanted,
+            () = renew_activity(&self.shared, &task.instance, lock_token, lease / 3) => {
+                Tried::Unwanted
+            }
             () = limit => {
                 let words = format!(
                     "a try took longer than {} ms",
@@ -184,7 +186,7 @@ impl ActivityRunner {
             event: task.event,
             result,
         };
-        let (unwanted, lease) = (CancellationToken::new(), self.shared.options.worker_lock_timeout);
+        let lease = self.shared.options.worker_lock_timeout;
         let offers = async {
             let mut repeats = Repeats::default();
             loop {
@@ -200,7 +202,7 @@ impl ActivityRunner {
         tokio::select! {
             biased;
             ended = offers => ended,
-            () = renew_activity(&self.shared, lock_token, &unwanted, lease / 10) => {
+            () = renew_activity(&self.shared, &task.instance, lock_token, lease / 10) => {
                 Err(ProviderError::LockLost)
             }
             () = self.shared.cancelling.cancelled() => Err(ProviderError::Closed),

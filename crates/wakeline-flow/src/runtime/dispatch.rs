@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use wakeline_core::Capabilities;
 
 use super::Shared;
@@ -94,8 +93,8 @@ impl Source for Activities {
     }
 
     async fn hold(&self, shared: &Arc<Shared>, item: &FetchedWork) {
-        let (unwanted, lease) = (CancellationToken::new(), shared.options.worker_lock_timeout);
-        renewal::renew_activity(shared, &item.lock_token, &unwanted, lease / 3).await;
+        let first = shared.options.worker_lock_timeout / 3;
+        renewal::renew_activity(shared, item.item.instance(), &item.lock_token, first).await;
     }
 
     async fn give_back(&self, shared: &Shared, item: FetchedWork) {

@@ -227,8 +227,9 @@ pub trait FlowReader: Send + Sync {
     /// An instance as it stands, or that it is missing.
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError>;
 
-    /// The payload of the start that a pending instance waits with; `None` if it is not pending.
-    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError>;
+    /// The payloads of messages in an instance's lane that may begin an execution, in order: the
+    /// first of a pending instance is the one that it begins with.
+    async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError>;
 
     /// Like [`FlowReader::instance`] for several, but first notes that somebody waits, so that
     /// the next change of outcome, status text or key-value state is hinted to all processes.

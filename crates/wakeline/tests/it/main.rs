@@ -1,5 +1,6 @@
 //! Orchestrations as users run them: on real stores, in real processes.
 
+mod closing;
 mod commits;
 mod crash;
 mod lives;

@@ -43,7 +43,7 @@ use slots::Slots;
 use sticky::Sticky;
 use turn::TurnRunner;
 
-/// Time for claims whose dispatchers have gone to end and be given back.
+/// Time for claims whose dispatchers have gone, and for what was stopped, to end and be given back.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// Runs orchestrations and activities until it is shut down.

@@ -7,11 +7,11 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 use wakeline_core::Capabilities;
 
-use super::Shared;
 use super::activity::ActivityRunner;
 use super::renewal;
 use super::slots::{Fetching, Slot, Slots};
 use super::turn::TurnRunner;
+use super::{SETTLE_TIME, Shared};
 use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
 
 /// The longest sleep after failures in a row. It bounds how long work waits after an outage.
@@ -178,7 +178,17 @@ async fn run<S: Source>(shared: &Arc<Shared>, source: &S, item: S::Item, fetchin
         }
         () = source.hold(shared, &item) => return,
     };
-    source.run(item, fetching.running(running)).await;
+    tokio::select! {
+        () = source.run(item, fetching.running(running)) => {}
+        // A store that does not answer must not keep a runtime that was dropped in memory.
+        () = overdue(shared) => tracing::warn!("what was under way is left to its lease"),
+    }
+}
+
+/// Waits until the runtime was stopped, and what ran has had its time to end.
+async fn overdue(shared: &Shared) {
+    shared.cancelling.cancelled().await;
+    tokio::time::sleep(shared.options.cancellation_grace + SETTLE_TIME).await;
 }
 
 fn backoff(first: Duration, failures: u32) -> Duration {

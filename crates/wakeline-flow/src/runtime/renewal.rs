@@ -23,7 +23,10 @@ impl TurnRenewal {
     /// Begins to renew after a third of the lease: most turns are over long before.
     pub(super) fn start(shared: &Arc<Shared>, lock_token: &str) -> Self {
         let (shared, token) = (Arc::clone(shared), lock_token.to_owned());
-        let task = tokio::spawn(async move { renew_turn(&shared, &token).await });
+        // Once the runtime was stopped, another one may have the turn.
+        let task = tokio::spawn(async move {
+            shared.cancelling.run_until_cancelled(renew_turn(&shared, &token)).await;
+        });
         Self(task.abort_handle())
     }
 }

@@ -179,12 +179,19 @@ async fn expired_lease_of_the_same_process_is_taken_when_it_ends() {
 async fn start_of_a_program_that_ends_at_once_wakes_other_processes() {
     for store in Store::both().await {
         // Nothing else would notice the start within the test.
+        let hour = Duration::from_secs(3600);
         let long_poll = LongPollConfig {
-            fallback_poll_interval: Duration::from_secs(3600),
+            fallback_poll_interval: hour,
+            max_wait_time: hour,
             ..LongPollConfig::default()
         };
-        let node = store.node(long_poll.clone()).await;
-        let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+        let options = RuntimeOptions {
+            dispatcher_long_poll_timeout: Some(hour),
+            ..RuntimeOptions::default()
+        };
+        let node = store.node(long_poll).await;
+        let runtime = Runtime::start_with_options(node.provider(), registry(), options).await;
+        let runtime = runtime.expect("started");
         let client = runtime.client();
         for round in 0..20 {
             let id = format!("{round}");

@@ -29,9 +29,9 @@ impl LeaseEnds {
         let now = Instant::now();
         let due = now.checked_add(lease)?;
         let mut told = self.told.lock();
-        let known = told.get(&what).is_some_and(|told| {
-            told.due > now && told.due <= due && told.at + lease / 2 > now
-        });
+        let known = told
+            .get(&what)
+            .is_some_and(|told| told.due > now && told.due <= due && told.at + lease / 2 > now);
         if known {
             return None;
         }

@@ -49,3 +49,7 @@ pub use registry::{
 };
 pub use retry::{ActivityPolicy, Backoff};
 pub use runtime::{Prefetch, Runtime, RuntimeOptions, RuntimeOptionsError};
+pub use wakeline_store::flow::{
+    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceState,
+    InstanceStats, ListInstances, PruneOptions, PruneReport,
+};

@@ -151,8 +151,8 @@ pub enum Watched {
     There(Box<InstanceDetail>),
 }
 
-/// Which instances to list.
-#[derive(Debug, Clone, Default)]
+/// Which instances to list. By default the newest 100.
+#[derive(Debug, Clone)]
 pub struct ListInstances {
     /// Only of this orchestration.
     pub name: Option<OrchestrationName>,
@@ -172,6 +172,22 @@ pub struct ListInstances {
     pub after: Option<(Timestamp, InstanceId)>,
     /// At most so many.
     pub limit: u32,
+}
+
+impl Default for ListInstances {
+    fn default() -> Self {
+        Self {
+            name: None,
+            states: Vec::new(),
+            suspended: None,
+            id_prefix: None,
+            parent: None,
+            created_from: None,
+            created_before: None,
+            after: None,
+            limit: 100,
+        }
+    }
 }
 
 /// A page of instances, newest first, by (creation, id) descending.

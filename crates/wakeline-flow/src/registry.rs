@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wakeline_core::{Capability, NameError, OrchestrationName};
 
-use crate::activity::{Activity, ActivityContext, fn_name};
+use crate::activity::{Activity, ActivityContext, States, fn_name};
 use crate::capability::capability;
 use crate::context::{Orchestration, OrchestrationContext};
 use crate::engine::{CodeFuture, panicked};
@@ -115,6 +115,7 @@ impl fmt::Debug for ActivityCode {
 pub struct Registry {
     orchestrations: HashMap<String, BTreeMap<Version, Arc<OrchestrationCode>>>,
     activities: HashMap<String, Arc<ActivityCode>>,
+    states: Arc<States>,
 }
 
 impl Registry {
@@ -156,6 +157,11 @@ impl Registry {
     /// An activity.
     pub fn activity(&self, name: &str) -> Option<Arc<ActivityCode>> {
         self.activities.get(name).cloned()
+    }
+
+    /// What was handed to activities.
+    pub(crate) fn states(&self) -> Arc<States> {
+        Arc::clone(&self.states)
     }
 
     /// The same code with one activity more, or another in the place of one: for tests.
@@ -304,6 +310,17 @@ impl RegistryBuilder {
             return self;
         }
         self.activity(name, code)
+    }
+
+    /// Hands a value to all activities, which take it by its type with
+    /// [`ActivityContext::state`]: a pool of connections, a client. One of each type; wrap it in a
+    /// type of your own to have two.
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        if !Arc::make_mut(&mut self.registry.states).add(state) {
+            let what = format!("state of type {}", std::any::type_name::<T>());
+            self.error.get_or_insert(RegistryError::Duplicate { what });
+        }
+        self
     }
 
     /// The registry, or the first thing that was wrong.

@@ -130,7 +130,8 @@ impl ActivityRunner {
         attempt: u32,
     ) -> Tried {
         let (unwanted, lease) = (CancellationToken::new(), self.shared.options.worker_lock_timeout);
-        let context = ActivityContext::new(task, attempt, unwanted.clone());
+        let context = ActivityContext::new(task, attempt, unwanted.clone())
+            .with_states(self.shared.registry.states());
         let (code, input) = (Arc::clone(code), task.input.clone());
         let span = tracing::info_span!(
             "activity", name = task.name, instance = %task.instance, attempt

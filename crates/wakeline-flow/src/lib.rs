@@ -40,7 +40,7 @@ pub use engine::{
     Effects, End, Execution, Foreign, History, HookEmit, KvWrite, Mismatch, MismatchRow, NewTimer,
     QueuePush, ReplayError, Setting, Start, TurnResult, replay,
 };
-pub use error::{FailureKind, FlowError, IntoFlowError};
+pub use error::{ErrorOrigin, FailureKind, FlowError, IntoFlowError};
 pub use event::{ClosePolicy, Event, EventKind, Parent, Raised};
 pub use json::Json;
 pub use message::{ActivityTask, WorkItem};

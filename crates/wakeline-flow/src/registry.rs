@@ -213,7 +213,7 @@ where
     let run: RunActivity = Box::new(move |context, input| {
         let code = Arc::clone(&code);
         Box::pin(async move {
-            let input = input.to().map_err(|e| FlowError::codec("the input", &e))?;
+            let input = input.to().map_err(|e| FlowError::input::<I>(&e))?;
             let output = code(context, input).await.map_err(E::into_flow_error)?;
             Json::of(&output).map_err(|e| FlowError::codec("the result", &e))
         })
@@ -264,7 +264,7 @@ impl RegistryBuilder {
         let run: Run = Box::new(move |context, input| {
             let code = Arc::clone(&code);
             Box::pin(async move {
-                let input = input.to().map_err(|e| FlowError::codec("the input", &e))?;
+                let input = input.to().map_err(|e| FlowError::input::<I>(&e))?;
                 let output = code(context, input).await.map_err(E::into_flow_error)?;
                 Json::of(&output).map_err(|e| FlowError::codec("the result", &e))
             })

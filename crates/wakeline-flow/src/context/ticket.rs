@@ -46,5 +46,6 @@ pub(super) type Gives<T> = PhantomData<fn() -> T>;
 
 /// Decodes what an operation came to.
 pub(super) fn decode<T: DeserializeOwned>(what: &str, outcome: Outcome) -> Result<T, FlowError> {
-    outcome?.to().map_err(|error| FlowError::codec(what, &error))
+    let wrong = |error| FlowError::codec(&format!("the result of {what}"), &error);
+    outcome?.to().map_err(wrong)
 }

@@ -16,7 +16,7 @@ use super::renewal::renew_activity;
 use super::repeats::Repeats;
 use super::slots::Slot;
 use crate::activity::ActivityContext;
-use crate::error::{FailureKind, FlowError};
+use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::json::Json;
 use crate::message::{ActivityTask, WorkItem};
 use crate::provider::{FetchedWork, ProviderError};
@@ -99,6 +99,7 @@ impl ActivityRunner {
                 attempts: Some(attempt - 1),
                 ..FlowError::new(FailureKind::Poison, words)
             };
+            let error = error.from_origin(origin(task, attempt - 1));
             return self.complete(task, lock_token, Err(error)).await;
         }
         let tried = self.attempt(&code, task, lock_token, attempt).await;
@@ -114,7 +115,10 @@ impl ActivityRunner {
                 provider.abandon_work_item(lock_token, Some(delay), false).await
             }
             Tried::Done(result) => {
-                let counted = |error| FlowError { attempts: Some(attempt), ..error };
+                let counted = |error| {
+                    FlowError { attempts: Some(attempt), ..error }
+                        .from_origin(origin(task, attempt))
+                };
                 self.complete(task, lock_token, result.map_err(counted)).await
             }
             Tried::Unwanted => Ok(()),
@@ -209,6 +213,10 @@ impl ActivityRunner {
             () = self.shared.cancelling.cancelled() => Err(ProviderError::Closed),
         }
     }
+}
+
+fn origin(task: &ActivityTask, attempt: u32) -> ErrorOrigin {
+    ErrorOrigin::Activity { name: task.name.clone(), instance: task.instance.clone(), attempt }
 }
 
 fn may_retry(error: &FlowError) -> bool {

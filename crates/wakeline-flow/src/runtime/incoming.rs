@@ -4,7 +4,7 @@
 use wakeline_core::{OrchestrationName, Timestamp};
 use wakeline_store::flow::InstanceState;
 
-use crate::error::{FailureKind, FlowError};
+use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Parent, Raised};
 use crate::json::Json;
 use crate::message::WorkItem;
@@ -105,7 +105,9 @@ impl Incoming {
                 instance: parent.instance.clone(),
                 execution: parent.execution,
                 event: parent.event,
-                result: Err(FlowError::new(FailureKind::Application, words)),
+                result: Err(FlowError::new(FailureKind::Application, words).from_origin(
+                    ErrorOrigin::Child { name: None, instance: self.item.instance.clone() },
+                )),
             }
         };
         let strangers = self.unstarted.iter().filter(|parent| Some(*parent) != own);

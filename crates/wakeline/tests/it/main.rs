@@ -3,10 +3,12 @@
 mod closing;
 mod commits;
 mod crash;
+mod errors;
 mod lives;
 mod mailboxes;
 mod modes;
 mod pending;
+mod program;
 mod refusals;
 mod seeds;
 mod shutdown;

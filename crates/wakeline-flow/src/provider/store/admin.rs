@@ -12,7 +12,7 @@ use wakeline_store::flow::{
 };
 
 use super::{StoreProvider, failed, token};
-use crate::error::FlowError;
+use crate::error::{ErrorOrigin, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::message::WorkItem;
 use crate::provider::Provider;
@@ -134,7 +134,9 @@ impl ProviderAdmin for StoreProvider {
             return Ok(false);
         }
         let parents = begun.iter().chain(&starts).filter_map(|origin| origin.parent.clone());
-        let mut messages = told(parents, &error)?;
+        let name = origin.map(|origin| origin.name.clone());
+        let child = ErrorOrigin::Child { name, instance: instance.clone() };
+        let mut messages = told(parents, &error.clone().from_origin(child))?;
         let close = WorkItem::CloseChildren { instance: instance.clone() };
         if begun.is_some() {
             messages.push(envelope::envelope(&close, envelope::delayed(None))?);

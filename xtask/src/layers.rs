@@ -36,6 +36,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "wakeline",
         &[
             "wakeline-core",
+            "wakeline-seal",
             "wakeline-store",
             "wakeline-wake",
             "wakeline-flow",

@@ -4,7 +4,7 @@
 //! [`DuroxideProvider`] implements duroxide's `Provider` and `ProviderAdmin` over a
 //! [`FlowBackend`](wakeline_store::flow::FlowBackend). Its fetches wait in the hub of a
 //! [`StoreProvider`](wakeline_flow::provider::StoreProvider), which serves them in the commits that
-//! make work for them.
+//! make work for them. What other processes commit wakes them by the store's hints.
 //!
 //! # Invariants
 //! * duroxide's work items and events are bytes to the store; only their routing is taken out.
@@ -39,4 +39,4 @@ mod token;
 mod turn;
 mod versions;
 
-pub use provider::{DuroxideOptions, DuroxideProvider};
+pub use provider::{DuroxideOptions, DuroxideProvider, DuroxideStore};

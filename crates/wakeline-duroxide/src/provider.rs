@@ -11,13 +11,14 @@ use duroxide::providers::{
 };
 use duroxide::{Event, SystemStats};
 use tokio::sync::OnceCell;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 use wakeline_core::{Change, FlowChange, FlowWhat, TagFilter as StoredTags};
 use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_store::flow::{
     Completion, FlowBackend, SessionClaim, TurnOutcome, WorkOutcome, WorkRequest,
 };
-use wakeline_store::{HintOrigin, HintSink, LinkState};
+use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState};
 use wakeline_wake::{LongPollConfig, WakeMode};
 
 use crate::ack::Ack;
@@ -36,9 +37,14 @@ pub struct DuroxideOptions {
     pub long_poll: LongPollConfig,
 }
 
-/// duroxide's provider over a store. A handle: clones share their waiters.
-///
-/// It is a [`HintSink`]: let the store feed it with the hints of other processes.
+/// A store that a provider can be made over: one that keeps orchestrations, and that tells of what
+/// other processes change.
+pub trait DuroxideStore: FlowBackend + HintFeed {}
+
+impl<S: FlowBackend + HintFeed> DuroxideStore for S {}
+
+/// duroxide's provider over a store. A handle: clones share their waiters, and one listener to
+/// other processes, which ends with the last of them.
 ///
 /// # Limits
 /// * Instance ids, names, tags, sessions, owners and keys have at most 255 bytes, and fewer if
@@ -50,18 +56,32 @@ pub struct DuroxideProvider {
     pub(crate) versions: Arc<Versions>,
     /// Whether the versions that instances of the store are pinned to were looked up.
     pub(crate) surveyed: Arc<OnceCell<()>>,
+    /// Ends the listener.
+    _listening: Arc<DropGuard>,
 }
 
 impl DuroxideProvider {
-    /// A provider on the current tokio runtime. The settings are taken as validated.
-    pub fn new(store: Arc<dyn FlowBackend>, options: DuroxideOptions) -> Self {
+    /// A provider on the current tokio runtime, which listens to what other processes change. The
+    /// settings are taken as validated. A store feeds one provider.
+    pub fn new(store: Arc<dyn DuroxideStore>, options: DuroxideOptions) -> Self {
         let DuroxideOptions { mode, long_poll } = options;
+        let waits = long_poll.enabled;
         let options = StoreProviderOptions { mode, long_poll, ..Default::default() };
-        Self {
-            inner: StoreProvider::new(store, options),
-            versions: Arc::default(),
-            surveyed: Arc::default(),
+        let inner = StoreProvider::new(store.clone(), options);
+        let versions: Arc<Versions> = Arc::default();
+        let shutdown = CancellationToken::new();
+        if waits {
+            let sink = Arc::new(Hearing { inner: inner.clone(), versions: Arc::clone(&versions) });
+            let (shutdown, hints) = (shutdown.clone(), inner.uses_hints());
+            tokio::spawn(async move {
+                match hints {
+                    true => store.feed(sink, shutdown).await,
+                    false => store.tend(sink, shutdown).await,
+                }
+            });
         }
+        let _listening = Arc::new(shutdown.drop_guard());
+        Self { inner, versions, surveyed: Arc::default(), _listening }
     }
 
     /// Ends all waits, and waits for what is under way. Shut runtimes down first.
@@ -74,7 +94,13 @@ impl DuroxideProvider {
     }
 }
 
-impl HintSink for DuroxideProvider {
+/// What the listener tells.
+struct Hearing {
+    inner: StoreProvider,
+    versions: Arc<Versions>,
+}
+
+impl HintSink for Hearing {
     fn changed(&self, changes: &[Change], origin: HintOrigin) {
         self.inner.changed(changes, origin);
     }

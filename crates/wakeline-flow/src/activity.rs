@@ -1,11 +1,16 @@
 //! What activities are written with: ordinary async code, run at least once by workers.
 
+use std::any::{Any, TypeId};
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use wakeline_core::InstanceId;
 
+use crate::error::FlowError;
 use crate::message::ActivityTask;
 
 /// An activity with its types: `const CHARGE: Activity<Order, Receipt> =
@@ -66,6 +71,28 @@ pub struct ActivityContext {
     attempt: u32,
     name: String,
     cancellation: CancellationToken,
+    states: Arc<States>,
+}
+
+/// Values that programs hand to their activities, one of each type.
+#[derive(Clone, Default)]
+pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl States {
+    /// Adds a value. False if there was one of its type.
+    pub(crate) fn add<T: Send + Sync + 'static>(&mut self, state: T) -> bool {
+        self.0.insert(TypeId::of::<T>(), Arc::new(state)).is_none()
+    }
+
+    fn get<T: 'static>(&self) -> Option<&T> {
+        self.0.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "States({})", self.0.len())
+    }
 }
 
 impl ActivityContext {
@@ -80,7 +107,47 @@ impl ActivityContext {
             attempt,
             name: task.name.clone(),
             cancellation,
+            states: Arc::default(),
         }
+    }
+
+    pub(crate) fn with_states(self, states: Arc<States>) -> Self {
+        Self { states, ..self }
+    }
+
+    /// The same context with one value more for [`Self::state`]: for tests of an activity.
+    pub fn with_state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        Arc::make_mut(&mut self.states).add(state);
+        self
+    }
+
+    /// What the program handed to its activities with
+    /// [`RegistryBuilder::state`](crate::RegistryBuilder::state): a pool of connections, a client.
+    /// If there is none of this type, that is an error that names it and is not retried.
+    ///
+    /// ```
+    /// use wakeline_flow::{ActivityContext, FlowError, Registry};
+    ///
+    /// struct Mailer {
+    ///     sender: String,
+    /// }
+    ///
+    /// async fn greet(ctx: ActivityContext, to: String) -> Result<String, FlowError> {
+    ///     let mailer = ctx.state::<Mailer>()?;
+    ///     Ok(format!("from {} to {to}", mailer.sender))
+    /// }
+    ///
+    /// let mailer = Mailer { sender: "shop@example.com".to_owned() };
+    /// let registry = Registry::builder().state(mailer).activity_fn(greet).build();
+    /// # assert!(registry.is_ok());
+    /// ```
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T, FlowError> {
+        self.states.get().ok_or_else(|| {
+            FlowError::permanent(format!(
+                "the registry has no state of type {}: add it with `.state(..)`",
+                std::any::type_name::<T>()
+            ))
+        })
     }
 
     /// The instance that scheduled it.

@@ -190,8 +190,14 @@ impl Execution {
         let mut state = shared.lock();
         let end = events.last().map_or(End::Open, |last| state.end_of(&last.kind));
         let given_up = std::mem::take(&mut state.given_up);
+        let children = !state.children.is_empty();
         drop(state);
-        let effects = Effects::of(about, &events, given_up);
+        let mut effects = Effects::of(about, &events, given_up);
+        if end.is_final() {
+            // All that are left are closed by their policies, these as well.
+            effects.cancelled_children.clear();
+            effects.close_children = children;
+        }
         Ok(TurnResult { events, effects, end })
     }
 

@@ -2,13 +2,17 @@
 
 use std::any::Any;
 use std::error::Error;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
+use wakeline_core::{InstanceId, OrchestrationName};
 
 /// Why an activity, a child or an orchestration failed. Part of histories: code may branch on it.
+///
+/// Its text names where it comes from: `child ship (instance ship-7): activity charge (attempt 3):
+/// card declined`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
+#[error("{}{message}", origins(origin))]
 pub struct FlowError {
     /// What kind of failure.
     pub kind: FailureKind,
@@ -17,6 +21,51 @@ pub struct FlowError {
     /// How often it was tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
+    /// The child or activity that it comes from, the outermost first. Empty for an error of the
+    /// code that returned it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origin: Vec<ErrorOrigin>,
+}
+
+/// The child or activity that an error comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorOrigin {
+    /// An activity.
+    Activity {
+        /// Its name.
+        name: String,
+        /// The instance that scheduled it.
+        instance: InstanceId,
+        /// The try that failed; the first is 1.
+        attempt: u32,
+    },
+    /// A child.
+    Child {
+        /// The orchestration; nothing if it never began.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<OrchestrationName>,
+        /// Its instance.
+        instance: InstanceId,
+    },
+}
+
+impl fmt::Display for ErrorOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Activity { name, attempt, .. } => {
+                write!(f, "activity {name} (attempt {attempt})")
+            }
+            Self::Child { name: Some(name), instance } => {
+                write!(f, "child {name} (instance {instance})")
+            }
+            Self::Child { name: None, instance } => write!(f, "child instance {instance}"),
+        }
+    }
+}
+
+fn origins(origin: &[ErrorOrigin]) -> String {
+    origin.iter().map(|one| format!("{one}: ")).collect()
 }
 
 /// Kinds of failures.
@@ -44,7 +93,7 @@ pub enum FailureKind {
 impl FlowError {
     /// A failure of a kind.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), attempts: None }
+        Self { kind, message: message.into(), attempts: None, origin: Vec::new() }
     }
 
     /// An error of the user's code.
@@ -66,6 +115,19 @@ impl FlowError {
     pub(crate) fn decoding(what: impl Display, error: &serde_json::Error) -> Self {
         let text = format!("{what} cannot be decoded into the type that the code expects: {error}");
         Self::new(FailureKind::Codec, text)
+    }
+
+    /// The same error as the one who waits for it sees it.
+    pub(crate) fn from_origin(mut self, origin: ErrorOrigin) -> Self {
+        self.origin.insert(0, origin);
+        self
+    }
+
+    /// An input that is not what the code expects.
+    pub(crate) fn input<I>(error: &serde_json::Error) -> Self {
+        let expected = std::any::type_name::<I>();
+        let message = format!("the input cannot be decoded as {expected}: {error}");
+        Self::new(FailureKind::Codec, message)
     }
 }
 
@@ -99,7 +161,8 @@ fn wrapped<'e>(
     mut causes: impl Iterator<Item = &'e (dyn Error + 'static)>,
 ) -> FlowError {
     match causes.find_map(|cause| cause.downcast_ref::<FlowError>()) {
-        Some(cause) => FlowError { message, ..cause.clone() },
+        // The text names the origin already.
+        Some(cause) => FlowError { message, origin: Vec::new(), ..cause.clone() },
         None => FlowError::application(message),
     }
 }

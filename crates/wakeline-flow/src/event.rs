@@ -47,6 +47,25 @@ pub struct Raised {
     pub data: Json,
 }
 
+/// What becomes of a child that has not ended when the orchestration that started it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClosePolicy {
+    /// It is terminated: it ends at once, without its code.
+    #[default]
+    Terminate,
+    /// It is asked to cancel: its code may clean up first.
+    RequestCancel,
+    /// It goes on.
+    Abandon,
+}
+
+impl ClosePolicy {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What an event says. Decisions are made by the code; the rest happens to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -160,6 +179,9 @@ pub enum EventKind {
         input: Json,
         /// Whether its end is reported back.
         attached: bool,
+        /// What becomes of an attached child when this instance ends.
+        #[serde(default, skip_serializing_if = "ClosePolicy::is_default")]
+        close_policy: ClosePolicy,
     },
     /// A child returned.
     ChildCompleted {

@@ -13,6 +13,7 @@
 mod activity;
 mod capability;
 mod client;
+mod closing;
 mod combinators;
 mod context;
 mod engine;
@@ -39,8 +40,8 @@ pub use engine::{
     Effects, End, Execution, Foreign, History, HookEmit, KvWrite, Mismatch, MismatchRow, NewTimer,
     QueuePush, ReplayError, Setting, Start, TurnResult, replay,
 };
-pub use error::{FailureKind, FlowError, IntoFlowError};
-pub use event::{Event, EventKind, Parent, Raised};
+pub use error::{ErrorOrigin, FailureKind, FlowError, IntoFlowError};
+pub use event::{ClosePolicy, Event, EventKind, Parent, Raised};
 pub use json::Json;
 pub use message::{ActivityTask, WorkItem};
 pub use registry::{
@@ -48,3 +49,7 @@ pub use registry::{
 };
 pub use retry::{ActivityPolicy, Backoff};
 pub use runtime::{Prefetch, Runtime, RuntimeOptions, RuntimeOptionsError};
+pub use wakeline_store::flow::{
+    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceState,
+    InstanceStats, ListInstances, PruneOptions, PruneReport,
+};

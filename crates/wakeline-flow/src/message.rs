@@ -103,6 +103,11 @@ pub enum WorkItem {
         /// Why.
         reason: String,
     },
+    /// To an instance that has ended: its children are closed by their policies.
+    CloseChildren {
+        /// The instance.
+        instance: InstanceId,
+    },
 }
 
 /// An activity to run.
@@ -145,7 +150,8 @@ impl WorkItem {
             | Self::TimerFired { instance, .. }
             | Self::ChildDone { instance, .. }
             | Self::EventRaised { instance, .. }
-            | Self::CancelInstance { instance, .. } => instance,
+            | Self::CancelInstance { instance, .. }
+            | Self::CloseChildren { instance } => instance,
             Self::ActivityExecute(task) => &task.instance,
         }
     }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wakeline_core::{Capability, NameError, OrchestrationName};
 
-use crate::activity::{Activity, ActivityContext, fn_name};
+use crate::activity::{Activity, ActivityContext, States, fn_name};
 use crate::capability::capability;
 use crate::context::{Orchestration, OrchestrationContext};
 use crate::engine::{CodeFuture, panicked};
@@ -115,6 +115,7 @@ impl fmt::Debug for ActivityCode {
 pub struct Registry {
     orchestrations: HashMap<String, BTreeMap<Version, Arc<OrchestrationCode>>>,
     activities: HashMap<String, Arc<ActivityCode>>,
+    states: Arc<States>,
 }
 
 impl Registry {
@@ -158,6 +159,11 @@ impl Registry {
         self.activities.get(name).cloned()
     }
 
+    /// What was handed to activities.
+    pub(crate) fn states(&self) -> Arc<States> {
+        Arc::clone(&self.states)
+    }
+
     /// The same code with one activity more, or another in the place of one: for tests.
     pub fn with_activity<I, O, E, F, R>(
         mut self,
@@ -172,7 +178,7 @@ impl Registry {
         E: IntoFlowError,
     {
         let name = activity.into().into_name();
-        let code = Arc::new(erased(&name, code));
+        let code = Arc::new(erased(code));
         self.activities.insert(name, code);
         self
     }
@@ -197,7 +203,7 @@ impl Registry {
 }
 
 /// An activity without its types.
-fn erased<I, O, E, F, R>(name: &str, code: F) -> ActivityCode
+fn erased<I, O, E, F, R>(code: F) -> ActivityCode
 where
     F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
     R: Future<Output = Result<O, E>> + Send + 'static,
@@ -205,14 +211,13 @@ where
     O: Serialize,
     E: IntoFlowError,
 {
-    let (code, name) = (Arc::new(code), Arc::<str>::from(name));
+    let code = Arc::new(code);
     let run: RunActivity = Box::new(move |context, input| {
-        let (code, name) = (Arc::clone(&code), Arc::clone(&name));
+        let code = Arc::clone(&code);
         Box::pin(async move {
-            let of = |what| format!("the {what} of activity {name}");
-            let input = input.to().map_err(|e| FlowError::decoding(of("input"), &e))?;
+            let input = input.to().map_err(|e| FlowError::input::<I>(&e))?;
             let output = code(context, input).await.map_err(E::into_flow_error)?;
-            Json::of(&output).map_err(|e| FlowError::encoding(of("result"), &e))
+            Json::of(&output).map_err(|e| FlowError::encoding("the result", &e))
         })
     });
     ActivityCode { run }
@@ -258,15 +263,13 @@ impl RegistryBuilder {
         E: IntoFlowError,
     {
         let name = orchestration.into();
-        let (code, label) =
-            (Arc::new(code), Arc::<str>::from(format!("{}@{version}", name.name())));
+        let code = Arc::new(code);
         let run: Run = Box::new(move |context, input| {
-            let (code, label) = (Arc::clone(&code), Arc::clone(&label));
+            let code = Arc::clone(&code);
             Box::pin(async move {
-                let of = |what| format!("the {what} of orchestration {label}");
-                let input = input.to().map_err(|e| FlowError::decoding(of("input"), &e))?;
+                let input = input.to().map_err(|e| FlowError::input::<I>(&e))?;
                 let output = code(context, input).await.map_err(E::into_flow_error)?;
-                Json::of(&output).map_err(|e| FlowError::encoding(of("result"), &e))
+                Json::of(&output).map_err(|e| FlowError::encoding("the result", &e))
             })
         });
         if let Err(error) = self.add(name.name(), version, run) {
@@ -285,7 +288,7 @@ impl RegistryBuilder {
         E: IntoFlowError,
     {
         let name = activity.into().into_name();
-        let known = self.registry.activities.insert(name.clone(), Arc::new(erased(&name, code)));
+        let known = self.registry.activities.insert(name.clone(), Arc::new(erased(code)));
         if known.is_some() {
             let what = format!("activity {name}");
             self.error.get_or_insert(RegistryError::Duplicate { what });
@@ -309,6 +312,17 @@ impl RegistryBuilder {
             return self;
         }
         self.activity(name, code)
+    }
+
+    /// Hands a value to all activities, which take it by its type with
+    /// [`ActivityContext::state`]: a pool of connections, a client. One of each type; wrap it in a
+    /// type of your own to have two.
+    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
+        if !Arc::make_mut(&mut self.registry.states).add(state) {
+            let what = format!("state of type {}", std::any::type_name::<T>());
+            self.error.get_or_insert(RegistryError::Duplicate { what });
+        }
+        self
     }
 
     /// The registry, or the first thing that was wrong.

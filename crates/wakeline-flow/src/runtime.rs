@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use wakeline_core::{Capabilities, error_chain};
 
 use crate::client::Client;
@@ -43,11 +43,15 @@ use slots::Slots;
 use sticky::Sticky;
 use turn::TurnRunner;
 
-/// Time for claims whose dispatchers have gone to end and be given back.
+/// Time for claims whose dispatchers have gone, and for what was stopped, to end and be given back.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 
-/// Runs orchestrations and activities until it is shut down. Dropping it stops it without grace:
-/// what runs is given back by its lease.
+/// Runs orchestrations and activities until it is shut down.
+///
+/// Dropping it stops it: nothing more is fetched, running activities are cancelled, dropped if they
+/// do not return within [`RuntimeOptions::cancellation_grace`], and given back uncounted, so that
+/// another runtime takes them at once. That happens in the background; [`Runtime::shutdown`] waits
+/// for it.
 pub struct Runtime {
     provider: Arc<dyn Provider>,
     dispatchers: JoinSet<()>,
@@ -55,7 +59,15 @@ pub struct Runtime {
     closing: CancellationToken,
     /// Running activities are cancelled.
     cancelling: CancellationToken,
-    _owner: DropGuard,
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.closing.cancel();
+        self.cancelling.cancel();
+        // They end by themselves, and give back what they hold first.
+        self.dispatchers.detach_all();
+    }
 }
 
 /// What all parts of a runtime share.
@@ -122,8 +134,7 @@ impl Runtime {
         let mut dispatchers = JoinSet::new();
         spawn_turns(&shared, &capabilities, &mut dispatchers);
         spawn_activities(&shared, &mut dispatchers);
-        let owner = closing.clone().drop_guard();
-        Ok(Self { provider, dispatchers, closing, cancelling, _owner: owner })
+        Ok(Self { provider, dispatchers, closing, cancelling })
     }
 
     /// A client over the same provider.

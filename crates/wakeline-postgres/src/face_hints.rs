@@ -6,7 +6,9 @@
 //! What is sent goes out over the notifier's connection, as a notification of the face's own kind.
 //!
 //! # Invariants
-//! * Nobody waits for a hint to be sent, and no write fails because one could not be.
+//! * No write fails because a hint could not be sent, and turns do not wait for theirs. What is sent
+//!   from outside of turns waits until its hint is under way, for a short while at most: its caller
+//!   may be a program that ends right after it ([`FaceHints::sent`]).
 //! * At once when it was quiet, together with what follows within a few milliseconds when it is
 //!   busy. The task that sends ends when nothing is left to be sent.
 //! * Nothing is sent while it is known that nobody else listens; whoever joins then is told
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use wakeline_core::{FlowChange, FlowWhat, HookChange, HookWhat, NodeId, error_chain};
@@ -31,6 +34,9 @@ const PENDING_MAX: usize = 2000;
 
 /// More remembered lease ends than this are forgotten, which only costs hints.
 const LEASES_MAX: usize = 10_000;
+
+/// The longest wait for a hint. Without it, others notice by their sweeps.
+const SENT_WAIT: Duration = Duration::from_secs(1);
 
 /// A face's hint: what it speaks of, and how long until that is due.
 pub(crate) trait Hint: Send + Sized + 'static {
@@ -72,13 +78,28 @@ hint!(HookChange, HookWhat, of_hook_changes);
 
 /// Tells other nodes what this one committed.
 pub(crate) struct FaceHints<H: Hint> {
-    state: Arc<Mutex<State<H>>>,
+    outbox: Arc<Outbox<H>>,
     tasks: TaskTracker,
 }
 
 impl<H: Hint> Default for FaceHints<H> {
     fn default() -> Self {
-        Self { state: Arc::default(), tasks: TaskTracker::default() }
+        Self { outbox: Arc::default(), tasks: TaskTracker::default() }
+    }
+}
+
+/// What waits to be sent, and who waits for that.
+struct Outbox<H: Hint> {
+    state: Mutex<State<H>>,
+    /// Up to which number it was tried to send.
+    tried: watch::Sender<u64>,
+    /// Rung when somebody waits: no more hints are awaited then.
+    hurry: Notify,
+}
+
+impl<H: Hint> Default for Outbox<H> {
+    fn default() -> Self {
+        Self { state: Mutex::default(), tried: watch::Sender::new(0), hurry: Notify::new() }
     }
 }
 
@@ -88,12 +109,20 @@ struct State<H: Hint> {
     everything: bool,
     /// Whether a task sends.
     sending: bool,
+    /// The number of the last call that told something.
+    added: u64,
     leases: HashMap<H::What, Told>,
 }
 
 impl<H: Hint> Default for State<H> {
     fn default() -> Self {
-        Self { pending: HashMap::new(), everything: false, sending: false, leases: HashMap::new() }
+        Self {
+            pending: HashMap::new(),
+            everything: false,
+            sending: false,
+            added: 0,
+            leases: HashMap::new(),
+        }
     }
 }
 
@@ -113,7 +142,8 @@ impl<H: Hint> FaceHints<H> {
         if hints.peek().is_none() || !shared.notifier.is_heard() {
             return;
         }
-        let mut state = self.state.lock();
+        let mut state = self.outbox.state.lock();
+        state.added += 1;
         let now = Instant::now();
         for (what, due_in) in hints.map(H::parts) {
             // A due time too far away to be reckoned with needs no hint.
@@ -121,14 +151,31 @@ impl<H: Hint> FaceHints<H> {
             state.add(what, due);
         }
         if !std::mem::replace(&mut state.sending, true) {
-            self.tasks.spawn(send(shared.clone(), self.state.clone()));
+            self.tasks.spawn(send(shared.clone(), self.outbox.clone()));
+        }
+    }
+
+    /// Waits until all that was told before was sent, or could not be.
+    pub(crate) async fn sent(&self) {
+        let (added, sending) = {
+            let state = self.outbox.state.lock();
+            (state.added, state.sending)
+        };
+        let mut tried = self.outbox.tried.subscribe();
+        if !sending || *tried.borrow() >= added {
+            return;
+        }
+        self.outbox.hurry.notify_one();
+        let sent = tried.wait_for(|tried| *tried >= added);
+        if tokio::time::timeout(SENT_WAIT, sent).await.is_err() {
+            tracing::debug!("a hint is late; other nodes notice by their sweeps");
         }
     }
 
     /// Leases were granted; `due_in` is their end. Without it the death of this node would be
     /// noticed by the others' sweeps only. At most one hint per kind and half lease.
     pub(crate) fn tell_leases(&self, shared: &Arc<Shared>, leases: Vec<H>) {
-        let news = self.state.lock().news(leases);
+        let news = self.outbox.state.lock().news(leases);
         self.tell(shared, news);
     }
 
@@ -170,28 +217,36 @@ impl<H: Hint> State<H> {
 }
 
 /// Sends until nothing is left.
-async fn send<H: Hint>(shared: Arc<Shared>, state: Arc<Mutex<State<H>>>) {
+async fn send<H: Hint>(shared: Arc<Shared>, outbox: Arc<Outbox<H>>) {
     let timings = &shared.options.timings;
     let mut backoff = timings.reconnect_min;
     loop {
-        let (pending, everything) = {
-            let mut state = state.lock();
+        let (pending, everything, added) = {
+            let mut state = outbox.state.lock();
             if state.pending.is_empty() && !state.everything {
                 state.sending = false;
                 return;
             }
-            (std::mem::take(&mut state.pending), std::mem::take(&mut state.everything))
+            let everything = std::mem::take(&mut state.everything);
+            (std::mem::take(&mut state.pending), everything, state.added)
         };
         let text = text::<H>(&shared, &pending, everything);
-        let pause = match shared.notifier.send(&text).await {
+        let sent = shared.notifier.send(&text).await;
+        outbox.tried.send_replace(added);
+        let pause = match sent {
             Ok(()) => {
                 backoff = timings.reconnect_min;
-                timings.coalesce
+                tokio::select! {
+                    () = tokio::time::sleep(timings.coalesce) => {}
+                    () = outbox.hurry.notified() => {}
+                    () = shared.closed.cancelled() => {}
+                }
+                continue;
             }
             Err(error) => {
                 metrics::counter!("wakeline_notify_failures_total").increment(1);
                 tracing::debug!(error = error_chain(&error), "notify failed");
-                let mut state = state.lock();
+                let mut state = outbox.state.lock();
                 if shared.closed.is_cancelled() {
                     state.sending = false;
                     return;

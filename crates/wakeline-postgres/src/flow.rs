@@ -193,10 +193,14 @@ impl FlowStore for PostgresStore {
         let bytes = messages.iter().map(MessageForm::bytes).sum();
         let requests = core.turn_requests(&requests).await?;
         let form = EnqueueForm { messages, requests };
-        if Deed::current().is_some() {
-            return core.enqueue_recorded(&form).await;
+        let reply = match Deed::current() {
+            Some(_) => core.enqueue_recorded(&form).await?,
+            None => self.flow.enqueue.submit(form, bytes).await?,
+        };
+        if !reply.changes.is_empty() {
+            core.hints.sent().await;
         }
-        self.flow.enqueue.submit(form, bytes).await
+        Ok(reply)
     }
 
     async fn claim_turns(&self, lines: Vec<TurnClaim>) -> Result<Vec<TurnClaimed>, StoreError> {

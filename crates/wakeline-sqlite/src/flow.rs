@@ -141,9 +141,9 @@ impl FlowReader for SqliteStore {
         self.read("instance", move |s| read::instance(s, &instance)).await
     }
 
-    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
+    async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError> {
         let instance = instance.clone();
-        self.read("pending_start", move |s| read::pending_start(s, &instance)).await
+        self.read("waiting_starts", move |s| read::waiting_starts(s, &instance)).await
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

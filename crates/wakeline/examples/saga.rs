@@ -28,7 +28,7 @@ async fn trip(ctx: OrchestrationContext, parts: Vec<String>) -> Result<Vec<Strin
                 booked.push(part);
             }
             Err(error) => {
-                report.push(error.to_string());
+                report.push(error.message);
                 for part in booked.into_iter().rev() {
                     report.push(ctx.call(cancel, part).attempts(100).await?);
                 }

@@ -12,8 +12,9 @@ use wakeline_flow::provider::{
     ProviderError, StoreProvider, StoreProviderOptions, WorkFilter,
 };
 use wakeline_flow::{Event, WorkItem};
+use wakeline_seal::KeyRing as EncryptionKeys;
 use wakeline_store::flow::{FlowBackend, InstanceState};
-use wakeline_store::{HintFeed, StoreAdmin, StoreError};
+use wakeline_store::{HintFeed, KeyedStore, StoreAdmin, StoreError};
 use wakeline_wake::{LongPollConfig, WakeMode};
 
 /// A store that a provider can be made over.
@@ -66,6 +67,16 @@ impl<S: StoreBackend + 'static> Backed<S> {
             tokio::spawn(async move { store.feed(sink, shutdown).await });
         }
         Ok(Self { provider, store, listening: Arc::new(shutdown.drop_guard()) })
+    }
+
+    /// The same provider with the keys of encrypted queues, those that the servers on the store have:
+    /// turns can push to these queues then. Call it before anything else, once.
+    pub fn with_encryption_keys(self, keys: EncryptionKeys) -> Self
+    where
+        S: KeyedStore,
+    {
+        self.store.use_keys(Arc::new(keys));
+        self
     }
 
     /// The store, for what the provider has no words for.

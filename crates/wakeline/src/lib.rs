@@ -46,6 +46,7 @@ pub use postgres::PostgresProvider;
 pub use sqlite::SqliteProvider;
 pub use wakeline_core as core;
 pub use wakeline_flow::*;
+pub use wakeline_seal::KeyRing as EncryptionKeys;
 pub use wakeline_store::StoreError;
 pub use wakeline_wake::{AggressiveOn, Link, LongPollConfig, PollMode, Snapshot, WakeMode};
 

@@ -7,8 +7,6 @@ use async_trait::async_trait;
 use duroxide::provider_validation::ProviderFactory;
 use duroxide::providers::Provider;
 use tokio::sync::Mutex;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 use wakeline_duroxide::{DuroxideOptions, DuroxideProvider};
 use wakeline_store::WholeStore;
 use wakeline_wake::LongPollConfig;
@@ -19,6 +17,9 @@ pub(crate) trait Site: Send + Sync + Sized + 'static {
     async fn open(long_polling: bool) -> Self;
 
     fn fed(&self) -> &Fed;
+
+    /// A provider over a store of its own on the same data, as another process has it.
+    async fn neighbour(&self) -> Fed;
 
     /// Makes all events of an instance undecodable.
     async fn corrupt_history(&self, instance: &str);
@@ -89,32 +90,32 @@ impl<S: Site> ProviderFactory for Bed<S> {
     }
 }
 
-/// A provider that hears what its store tells.
+/// A provider, and its store.
 pub(crate) struct Fed {
     pub(crate) provider: DuroxideProvider,
-    pub(crate) store: Arc<dyn WholeStore>,
-    feeding: JoinHandle<()>,
-    shutdown: CancellationToken,
+    store: Arc<dyn WholeStore>,
+    another: Box<dyn Fn() -> DuroxideProvider + Send + Sync>,
 }
 
 impl Fed {
     pub(crate) fn over<S: WholeStore + 'static>(store: S, long_polling: bool) -> Self {
         let store = Arc::new(store);
-        let long_poll = LongPollConfig { enabled: long_polling, ..LongPollConfig::default() };
-        let options = DuroxideOptions { long_poll, ..DuroxideOptions::default() };
-        let provider = DuroxideProvider::new(store.clone(), options);
-        let shutdown = CancellationToken::new();
-        let feeding = {
-            let (store, sink) = (Arc::clone(&store), Arc::new(provider.clone()));
-            let shutdown = shutdown.clone();
-            tokio::spawn(async move { store.feed(sink, shutdown).await })
+        let options = |enabled| DuroxideOptions {
+            long_poll: LongPollConfig { enabled, ..LongPollConfig::default() },
+            ..DuroxideOptions::default()
         };
-        Self { provider, store, feeding, shutdown }
+        let provider = DuroxideProvider::new(store.clone(), options(long_polling));
+        let same = store.clone();
+        let another = Box::new(move || DuroxideProvider::new(same.clone(), options(false)));
+        Self { provider, store, another }
+    }
+
+    /// Another provider over the same store, which does not wait.
+    pub(crate) fn another(&self) -> DuroxideProvider {
+        (self.another)()
     }
 
     pub(crate) async fn close(self) {
-        self.shutdown.cancel();
-        self.feeding.await.expect("the feed ends by itself");
         self.provider.close().await;
         self.store.close().await;
     }

@@ -12,6 +12,14 @@ pub(crate) struct Database {
     fed: Fed,
 }
 
+async fn store_on(database: &TestDatabase) -> PostgresStore {
+    let options = PostgresOptions {
+        pool_max: PostgresOptions::POOL_MIN,
+        ..PostgresOptions::new(database.url())
+    };
+    PostgresStore::connect(options).await.expect("a store")
+}
+
 #[async_trait]
 impl Site for Database {
     async fn open(long_polling: bool) -> Self {
@@ -19,12 +27,12 @@ impl Site for Database {
             migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
         })
         .await;
-        let options = PostgresOptions {
-            pool_max: PostgresOptions::POOL_MIN,
-            ..PostgresOptions::new(database.url())
-        };
-        let store = PostgresStore::connect(options).await.expect("a store");
-        Self { database, fed: Fed::over(store, long_polling) }
+        let fed = Fed::over(store_on(&database).await, long_polling);
+        Self { database, fed }
+    }
+
+    async fn neighbour(&self) -> Fed {
+        Fed::over(store_on(&self.database).await, true)
     }
 
     fn fed(&self) -> &Fed {

@@ -24,14 +24,21 @@ impl File {
     }
 }
 
+async fn store_in(folder: &TempDir) -> SqliteStore {
+    let options =
+        SqliteOptions { ballast_bytes: 0, ..SqliteOptions::new(folder.path().join("dx.db")) };
+    SqliteStore::open(options).await.expect("the store opens")
+}
+
 #[async_trait]
 impl Site for File {
     async fn open(long_polling: bool) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        let options =
-            SqliteOptions { ballast_bytes: 0, ..SqliteOptions::new(folder.path().join("dx.db")) };
-        let store = SqliteStore::open(options).await.expect("the store opens");
-        Self { fed: Fed::over(store, long_polling), folder }
+        Self { fed: Fed::over(store_in(&folder).await, long_polling), folder }
+    }
+
+    async fn neighbour(&self) -> Fed {
+        Fed::over(store_in(&self.folder).await, true)
     }
 
     fn fed(&self) -> &Fed {

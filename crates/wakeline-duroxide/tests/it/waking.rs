@@ -14,7 +14,7 @@ use duroxide::{
     ActivityContext, Client, Event, EventKind, OrchestrationContext, OrchestrationRegistry,
 };
 use semver::Version;
-use wakeline_duroxide::{DuroxideOptions, DuroxideProvider};
+use wakeline_duroxide::DuroxideProvider;
 
 use crate::bed::Site;
 
@@ -91,6 +91,21 @@ pub(crate) async fn a_waiting_fetch_is_served_by_an_enqueue<S: Site>() {
     site.close().await;
 }
 
+/// A provider of another process has only the store in common with the one that waits.
+pub(crate) async fn a_waiting_fetch_is_woken_by_another_process<S: Site>() {
+    let site = S::open(true).await;
+    let waiting = tokio::spawn({
+        let provider = site.fed().provider.clone();
+        async move { provider.fetch_orchestration_item(LEASE, WAIT, None).await }
+    });
+    let other = site.neighbour().await;
+    other.provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
+    assert_eq!(served.expect("answered").expect("a turn").0.instance, "a");
+    other.close().await;
+    site.close().await;
+}
+
 pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {
     let site = S::open(true).await;
     let provider = site.fed().provider.clone();
@@ -139,7 +154,7 @@ pub(crate) async fn a_filter_finds_versions_that_another_provider_pinned<S: Site
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     begin(&provider, "a", &token, Version::new(7, 1, 0)).await;
-    let other = DuroxideProvider::new(site.fed().store.clone(), DuroxideOptions::default());
+    let other = site.fed().another();
     let refused = other.fetch_orchestration_item(LEASE, Duration::ZERO, Some(&up_to(7))).await;
     assert!(refused.expect("answered").is_none(), "7.1.0 is beyond 7.0.0");
     let found = other.fetch_orchestration_item(LEASE, Duration::ZERO, Some(&up_to(9))).await;
@@ -151,7 +166,7 @@ pub(crate) async fn a_filter_finds_versions_that_another_provider_pinned<S: Site
 pub(crate) async fn one_provider_acknowledges_what_another_fetched<S: Site>() {
     let site = S::open(true).await;
     let provider = site.fed().provider.clone();
-    let other = DuroxideProvider::new(site.fed().store.clone(), DuroxideOptions::default());
+    let other = site.fed().another();
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     begin(&other, "a", &token, Version::new(0, 1, 32)).await;
@@ -216,6 +231,7 @@ macro_rules! on_site {
     ($site:ty) => {
         $crate::waking::on_site! { $site:
             a_waiting_fetch_is_served_by_an_enqueue,
+            a_waiting_fetch_is_woken_by_another_process,
             a_waiting_worker_is_served_by_a_turn,
             a_waiting_fetch_learns_of_a_version_that_it_did_not_know,
             a_filter_finds_versions_that_another_provider_pinned,

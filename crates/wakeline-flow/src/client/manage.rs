@@ -10,6 +10,7 @@ use wakeline_store::flow::{
 };
 
 use super::{Client, ClientError, Instance};
+use crate::closing::close_tree;
 use crate::error::{FailureKind, FlowError};
 use crate::event::Event;
 use crate::json::Json;
@@ -29,12 +30,18 @@ impl Client {
         Ok(self.admin("resume instances")?.resume(&InstanceId::new(instance)?).await?)
     }
 
-    /// Ends an instance at once, without its code, also one that waits for its first turn. False if
-    /// it is unknown or has ended.
+    /// Ends an instance at once, without its code, also one that waits for its first turn. Children
+    /// that it started are closed by their policies ([`ClosePolicy`](crate::ClosePolicy)): by
+    /// default they are terminated too, with all below them. False if it is unknown or has ended.
     pub async fn terminate(&self, instance: &str, reason: &str) -> Result<bool, ClientError> {
         let id = InstanceId::new(instance)?;
         let error = FlowError::new(FailureKind::Terminated, reason);
-        Ok(self.admin("terminate instances")?.terminate(&id, error).await?)
+        let ended = self.admin("terminate instances")?.terminate(&id, error, None).await?;
+        if ended && let Err(error) = close_tree(self.provider.as_ref(), &id).await {
+            // Its own message makes runtimes do it.
+            tracing::warn!(%instance, %error, "could not close all children at once");
+        }
+        Ok(ended)
     }
 
     /// A page of instances, newest first, and where the next one begins.

@@ -18,7 +18,7 @@ use crate::capability::capability;
 use crate::engine::child_id::child_id;
 use crate::engine::state::{At, Shared};
 use crate::error::FlowError;
-use crate::event::EventKind;
+use crate::event::{ClosePolicy, EventKind};
 use crate::json::Json;
 
 /// An orchestration with its types: `const SHIP: Orchestration<Order, Parcel> =
@@ -72,7 +72,13 @@ impl OrchestrationContext {
         let plan = Json::of(&input)
             .map_err(|error| FlowError::encoding(format!("the input of child {name}"), &error))
             .and_then(|input| Ok((OrchestrationName::new(&name).map_err(refused)?, input)))
-            .map(|(name, input)| Plan { name, input, id: None, version: None });
+            .map(|(name, input)| Plan {
+                name,
+                input,
+                id: None,
+                version: None,
+                close_policy: ClosePolicy::default(),
+            });
         ChildCall {
             shared: Arc::clone(&self.shared),
             at: Location::caller(),
@@ -87,6 +93,7 @@ struct Plan {
     input: Json,
     id: Option<InstanceId>,
     version: Option<String>,
+    close_policy: ClosePolicy,
 }
 
 /// An orchestration to start: await it, [`ChildCall::start`] it and await it later, or start it
@@ -122,6 +129,16 @@ impl<O> ChildCall<O> {
                 Ok(_) => plan.version = Some(version),
                 Err(error) => self.plan = Err(refused(error)),
             }
+        }
+        self
+    }
+
+    /// What becomes of it if it has not ended when this orchestration ends, in whatever way: by
+    /// default it is terminated. With [`ClosePolicy::Abandon`] it goes on, also if its handle is
+    /// dropped. Has no effect on a detached child, which always goes on.
+    pub fn close_policy(mut self, policy: ClosePolicy) -> Self {
+        if let Ok(plan) = &mut self.plan {
+            plan.close_policy = policy;
         }
         self
     }
@@ -164,7 +181,8 @@ enum Stage {
     Refused(FlowError),
 }
 
-/// A child that runs, or will when this is awaited. Dropped before its end it is cancelled.
+/// A child that runs, or will when this is awaited. Dropped before its end it is asked to cancel,
+/// unless its policy is [`ClosePolicy::Abandon`].
 #[must_use = "dropping it cancels the child"]
 pub struct ChildHandle<O> {
     shared: Arc<Shared>,
@@ -218,13 +236,15 @@ impl<O: DeserializeOwned> Future for ChildHandle<O> {
 }
 
 fn open(shared: &Arc<Shared>, at: At, plan: Plan, attached: bool) -> Option<(u64, InstanceId)> {
-    let Plan { name, input, id, version } = plan;
+    let Plan { name, input, id, version, close_policy } = plan;
     shared.with(at, |state| {
         let instance = id
             .or_else(|| state.recorded_children.get(&state.next_id).cloned())
             .unwrap_or_else(|| child_id(&shared.about, state.next_id));
         let started = instance.clone();
-        let kind = EventKind::ChildStarted { instance, name, version, input, attached };
+        let close_policy = if attached { close_policy } else { ClosePolicy::default() };
+        let kind =
+            EventKind::ChildStarted { instance, name, version, input, attached, close_policy };
         (state.decide(kind, Some(at)), started)
     })
 }

@@ -77,6 +77,9 @@ impl State {
         let done = |state: &mut Self, of: &u64, outcome: Outcome| {
             state.settle(*of, outcome).into_iter().collect()
         };
+        if let EventKind::ChildCompleted { of, .. } | EventKind::ChildFailed { of, .. } = kind {
+            self.children.remove(of);
+        }
         match kind {
             EventKind::Turn { now } => {
                 self.now = *now;

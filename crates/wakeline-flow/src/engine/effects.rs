@@ -76,6 +76,8 @@ pub struct Effects {
     pub starts: Vec<WorkItem>,
     /// Children to cancel.
     pub cancelled_children: Vec<InstanceId>,
+    /// Whether children are left that have to be closed, because the instance has ended.
+    pub close_children: bool,
     /// Events for other instances: [`WorkItem::EventRaised`].
     pub signals: Vec<WorkItem>,
     /// Messages for queues.
@@ -113,10 +115,19 @@ pub enum End {
     },
 }
 
+impl End {
+    /// Whether the instance has ended.
+    pub(super) fn is_final(&self) -> bool {
+        !matches!(self, Self::Open | Self::ContinuedAsNew { .. })
+    }
+}
+
 impl Effects {
     /// Draws the effects from a turn's events and from what was given up during it.
     pub(crate) fn of(about: &About, events: &[Event], given_up: Vec<(u64, SlotKind)>) -> Self {
         let mut effects = Self::default();
+        let given_up: Vec<_> =
+            given_up.into_iter().filter(|(_, kind)| !kind.is_abandoned()).collect();
         let gone: HashSet<u64> = given_up.iter().map(|(id, _)| *id).collect();
         for event in events.iter().filter(|event| !gone.contains(&event.id)) {
             effects.add(about, event);
@@ -126,7 +137,7 @@ impl Effects {
             match kind {
                 SlotKind::Activity => effects.cancelled_activities.push(id),
                 SlotKind::Timer => effects.cancelled_timers.push(id),
-                SlotKind::Child { instance } => effects.cancelled_children.push(instance),
+                SlotKind::Child { instance, .. } => effects.cancelled_children.push(instance),
                 SlotKind::Wait { .. } => {}
             }
         }
@@ -197,7 +208,8 @@ fn emit(event: &Event) -> Option<HookEmit> {
 }
 
 fn start(about: &About, event: &Event) -> Option<WorkItem> {
-    let EventKind::ChildStarted { instance, name, version, input, attached } = &event.kind else {
+    let EventKind::ChildStarted { instance, name, version, input, attached, .. } = &event.kind
+    else {
         return None;
     };
     let parent = attached.then(|| Parent {

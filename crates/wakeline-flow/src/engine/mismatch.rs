@@ -5,7 +5,7 @@ use std::fmt;
 
 use wakeline_core::{InstanceId, OrchestrationName};
 
-use crate::event::{Event, EventKind};
+use crate::event::{ClosePolicy, Event, EventKind};
 
 /// So many events are shown before the difference, and so many after it.
 const AROUND: usize = 5;
@@ -153,8 +153,14 @@ fn describe(kind: &EventKind) -> String {
         E::EventAwaited { name } => format!("wait for event {name}"),
         E::EventRaised { name, data } => format!("event {name} {data:?}"),
         E::EventForgone { of } => format!("give up wait of {of}"),
-        E::ChildStarted { instance, name, attached, .. } => {
-            format!("start {}{name} as {instance}", if *attached { "" } else { "detached " })
+        E::ChildStarted { instance, name, attached, close_policy, .. } => {
+            let kind = match (attached, close_policy) {
+                (false, _) => "detached ",
+                (true, ClosePolicy::Terminate) => "",
+                (true, ClosePolicy::RequestCancel) => "(cancelled at close) ",
+                (true, ClosePolicy::Abandon) => "(abandoned at close) ",
+            };
+            format!("start {kind}{name} as {instance}")
         }
         E::ChildCompleted { of, result } => format!("child of {of} returned {result:?}"),
         E::ChildFailed { of, error } => format!("child of {of} failed: {error}"),

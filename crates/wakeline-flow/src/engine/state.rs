@@ -10,7 +10,7 @@
 //!   what comes for no slot is dropped.
 //! * Nothing of the user's runs under the lock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::Location;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -23,7 +23,7 @@ use super::foreign::Foreign;
 use super::mailbox::Mailboxes;
 use super::wake::Root;
 use crate::error::FlowError;
-use crate::event::{Event, EventKind, Parent, Raised};
+use crate::event::{ClosePolicy, Event, EventKind, Parent, Raised};
 use crate::json::Json;
 
 /// Where in the code something was decided.
@@ -125,7 +125,14 @@ pub(crate) enum SlotKind {
     Activity,
     Timer,
     Wait { name: String },
-    Child { instance: InstanceId },
+    Child { instance: InstanceId, close_policy: ClosePolicy },
+}
+
+impl SlotKind {
+    /// Whether it goes on although nobody waits for it any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self, Self::Child { close_policy: ClosePolicy::Abandon, .. })
+    }
 }
 
 /// An operation that the code has begun.
@@ -172,6 +179,9 @@ pub(crate) struct State {
     pub(crate) recorded_children: HashMap<u64, InstanceId>,
     /// Open operations that were given up, not yet taken out by the engine.
     pub(crate) given_up: Vec<(u64, SlotKind)>,
+    /// Children that are to be closed at the end, by the events that started them: those whose end
+    /// was not reported. The end of a child that was given up is not.
+    pub(super) children: HashSet<u64>,
     slots: HashMap<u64, Slot>,
     /// How many wakers are registered.
     waiting: usize,
@@ -192,6 +202,7 @@ impl State {
             drawn: 0,
             recorded_children: HashMap::new(),
             given_up: Vec::new(),
+            children: HashSet::new(),
             slots: HashMap::new(),
             waiting: 0,
         }
@@ -222,8 +233,11 @@ impl State {
             EventKind::ActivityScheduled { .. } => SlotKind::Activity,
             EventKind::TimerCreated { .. } => SlotKind::Timer,
             EventKind::EventAwaited { name } => SlotKind::Wait { name: name.clone() },
-            EventKind::ChildStarted { instance, attached: true, .. } => {
-                SlotKind::Child { instance: instance.clone() }
+            EventKind::ChildStarted { instance, attached: true, close_policy, .. } => {
+                if *close_policy != ClosePolicy::Abandon {
+                    self.children.insert(id);
+                }
+                SlotKind::Child { instance: instance.clone(), close_policy: *close_policy }
             }
             _ => return,
         };

@@ -103,11 +103,14 @@ pub trait ProviderAdmin: Send + Sync {
     /// Lets those go on that were held back because other code did not fit. Returns how many.
     async fn retry_mismatched(&self, capabilities: Capabilities) -> Result<u64, ProviderError>;
 
-    /// Ends an instance without its code, and tells its parent. False if it does not run.
+    /// Ends an instance without its code, and tells its parent. Its children are closed by the next
+    /// turn, by their policies. With `child_of` only if an event of that instance started it. False
+    /// if it does not run.
     async fn terminate(
         &self,
         instance: &InstanceId,
         error: FlowError,
+        child_of: Option<(&InstanceId, u64)>,
     ) -> Result<bool, ProviderError>;
 
     /// Deletes instances with all below them.

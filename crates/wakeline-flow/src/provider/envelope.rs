@@ -59,6 +59,7 @@ pub(crate) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, Pr
         WorkItem::TimerFired { execution, event, .. } => {
             Envelope { key: Some((*execution, *event)), ..plain }
         }
+        WorkItem::CloseChildren { .. } => Envelope { even_if_ended: true, ..plain },
         _ => plain,
     })
 }

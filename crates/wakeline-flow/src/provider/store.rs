@@ -8,6 +8,7 @@
 
 mod admin;
 mod family;
+mod lease_ends;
 mod reserved;
 mod sink;
 mod stored;
@@ -30,6 +31,7 @@ use wakeline_store::{Deed, StoreError};
 use wakeline_wake::{HintSource, Hub, HubOptions, LongPollConfig, Snapshot, WakeMode};
 
 use self::family::Family;
+use self::lease_ends::LeaseEnds;
 use super::Provider;
 use super::admin::ProviderAdmin;
 use super::envelope;
@@ -78,6 +80,7 @@ struct Inner {
     hook_hints: Option<HookHints>,
     writes: TaskTracker,
     traces: Traces,
+    lease_ends: LeaseEnds,
 }
 
 impl StoreProvider {
@@ -105,6 +108,7 @@ impl StoreProvider {
             hook_hints,
             writes: TaskTracker::new(),
             traces: Traces::default(),
+            lease_ends: LeaseEnds::default(),
         });
         inner.family.welcome(&inner);
         Self { inner }

@@ -13,7 +13,7 @@ use wakeline_store::hook::NewMessage;
 use super::incoming::{Beginning, Incoming};
 use crate::capability::capability;
 use crate::engine::{Effects, End, Execution, HookEmit, KvWrite, QueuePush, TurnResult};
-use crate::error::{FailureKind, FlowError};
+use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::json::Json;
 use crate::message::WorkItem;
@@ -35,9 +35,14 @@ pub(super) fn of(
     ack.history_delta = events;
     let item = &incoming.item;
     let about = About { instance: &item.instance, life: item.life, execution };
+    let close_children = effects.close_children;
     about.effects(&mut ack, effects)?;
     ack.orchestrator_items.extend(incoming.refusals(execution.parent()));
     about.end(&mut ack, end);
+    if close_children {
+        let close = WorkItem::CloseChildren { instance: about.instance.clone() };
+        ack.orchestrator_items.push((close, None));
+    }
     Ok(ack)
 }
 
@@ -68,7 +73,10 @@ pub(super) fn given_up(
     let event = |(id, kind)| Event { id, kind, at: None };
     ack.history_delta = (first..).zip(kinds).map(event).collect();
     ack.orchestrator_items = incoming.refusals(parent.as_ref());
-    ack.orchestrator_items.extend(parent.map(|parent| (told(parent, Err(error.clone())), None)));
+    let name = incoming.beginning.as_ref().map(|begun| begun.name.clone()).or(item.name.clone());
+    let origin = ErrorOrigin::Child { name, instance: item.instance.clone() };
+    let failed = Err(error.clone().from_origin(origin));
+    ack.orchestrator_items.extend(parent.map(|parent| (told(parent, failed), None)));
     ack.end = ended(InstanceState::Failed, &error);
     ack.clear = true;
     ack
@@ -240,6 +248,9 @@ impl About<'_> {
             }
         };
         ack.end = end;
+        let origin =
+            || ErrorOrigin::Child { name: Some(self.name()), instance: self.instance.clone() };
+        let result = result.map_err(|error| error.from_origin(origin()));
         ack.orchestrator_items.extend(parent.map(|parent| (told(parent, result), None)));
     }
 

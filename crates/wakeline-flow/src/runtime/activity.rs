@@ -17,7 +17,7 @@ use super::renewal::renew_activity;
 use super::repeats::Repeats;
 use super::slots::Slot;
 use crate::activity::ActivityContext;
-use crate::error::{FailureKind, FlowError};
+use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::json::Json;
 use crate::message::{ActivityTask, WorkItem};
 use crate::provider::{FetchedWork, ProviderError};
@@ -107,6 +107,7 @@ impl ActivityRunner {
                 attempts: Some(attempt - 1),
                 ..FlowError::new(FailureKind::Poison, words)
             };
+            let error = error.from_origin(origin(task, attempt - 1));
             return self.complete(task, lock_token, Err(error)).await;
         }
         let tried = self.attempt(&code, task, lock_token, attempt).await;
@@ -123,7 +124,10 @@ impl ActivityRunner {
                 provider.abandon_work_item(lock_token, Some(delay), false).await
             }
             Tried::Done(result) => {
-                let counted = |error| FlowError { attempts: Some(attempt), ..error };
+                let counted = |error| {
+                    FlowError { attempts: Some(attempt), ..error }
+                        .from_origin(origin(task, attempt))
+                };
                 self.complete(task, lock_token, result.map_err(counted)).await
             }
             Tried::Unwanted => Ok(()),
@@ -139,7 +143,8 @@ impl ActivityRunner {
         attempt: u32,
     ) -> Tried {
         let (unwanted, lease) = (CancellationToken::new(), self.shared.options.worker_lock_timeout);
-        let context = ActivityContext::new(task, attempt, unwanted.clone());
+        let context = ActivityContext::new(task, attempt, unwanted.clone())
+            .with_states(self.shared.registry.states());
         let (code, input) = (Arc::clone(code), task.input.clone());
         let span = tracing::info_span!(
             "activity", name = task.name, instance = %task.instance, attempt
@@ -157,7 +162,9 @@ impl ActivityRunner {
             done = &mut running => return Tried::Done(done.unwrap_or_else(|error| {
                 Err(FlowError::new(FailureKind::Panic, error.to_string()))
             })),
-            () = renew_activity(&self.shared, lock_token, &unwanted, lease / 3) => Tried::Unwanted,
+            () = renew_activity(&self.shared, &task.instance, lock_token, lease / 3) => {
+                Tried::Unwanted
+            }
             () = limit => {
                 let words = format!(
                     "an attempt of activity {} took longer than its limit of {} ms",
@@ -194,7 +201,7 @@ impl ActivityRunner {
             event: task.event,
             result,
         };
-        let (unwanted, lease) = (CancellationToken::new(), self.shared.options.worker_lock_timeout);
+        let lease = self.shared.options.worker_lock_timeout;
         let offers = async {
             let mut repeats = Repeats::default();
             loop {
@@ -210,12 +217,16 @@ impl ActivityRunner {
         tokio::select! {
             biased;
             ended = offers => ended,
-            () = renew_activity(&self.shared, lock_token, &unwanted, lease / 10) => {
+            () = renew_activity(&self.shared, &task.instance, lock_token, lease / 10) => {
                 Err(ProviderError::LockLost)
             }
             () = self.shared.cancelling.cancelled() => Err(ProviderError::Closed),
         }
     }
+}
+
+fn origin(task: &ActivityTask, attempt: u32) -> ErrorOrigin {
+    ErrorOrigin::Activity { name: task.name.clone(), instance: task.instance.clone(), attempt }
 }
 
 fn may_retry(error: &FlowError) -> bool {

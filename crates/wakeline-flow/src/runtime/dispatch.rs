@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use wakeline_core::{Capabilities, error_chain};
 
-use super::Shared;
 use super::activity::ActivityRunner;
 use super::renewal;
 use super::slots::{Fetching, Slot, Slots};
 use super::turn::TurnRunner;
+use super::{SETTLE_TIME, Shared};
 use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
 
 /// The longest sleep after failures in a row. It bounds how long work waits after an outage.
@@ -99,8 +98,8 @@ impl Source for Activities {
     }
 
     async fn hold(&self, shared: &Arc<Shared>, item: &FetchedWork) {
-        let (unwanted, lease) = (CancellationToken::new(), shared.options.worker_lock_timeout);
-        renewal::renew_activity(shared, &item.lock_token, &unwanted, lease / 3).await;
+        let first = shared.options.worker_lock_timeout / 3;
+        renewal::renew_activity(shared, item.item.instance(), &item.lock_token, first).await;
     }
 
     async fn give_back(&self, shared: &Shared, item: FetchedWork) {
@@ -189,7 +188,17 @@ async fn run<S: Source>(shared: &Arc<Shared>, source: &S, item: S::Item, fetchin
         }
         () = source.hold(shared, &item) => return,
     };
-    source.run(item, fetching.running(running)).await;
+    tokio::select! {
+        () = source.run(item, fetching.running(running)) => {}
+        // A store that does not answer must not keep a runtime that was dropped in memory.
+        () = overdue(shared) => tracing::warn!("what was under way is left to its lease"),
+    }
+}
+
+/// Waits until the runtime was stopped, and what ran has had its time to end.
+async fn overdue(shared: &Shared) {
+    shared.cancelling.cancelled().await;
+    tokio::time::sleep(shared.options.cancellation_grace + SETTLE_TIME).await;
 }
 
 fn backoff(first: Duration, failures: u32) -> Duration {

@@ -4,7 +4,7 @@
 use wakeline_core::{OrchestrationName, Timestamp};
 use wakeline_store::flow::InstanceState;
 
-use crate::error::{FailureKind, FlowError};
+use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Parent, Raised};
 use crate::json::Json;
 use crate::message::WorkItem;
@@ -29,6 +29,8 @@ pub(super) struct Incoming {
     pub(super) beginning: Option<Beginning>,
     /// What the code gets, in order.
     pub(super) messages: Vec<WorkItem>,
+    /// Whether the instance has ended and its children are to be closed.
+    pub(super) closes: bool,
     /// Who waits for starts that begin nothing, because the id is taken.
     unstarted: Vec<Parent>,
 }
@@ -36,8 +38,13 @@ pub(super) struct Incoming {
 impl Incoming {
     pub(super) fn sort(mut item: OrchestrationItem) -> Self {
         let messages = std::mem::take(&mut item.messages);
-        let mut incoming =
-            Self { item, beginning: None, messages: Vec::new(), unstarted: Vec::new() };
+        let mut incoming = Self {
+            item,
+            beginning: None,
+            messages: Vec::new(),
+            closes: false,
+            unstarted: Vec::new(),
+        };
         for message in messages {
             incoming.add(message);
         }
@@ -84,6 +91,7 @@ impl Incoming {
                     });
                 }
             }
+            WorkItem::CloseChildren { .. } => self.closes = true,
             message => self.messages.push(message),
         }
     }
@@ -100,7 +108,9 @@ impl Incoming {
                 instance: parent.instance.clone(),
                 execution: parent.execution,
                 event: parent.event,
-                result: Err(FlowError::new(FailureKind::Application, words)),
+                result: Err(FlowError::new(FailureKind::Application, words).from_origin(
+                    ErrorOrigin::Child { name: None, instance: self.item.instance.clone() },
+                )),
             }
         };
         let strangers = self.unstarted.iter().filter(|parent| Some(*parent) != own);

@@ -1,14 +1,20 @@
 //! Keeps a lease alive while its holder works.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
-use tokio_util::sync::CancellationToken;
-use wakeline_core::error_chain;
+use wakeline_core::{InstanceId, error_chain};
 
 use super::Shared;
-use crate::provider::ProviderError;
+use crate::provider::{ProviderError, Seen};
+
+/// An activity that has run for so long waits for the end of its instance.
+const WATCH_AFTER: Duration = Duration::from_millis(500);
+
+/// The longest single wait for it.
+const WATCH_MAX: Duration = Duration::from_secs(3600);
 
 /// Renews the lease of a turn until it is dropped.
 pub(super) struct TurnRenewal(AbortHandle);
@@ -17,7 +23,10 @@ impl TurnRenewal {
     /// Begins to renew after a third of the lease: most turns are over long before.
     pub(super) fn start(shared: &Arc<Shared>, lock_token: &str) -> Self {
         let (shared, token) = (Arc::clone(shared), lock_token.to_owned());
-        let task = tokio::spawn(async move { renew_turn(&shared, &token).await });
+        // Once the runtime was stopped, another one may have the turn.
+        let task = tokio::spawn(async move {
+            shared.cancelling.run_until_cancelled(renew_turn(&shared, &token)).await;
+        });
         Self(task.abort_handle())
     }
 }
@@ -43,30 +52,50 @@ pub(super) async fn renew_turn(shared: &Shared, lock_token: &str) {
     }
 }
 
-/// Renews the lease of an activity, for the first time after `first`, until its instance does not
-/// want it any more, or the lease is lost; then it cancels `unwanted`.
+/// Renews the lease of an activity, for the first time after `first`. Returns when its instance does
+/// not want it any more, or the lease is lost.
 pub(super) async fn renew_activity(
     shared: &Shared,
+    instance: &InstanceId,
     lock_token: &str,
-    unwanted: &CancellationToken,
     first: Duration,
 ) {
     let lease = shared.options.worker_lock_timeout;
     let mut pause = first;
+    let mut ended = pin!(instance_ended(shared, instance));
+    let mut heard = false;
     loop {
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = &mut ended, if !heard => heard = true,
+        }
         match shared.provider.renew_work_item_lock(lock_token, lease).await {
             Ok(Some(state)) if !state.is_ended() => pause = lease / 3,
-            Ok(_) | Err(ProviderError::LockLost | ProviderError::Closed) => {
-                unwanted.cancel();
-                return;
-            }
+            Ok(_) | Err(ProviderError::LockLost | ProviderError::Closed) => return,
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
                     "could not renew the lease of an activity"
                 );
                 pause = (lease / 10).max(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// Waits for the end of an instance as a client does, so that an activity of it is cancelled without
+/// waiting for the next renewal. Most activities are over before that is worth a statement.
+async fn instance_ended(shared: &Shared, instance: &InstanceId) {
+    tokio::time::sleep(WATCH_AFTER).await;
+    let Some(admin) = shared.provider.admin() else { return std::future::pending().await };
+    loop {
+        match admin.wait(instance, Seen::default(), WATCH_MAX).await {
+            Ok(Some(_)) => return,
+            Ok(None) => {}
+            Err(ProviderError::Closed) => return std::future::pending().await,
+            Err(error) => {
+                tracing::debug!(%error, %instance, "could not wait for the end of an instance");
+                tokio::time::sleep(shared.options.worker_lock_timeout / 3).await;
             }
         }
     }

@@ -14,6 +14,7 @@ use super::renewal::TurnRenewal;
 use super::repeats::Repeats;
 use super::slots::Slot;
 use super::sticky::{Stamp, Sticky};
+use crate::closing::close_children;
 use crate::engine::{Execution, Setting, Start};
 use crate::error::{FailureKind, FlowError};
 use crate::event::{Event, EventKind};
@@ -187,6 +188,9 @@ impl TurnRunner {
             return Ok(Plan::Early);
         }
         if !incoming.is_live() {
+            if incoming.closes {
+                self.close_children(&incoming.item.instance).await?;
+            }
             return Ok(Plan::Commit(Box::new(ack::nobody(incoming)), None));
         }
         let excused = self.excused.of(incoming.item.life);
@@ -196,6 +200,9 @@ impl TurnRunner {
                 ..FlowError::new(FailureKind::Poison, POISONED)
             };
             let parent = self.parent(&incoming).await?;
+            // First, because the commit removes all messages of the lane, and nothing else will
+            // come of this instance any more.
+            self.close_children(&incoming.item.instance).await?;
             return Ok(Plan::Commit(Box::new(ack::given_up(incoming, parent, error)), None));
         }
         self.turn(incoming).await
@@ -292,6 +299,19 @@ impl TurnRunner {
         match Execution::replay(&code, setting, history) {
             Ok(execution) => Ready::Yes(Box::new(execution)),
             Err(error) => Ready::No(Plan::Suspend(error.to_string())),
+        }
+    }
+
+    /// Closes the children of an instance that has ended, or is given up. A history that cannot be
+    /// read does not say which; that is not worth trying for ever.
+    async fn close_children(&self, instance: &InstanceId) -> Result<(), ProviderError> {
+        let provider = self.shared.provider.as_ref();
+        match close_children(provider, instance, usize::MAX).await {
+            Err(error @ ProviderError::Permanent { .. }) => {
+                tracing::error!(%instance, error = error_chain(&error), "children were not closed");
+                Ok(())
+            }
+            closed => closed.map(drop),
         }
     }
 

@@ -66,6 +66,7 @@ impl Core {
             changes.extend(what.zip(due).map(change));
         }
         self.hints.tell(&self.shared, changes.iter().cloned());
+        self.hints.sent().await;
         Ok((count, changes))
     }
 
@@ -108,6 +109,7 @@ impl Core {
             changes.push(change);
         }
         self.hints.tell(&self.shared, told);
+        self.hints.sent().await;
         Ok((done, changes))
     }
 }

@@ -82,11 +82,11 @@ impl FlowReader for PostgresStore {
         Ok(standings(INSTANCE, &rows)?.pop().unwrap_or(Watched::Missing))
     }
 
-    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
+    async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError> {
         let core = &self.flow.core;
-        let rows = core.general(INSTANCE, &core.sql.pending_start, &[&instance.as_str()]).await?;
-        let payload = |row| Columns::new(INSTANCE, row).take::<Vec<u8>>();
-        Ok(rows.first().map(payload).transpose()?.map(Bytes::from))
+        let rows = core.general(INSTANCE, &core.sql.waiting_starts, &[&instance.as_str()]).await?;
+        let payload = |row| Columns::new(INSTANCE, row).take::<Vec<u8>>().map(Bytes::from);
+        rows.iter().map(payload).collect()
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

@@ -42,7 +42,7 @@ statements![
     kv,
     list,
     names,
-    pending_start,
+    waiting_starts,
     prune,
     renew,
     resume,

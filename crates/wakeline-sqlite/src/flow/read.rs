@@ -32,12 +32,12 @@ pub(super) fn instance(s: &mut Session<'_>, id: &InstanceId) -> Res<Watched> {
     Ok(Watched::Missing)
 }
 
-/// The payload of the start that a pending instance waits with.
-pub(super) fn pending_start(s: &Session<'_>, id: &InstanceId) -> Res<Option<Bytes>> {
-    let sql = include_str!("../../sql/queries/flow_pending_start.sql");
+/// Messages in the lane of an instance that may begin an execution, in order.
+pub(super) fn waiting_starts(s: &Session<'_>, id: &InstanceId) -> Res<Vec<Bytes>> {
+    let sql = include_str!("../../sql/queries/flow_waiting_starts.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query([id.as_str()])?;
-    Ok(rows.next()?.map(|row| row.get::<_, Vec<u8>>(0)).transpose()?.map(Bytes::from))
+    let payloads = statement.query_map([id.as_str()], |row| row.get::<_, Vec<u8>>(0))?;
+    Ok(payloads.map(|payload| payload.map(Bytes::from)).collect::<Result<_, _>>()?)
 }
 
 /// Columns as in `flow_instance_detail.sql`.

@@ -66,8 +66,8 @@ pub struct DeleteReport {
     pub orphans: Vec<InstanceId>,
 }
 
-/// Which ended instances a bulk operation takes.
-#[derive(Debug, Clone, Default)]
+/// Which ended instances a bulk operation takes. By default all, 1,000 in one call.
+#[derive(Debug, Clone)]
 pub struct InstanceFilter {
     /// Only these; `None` for all.
     pub instances: Option<Vec<InstanceId>>,
@@ -75,6 +75,12 @@ pub struct InstanceFilter {
     pub ended_before: Option<Timestamp>,
     /// At most so many roots in one call.
     pub limit: u32,
+}
+
+impl Default for InstanceFilter {
+    fn default() -> Self {
+        Self { instances: None, ended_before: None, limit: 1_000 }
+    }
 }
 
 /// Which executions of an instance go. The current one always stays.

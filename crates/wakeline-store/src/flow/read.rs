@@ -151,8 +151,8 @@ pub enum Watched {
     There(Box<InstanceDetail>),
 }
 
-/// Which instances to list.
-#[derive(Debug, Clone, Default)]
+/// Which instances to list. By default the newest 100.
+#[derive(Debug, Clone)]
 pub struct ListInstances {
     /// Only of this orchestration.
     pub name: Option<OrchestrationName>,
@@ -172,6 +172,22 @@ pub struct ListInstances {
     pub after: Option<(Timestamp, InstanceId)>,
     /// At most so many.
     pub limit: u32,
+}
+
+impl Default for ListInstances {
+    fn default() -> Self {
+        Self {
+            name: None,
+            states: Vec::new(),
+            suspended: None,
+            id_prefix: None,
+            parent: None,
+            created_from: None,
+            created_before: None,
+            after: None,
+            limit: 100,
+        }
+    }
 }
 
 /// A page of instances, newest first, by (creation, id) descending.
@@ -227,8 +243,9 @@ pub trait FlowReader: Send + Sync {
     /// An instance as it stands, or that it is missing.
     async fn instance(&self, instance: &InstanceId) -> Result<Watched, StoreError>;
 
-    /// The payload of the start that a pending instance waits with; `None` if it is not pending.
-    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError>;
+    /// The payloads of messages in an instance's lane that may begin an execution, in order: the
+    /// first of a pending instance is the one that it begins with.
+    async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError>;
 
     /// Like [`FlowReader::instance`] for several, but first notes that somebody waits, so that
     /// the next change of outcome, status text or key-value state is hinted to all processes.

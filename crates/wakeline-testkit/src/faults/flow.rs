@@ -63,7 +63,7 @@ passes! { FlowStore:
 
 passes! { FlowReader:
     fn instance(instance: &InstanceId) -> Watched;
-    fn pending_start(instance: &InstanceId) -> Option<Bytes>;
+    fn waiting_starts(instance: &InstanceId) -> Vec<Bytes>;
     fn watch(instances: Vec<InstanceId>) -> Vec<Watched>;
     fn history(
         instance: &InstanceId,

@@ -281,6 +281,8 @@ macro_rules! flow_conformance_suite {
             ended_and_unknown_instances_cannot_be_terminated,
             a_pending_instance_ends_and_others_learn_of_it,
             a_pending_instance_is_not_ended_without_a_record,
+            a_terminated_instance_gets_what_its_end_sends_it,
+            starts_that_wait_are_read_in_order,
             a_suspended_instance_can_be_terminated,
             an_instance_may_be_ended_as_failed,
             a_terminated_instance_keeps_what_readers_see,

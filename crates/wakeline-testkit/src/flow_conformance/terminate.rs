@@ -6,7 +6,7 @@ use wakeline_store::flow::{
     TerminateInstance, TurnCommit,
 };
 
-use super::{FlowBench, Worker, birth, event, id, secs, start, step, texts, work};
+use super::{FlowBench, Worker, birth, event, id, nothing, secs, start, step, texts, work};
 
 fn termination(instance: &str) -> TerminateInstance {
     TerminateInstance {
@@ -87,7 +87,7 @@ pub async fn a_pending_instance_ends_and_others_learn_of_it(bench: &FlowBench) {
     bench.send(vec![event("a", "early")]).await;
     bench.start("a").await;
     let turn = bench.turn().await;
-    assert!(bench.flow.pending_start(&id("a")).await.expect("read").is_some());
+    assert_eq!(bench.flow.waiting_starts(&id("a")).await.expect("read"), ["start"]);
     let parent = Some((id("parent"), 7));
     let birth = Some(InstanceBirth { parent, ..birth("main") });
     let command = TerminateInstance { birth, ..termination("a") };
@@ -102,7 +102,7 @@ pub async fn a_pending_instance_ends_and_others_learn_of_it(bench: &FlowBench) {
     bench.stale(step(&turn)).await;
     let told = bench.turn().await;
     assert_eq!((told.instance.as_str(), texts(&told)), ("parent", vec!["a is over".to_owned()]));
-    assert_eq!(bench.flow.pending_start(&id("a")).await.expect("read"), None);
+    assert!(bench.flow.waiting_starts(&id("a")).await.expect("read").is_empty());
     assert!(!bench.terminate("a").await, "it has ended");
     assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
 }
@@ -112,9 +112,40 @@ pub async fn a_pending_instance_is_not_ended_without_a_record(bench: &FlowBench)
     bench.start("a").await;
     assert!(!bench.terminate("a").await);
     assert!(bench.is_pending("a").await);
-    let payload = bench.flow.pending_start(&id("a")).await.expect("read");
-    assert_eq!(payload.as_deref(), Some(&b"start"[..]));
+    assert_eq!(bench.flow.waiting_starts(&id("a")).await.expect("read"), ["start"]);
     assert_eq!(texts(&bench.turn().await), ["start"]);
+}
+
+/// Rule 3: its own messages go, and the command may leave one for it.
+pub async fn a_terminated_instance_gets_what_its_end_sends_it(bench: &FlowBench) {
+    bench.running("a").await;
+    bench.send(vec![event("a", "before")]).await;
+    let after = Envelope { even_if_ended: true, ..event("a", "after") };
+    let command = TerminateInstance { messages: vec![after], ..termination("a") };
+    assert!(bench.flow.terminate(command).await.expect("it is answered").0);
+    let turn = bench.turn().await;
+    assert_eq!((turn.instance.as_str(), texts(&turn)), ("a", vec!["after".to_owned()]));
+    assert_eq!(turn.state, Some(InstanceState::Terminated));
+    bench.committed(nothing(&turn)).await;
+    assert_eq!(bench.no_turn().await, None);
+}
+
+/// All starts that wait, whether the instance runs or not.
+pub async fn starts_that_wait_are_read_in_order(bench: &FlowBench) {
+    let another = |text: &str| Envelope {
+        unique: false,
+        even_if_ended: true,
+        payload: Bytes::from(text.to_owned()),
+        ..start("a")
+    };
+    assert!(bench.flow.waiting_starts(&id("a")).await.expect("read").is_empty());
+    bench.send(vec![another("first"), event("a", "x"), another("second")]).await;
+    let starts = bench.flow.waiting_starts(&id("a")).await.expect("read");
+    assert_eq!(starts, ["first", "second"]);
+    let turn = bench.turn().await;
+    bench.send(vec![another("third")]).await;
+    bench.committed(TurnCommit { birth: Some(birth("main")), ..step(&turn) }).await;
+    assert_eq!(bench.flow.waiting_starts(&id("a")).await.expect("read"), ["third"]);
 }
 
 /// Even while it is held back.

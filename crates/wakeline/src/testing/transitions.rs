@@ -237,8 +237,8 @@ impl<S: FlowReader> FlowReader for Transitions<S> {
         self.plain(self.inner.instance(instance)).await
     }
 
-    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
-        self.plain(self.inner.pending_start(instance)).await
+    async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError> {
+        self.plain(self.inner.waiting_starts(instance)).await
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

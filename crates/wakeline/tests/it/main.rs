@@ -1,12 +1,15 @@
 //! Orchestrations as users run them: on real stores, in real processes.
 
+mod closing;
 mod commits;
 mod crash;
+mod errors;
 mod lives;
 mod mailboxes;
 mod model;
 mod modes;
 mod pending;
+mod program;
 mod refusals;
 mod seeds;
 mod shutdown;

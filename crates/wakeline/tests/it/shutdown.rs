@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use tokio::sync::mpsc;
+use wakeline::provider::WorkFilter;
 use wakeline::{
     ActivityContext, Client, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime,
     RuntimeOptions,
 };
 
-use crate::support::{Store, long};
+use crate::support::{Store, eventually, long};
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn echo(_: ActivityContext, n: u32) -> Result<u32, FlowError> {
     Ok(n)
@@ -65,4 +69,146 @@ async fn nothing_is_left_to_its_lease_on_sqlite() {
 #[tokio::test]
 async fn nothing_is_left_to_its_lease_on_postgres() {
     nothing_is_left_behind(Store::postgres().await).await;
+}
+
+/// Says that it is gone when it is dropped.
+struct Gone(mpsc::UnboundedSender<&'static str>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let _ = self.0.send("dropped");
+    }
+}
+
+/// An orchestration with one activity, which tells what becomes of it; the second try returns.
+fn watched(told: mpsc::UnboundedSender<&'static str>, obeys: bool) -> Registry {
+    let activity = move |ctx: ActivityContext, again: bool| {
+        let told = told.clone();
+        async move {
+            if again {
+                return Ok::<_, FlowError>(());
+            }
+            let _gone = Gone(told.clone());
+            told.send("begun").expect("somebody listens");
+            ctx.cancelled().await;
+            told.send("cancelled").expect("somebody listens");
+            match obeys {
+                true => Ok(()),
+                false => std::future::pending().await,
+            }
+        }
+    };
+    let registry = Registry::builder()
+        .orchestration("caller", async |ctx: OrchestrationContext, again: bool| {
+            ctx.activity::<_, ()>("watched", again).await
+        })
+        .activity("watched", activity);
+    registry.build().expect("no name twice")
+}
+
+#[tokio::test]
+async fn dropped_runtime_cancels_its_activities_and_gives_them_back() {
+    for store in Store::both().await {
+        for obeys in [true, false] {
+            let (told, mut tells) = mpsc::unbounded_channel();
+            // Longer than the test: what is left to its lease is seen.
+            let options = RuntimeOptions {
+                worker_lock_timeout: Duration::from_secs(600),
+                cancellation_grace: Duration::from_millis(50),
+                ..RuntimeOptions::default()
+            };
+            let node = store.node(LongPollConfig::default()).await;
+            let start = || {
+                let registry = watched(told.clone(), obeys);
+                Runtime::start_with_options(node.provider(), registry, options.clone())
+            };
+            let runtime = start().await.expect("started");
+            let instance = format!("obeys {obeys}");
+            runtime.client().start(&instance, "caller", &false).await.expect("started");
+            let mut next = async || {
+                let told = tokio::time::timeout(PATIENCE, tells.recv()).await;
+                told.expect("it is told").expect("somebody tells")
+            };
+            assert_eq!(next().await, "begun", "{}", store.name());
+            drop(runtime);
+            assert_eq!(next().await, "cancelled", "{}", store.name());
+            assert_eq!(next().await, "dropped", "{}", store.name());
+            let runtime = start().await.expect("started");
+            assert_eq!(next().await, "begun", "{}: another one takes it", store.name());
+            runtime.shutdown(Duration::ZERO).await;
+            store.client().await.terminate(&instance, "seen").await.expect("ended");
+        }
+    }
+}
+
+/// A lease whose holder is gone is noticed by waiters of the same process when it ends.
+#[tokio::test]
+async fn expired_lease_of_the_same_process_is_taken_when_it_ends() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let (told, _tells) = mpsc::unbounded_channel();
+        let (lease, filter) = (Duration::from_secs(2), WorkFilter::default());
+        let holder = {
+            let provider = node.provider();
+            tokio::spawn(async move {
+                provider.fetch_work_item_for(&filter, lease, Some(PATIENCE)).await
+            })
+        };
+        eventually("it waits", async || node.snapshot().waiters == 1).await;
+        // Without sessions of its own it waits in the same line, behind the holder.
+        let options = RuntimeOptions { session_owner: None, ..RuntimeOptions::default() };
+        let registry = watched(told, true);
+        let runtime = Runtime::start_with_options(node.provider(), registry, options).await;
+        let runtime = runtime.expect("started");
+        let both_wait = async || {
+            let now = node.snapshot();
+            now.waiters > 2 && now.claims_in_flight + now.claims_queued == 0
+        };
+        eventually("both wait", both_wait).await;
+        runtime.client().start("a", "caller", &true).await.expect("started");
+        let held = holder.await.expect("no panic").expect("fetched").expect("an activity");
+        assert_eq!(held.attempt, 1, "{}", store.name());
+        let ended = runtime.client().wait::<()>("a", PATIENCE).await;
+        ended.unwrap_or_else(|error| panic!("{}: {error}", store.name()));
+        runtime.shutdown(PATIENCE).await;
+    }
+}
+
+/// Its program ends right after the start: nothing is left to send the hint later.
+#[tokio::test]
+async fn start_of_a_program_that_ends_at_once_wakes_other_processes() {
+    for store in Store::both().await {
+        // Nothing else would notice the start within the test.
+        let hour = Duration::from_secs(3600);
+        let long_poll = LongPollConfig {
+            fallback_poll_interval: hour,
+            max_wait_time: hour,
+            ..LongPollConfig::default()
+        };
+        let options = RuntimeOptions {
+            dispatcher_long_poll_timeout: Some(hour),
+            ..RuntimeOptions::default()
+        };
+        let node = store.node(long_poll).await;
+        let runtime = Runtime::start_with_options(node.provider(), registry(), options).await;
+        let runtime = runtime.expect("started");
+        let client = runtime.client();
+        for round in 0..20 {
+            let id = format!("{round}");
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut program = tokio::runtime::Builder::new_current_thread();
+                    let program = program.enable_all().build().expect("a runtime");
+                    program.block_on(async {
+                        let client = store.client().await;
+                        client.start(&id, "twice", &round).await.expect("started");
+                    });
+                    program.shutdown_background();
+                });
+            });
+            let sum = client.wait::<u32>(&id, PATIENCE).await;
+            assert_eq!(sum.expect("completed"), 2 * round, "{}", store.name());
+        }
+        runtime.shutdown(PATIENCE).await;
+    }
 }

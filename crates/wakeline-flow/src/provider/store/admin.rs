@@ -6,15 +6,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, InstanceId, KvKey, OrchestrationName};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, HistoryBatch, InstanceBirth,
-    InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances, ListedInstances,
+    DeleteInstances, DeleteReport, Envelope, ExecutionDetail, FlowDepths, HistoryBatch,
+    InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances, ListedInstances,
     PruneOptions, PruneReport, Suspension, TerminateInstance, Watched,
 };
 
 use super::{StoreProvider, failed, token};
-use crate::error::FlowError;
+use crate::error::{ErrorOrigin, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::message::WorkItem;
+use crate::provider::Provider;
 use crate::provider::admin::{EventPage, ProviderAdmin, Seen};
 use crate::provider::envelope;
 use crate::provider::face::{Ask, Grant, Line};
@@ -136,33 +137,42 @@ impl ProviderAdmin for StoreProvider {
         &self,
         instance: &InstanceId,
         error: FlowError,
+        child_of: Option<(&InstanceId, u64)>,
     ) -> Result<bool, ProviderError> {
-        let start = self.pending_start(instance).await?;
-        let parent = match &start {
-            Some(start) => start.parent.clone(),
-            None => self.parent_of(instance).await?,
-        };
-        let messages = match parent {
-            Some(Parent { instance, execution, event }) => {
-                let result = Err(error.clone());
-                let done = WorkItem::ChildDone { instance, execution, event, result };
-                vec![envelope::envelope(&done, envelope::delayed(None))?]
-            }
-            None => Vec::new(),
-        };
+        let starts = self.waiting_starts(instance).await?;
+        let begun = self.origin(instance).await?;
+        let origin = begun.as_ref().or(starts.first());
+        if child_of.is_some() && child_of != origin.and_then(Origin::parent) {
+            return Ok(false);
+        }
+        let parents = begun.iter().chain(&starts).filter_map(|origin| origin.parent.clone());
+        let name = origin.map(|origin| origin.name.clone());
+        let child = ErrorOrigin::Child { name, instance: instance.clone() };
+        let mut messages = told(parents, &error.clone().from_origin(child))?;
+        let close = WorkItem::CloseChildren { instance: instance.clone() };
+        if begun.is_some() {
+            messages.push(envelope::envelope(&close, envelope::delayed(None))?);
+        }
         let output = serde_json::to_vec(&error).map(Bytes::from).map_err(|error| {
             ProviderError::Permanent {
                 operation: "terminate the instance",
                 source: Box::new(error),
             }
         })?;
-        let state = InstanceState::Terminated;
-        let instance = instance.clone();
-        let birth = start.map(PendingStart::birth);
-        let command = TerminateInstance { instance, state, output, messages, birth };
+        let command = TerminateInstance {
+            instance: instance.clone(),
+            state: InstanceState::Terminated,
+            output,
+            messages,
+            birth: starts.into_iter().next().map(Origin::birth),
+        };
         let ended = self.inner.store.terminate(command).await;
         let (ended, changes) = ended.map_err(|error| failed("terminate the instance", error))?;
         self.inner.hint(changes);
+        if ended && begun.is_none() && self.origin(instance).await?.is_some() {
+            // Its first turn came in between, and may have started children.
+            self.enqueue_for_orchestrator(close, None).await?;
+        }
         Ok(ended)
     }
 
@@ -195,48 +205,70 @@ impl ProviderAdmin for StoreProvider {
     }
 }
 
-/// What the start of a pending instance says.
-struct PendingStart {
+/// What an instance was started as, and by whom.
+struct Origin {
     name: OrchestrationName,
     parent: Option<Parent>,
 }
 
-impl PendingStart {
+impl Origin {
+    fn parent(&self) -> Option<(&InstanceId, u64)> {
+        self.parent.as_ref().map(|parent| (&parent.instance, parent.event))
+    }
+
     fn birth(self) -> InstanceBirth {
         let parent = self.parent.map(|parent| (parent.instance, parent.event));
         InstanceBirth { name: self.name, parent }
     }
 }
 
-impl StoreProvider {
-    /// The start of an instance that waits for its first turn.
-    async fn pending_start(
-        &self,
-        instance: &InstanceId,
-    ) -> Result<Option<PendingStart>, ProviderError> {
-        let payload = self.inner.store.pending_start(instance).await;
-        let Some(payload) = payload.map_err(|error| failed("read the instance", error))? else {
-            return Ok(None);
-        };
-        match serde_json::from_slice(&payload) {
-            Ok(WorkItem::StartOrchestration { name, parent, .. }) => {
-                Ok(Some(PendingStart { name, parent }))
-            }
-            Ok(_) => Ok(None),
-            Err(error) => Err(ProviderError::Permanent {
-                operation: "read the instance",
-                source: Box::new(error),
-            }),
+/// What those who wait for an instance are told when it is terminated, each once.
+fn told(
+    parents: impl Iterator<Item = Parent>,
+    error: &FlowError,
+) -> Result<Vec<Envelope>, ProviderError> {
+    let (mut known, mut messages) = (Vec::new(), Vec::new());
+    for parent in parents {
+        if known.contains(&parent) {
+            continue;
         }
+        known.push(parent.clone());
+        let Parent { instance, execution, event } = parent;
+        let result = Err(error.clone());
+        let done = WorkItem::ChildDone { instance, execution, event, result };
+        messages.push(envelope::envelope(&done, envelope::delayed(None))?);
+    }
+    Ok(messages)
+}
+
+impl StoreProvider {
+    /// Starts that wait in the lane of an instance. A pending one begins with the first; the others
+    /// want an id that is taken.
+    async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Origin>, ProviderError> {
+        let payloads = self.inner.store.waiting_starts(instance).await;
+        let mut starts = Vec::new();
+        for payload in payloads.map_err(|error| failed("read the instance", error))? {
+            match serde_json::from_slice(&payload) {
+                Ok(WorkItem::StartOrchestration { name, parent, .. }) => {
+                    starts.push(Origin { name, parent });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let source = Box::new(error);
+                    return Err(ProviderError::Permanent { operation: "read the instance", source });
+                }
+            }
+        }
+        Ok(starts)
     }
 
-    /// Who waits for the instance, by the first event of its current execution.
-    async fn parent_of(&self, instance: &InstanceId) -> Result<Option<Parent>, ProviderError> {
+    /// What the first event of the current execution says; nothing before the first turn.
+    async fn origin(&self, instance: &InstanceId) -> Result<Option<Origin>, ProviderError> {
         let page = self.inner.store.history(instance, None, 1, 1).await;
         let page = page.map_err(|error| failed("read the instance", error))?;
         let events = decoded(&page.batches)?;
         Ok(events.into_iter().find_map(|event| match event.kind {
-            EventKind::Started { parent, .. } => parent,
+            EventKind::Started { name, parent, .. } => Some(Origin { name, parent }),
             _ => None,
         }))
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::FlowToken;
+use wakeline_core::{FlowToken, FlowWhat};
 use wakeline_store::flow::{
     AbandonOutcome, Completion, EnqueueOutcome, Envelope, FlowBackend, InstanceState, NewWork,
     RenewOutcome, TurnCommit, TurnItem, TurnOutcome, TurnRequest, Visible, WorkItem, WorkOutcome,
@@ -158,10 +158,25 @@ impl StoreProvider {
     ) -> Result<Option<Grant>, ProviderError> {
         let (fetch, trace) = self.inner.traces.fetch();
         let taken = self.take(line, ask(trace), poll_timeout).await;
-        if let Ok(Some(_)) = taken {
+        if let Ok(Some(grant)) = &taken {
             fetch.handed_over();
+            self.note_lease(grant);
         }
         taken
+    }
+
+    /// Has those who wait here look again when a lease ends that was just taken.
+    fn note_lease(&self, grant: &Grant) {
+        let (what, lease) = match grant {
+            Grant::Turn(turn, _) => {
+                let Some(capability) = turn.capability.clone() else { return };
+                (FlowWhat::Turn(capability), turn.lease_for)
+            }
+            Grant::Work(work, _) => (FlowWhat::Work(work.tag.clone()), work.lease_for),
+            Grant::Outcome(_) => return,
+        };
+        let ends = self.inner.lease_ends.news(what, lease);
+        self.inner.hint(ends.into_iter().collect());
     }
 
     /// Takes something, within a time.

@@ -222,8 +222,8 @@ impl FlowReader for MemoryStore {
         Ok(self.flow("instance", |state, _| state.flow.watched(instance)))
     }
 
-    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
-        Ok(self.flow("pending_start", |state, _| state.flow.pending_start(instance)))
+    async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError> {
+        Ok(self.flow("waiting_starts", |state, _| state.flow.waiting_starts(instance)))
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

@@ -73,10 +73,10 @@ impl Flow {
         detail.map_or(Watched::Missing, |detail| Watched::There(Box::new(detail)))
     }
 
-    pub(super) fn pending_start(&self, name: &InstanceId) -> Option<Bytes> {
-        let lane = self.lane(name).filter(|lane| lane.is_pending())?;
-        let start = lane.messages.values().find(|message| message.starts);
-        start.map(|message| message.payload.clone())
+    pub(super) fn waiting_starts(&self, name: &InstanceId) -> Vec<Bytes> {
+        let messages = self.lane(name).into_iter().flat_map(|lane| lane.messages.values());
+        let starts = messages.filter(|message| message.starts);
+        starts.map(|message| message.payload.clone()).collect()
     }
 
     pub(super) fn history(

@@ -18,8 +18,8 @@ impl FlowReader for Sinner {
         self.inner.instance(instance).await
     }
 
-    async fn pending_start(&self, instance: &InstanceId) -> Result<Option<Bytes>, StoreError> {
-        self.inner.pending_start(instance).await
+    async fn waiting_starts(&self, instance: &InstanceId) -> Result<Vec<Bytes>, StoreError> {
+        self.inner.waiting_starts(instance).await
     }
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {

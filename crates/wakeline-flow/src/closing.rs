@@ -1,0 +1,101 @@
+//! Closing the children of an instance that has ended, by the policies that they were started with.
+//!
+//! # Where it sits
+//! The commit that ends an instance leaves it a [`WorkItem::CloseChildren`]; the turn that this
+//! makes calls [`close_children`]. A terminated child gets such a message itself, so a tree is
+//! closed generation by generation, each instance in a transaction of its own, and a crash in
+//! between repeats one step. A client that terminates an instance does the same at once for a small
+//! tree, so that it is closed also where no runtime has its code.
+
+use std::collections::{HashSet, VecDeque};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use wakeline_core::InstanceId;
+
+use crate::error::{FailureKind, FlowError};
+use crate::event::{ClosePolicy, Event, EventKind};
+use crate::message::WorkItem;
+use crate::provider::{Provider, ProviderError};
+
+/// So many children are closed at once.
+const CONCURRENCY: usize = 16;
+
+/// Most instances that a call of a client closes; runtimes close the rest of a larger tree.
+const TREE_MAX: usize = 100;
+
+/// A child whose end its parent has not recorded.
+struct OpenChild {
+    instance: InstanceId,
+    /// The event of the parent that started it.
+    event: u64,
+    policy: ClosePolicy,
+}
+
+/// Closes the direct children of an instance, at most so many; returns those that were terminated.
+pub(crate) async fn close_children(
+    provider: &dyn Provider,
+    instance: &InstanceId,
+    most: usize,
+) -> Result<Vec<InstanceId>, ProviderError> {
+    let children = open_children(provider.read(instance, None).await?);
+    let closed = stream::iter(children.into_iter().take(most))
+        .map(|child| close(provider, instance, child))
+        .buffer_unordered(CONCURRENCY);
+    let closed: Vec<_> = closed.try_collect().await?;
+    Ok(closed.into_iter().flatten().collect())
+}
+
+/// Closes what is below an instance that a client has terminated, as long as that is not much.
+pub(crate) async fn close_tree(
+    provider: &dyn Provider,
+    instance: &InstanceId,
+) -> Result<(), ProviderError> {
+    let (mut parents, mut left) = (VecDeque::from([instance.clone()]), TREE_MAX);
+    while let Some(parent) = parents.pop_front() {
+        let closed = close_children(provider, &parent, left).await?;
+        left -= closed.len();
+        parents.extend(closed);
+    }
+    Ok(())
+}
+
+/// Closes a child; returns it if it was terminated.
+async fn close(
+    provider: &dyn Provider,
+    parent: &InstanceId,
+    child: OpenChild,
+) -> Result<Option<InstanceId>, ProviderError> {
+    let OpenChild { instance, event, policy } = child;
+    let reason = format!("its parent {parent} has ended");
+    match (policy, provider.admin()) {
+        (ClosePolicy::Abandon, _) => Ok(None),
+        (ClosePolicy::Terminate, Some(admin)) => {
+            let error = FlowError::new(FailureKind::Terminated, reason);
+            let ended = admin.terminate(&instance, error, Some((parent, event))).await?;
+            Ok(ended.then_some(instance))
+        }
+        (ClosePolicy::RequestCancel, _) | (ClosePolicy::Terminate, None) => {
+            let cancel = WorkItem::CancelInstance { instance, reason };
+            provider.enqueue_for_orchestrator(cancel, None).await?;
+            Ok(None)
+        }
+    }
+}
+
+/// Children of an execution whose end is not in its history.
+fn open_children(events: Vec<Event>) -> Vec<OpenChild> {
+    let (mut open, mut ended) = (Vec::new(), HashSet::new());
+    for Event { id, kind, .. } in events {
+        match kind {
+            EventKind::ChildStarted { instance, attached: true, close_policy, .. } => {
+                open.push(OpenChild { instance, event: id, policy: close_policy });
+            }
+            EventKind::ChildCompleted { of, .. } | EventKind::ChildFailed { of, .. } => {
+                ended.insert(of);
+            }
+            _ => {}
+        }
+    }
+    open.retain(|child| !ended.contains(&child.event));
+    open
+}

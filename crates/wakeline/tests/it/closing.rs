@@ -1,0 +1,236 @@
+//! What becomes of children and activities when the instance that they belong to ends.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use wakeline::{
+    ActivityContext, Client, ClosePolicy, FailureKind, FlowError, LongPollConfig,
+    OrchestrationContext, Registry, Runtime, RuntimeOptions,
+};
+
+use crate::support::{Store, eventually};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Ends as its input says when it is told to: it has a child of each policy, a detached one, and
+/// one that has a child itself.
+async fn parent(ctx: OrchestrationContext, how: String) -> Result<(), FlowError> {
+    let child = |name: &'static str| ctx.child::<_, ()>("idler", ()).id(name);
+    let _deep = ctx.child::<_, ()>("middle", ()).id("deep").start();
+    let _asked =
+        ctx.child::<_, ()>("polite", ()).id("asked").close_policy(ClosePolicy::RequestCancel);
+    let _asked = _asked.start();
+    let _left = child("left").close_policy(ClosePolicy::Abandon).start();
+    child("apart").detached()?;
+    ctx.event::<()>("end").await?;
+    if how == "fail" { Err(FlowError::application("no")) } else { Ok(()) }
+}
+
+async fn middle(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
+    ctx.child::<_, ()>("idler", ()).id("deeper").await
+}
+
+async fn idler(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
+    ctx.event("go on").await
+}
+
+/// Cleans up when it is asked to cancel.
+async fn polite(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
+    Ok(format!("asked: {}", ctx.cancelled().await))
+}
+
+fn registry() -> Registry {
+    let registry = Registry::builder()
+        .orchestration("parent", parent)
+        .orchestration("middle", middle)
+        .orchestration("polite", polite)
+        .orchestration("idler", idler);
+    registry.build().expect("no name twice")
+}
+
+/// How instances stand: `deep terminated`.
+async fn states(client: &Client, instances: &[&str]) -> Vec<String> {
+    let mut all = Vec::new();
+    for instance in instances {
+        let status = client.status(instance).await.expect("read");
+        all.push(format!("{instance} {}", status.name()));
+    }
+    all
+}
+
+async fn running(client: &Client) {
+    let all = ["deep", "deeper", "asked", "left", "apart"];
+    let expected = all.map(|name| format!("{name} running"));
+    eventually("all children run", async || states(client, &all).await == expected).await;
+}
+
+/// Children are closed by their policies.
+async fn closed(client: &Client, store: &str) {
+    for instance in ["deep", "deeper"] {
+        let status = client.wait_for_end(instance, PATIENCE).await.expect("read");
+        assert_eq!(status.name(), "terminated", "{store}: {instance}");
+    }
+    let asked: String = client.wait("asked", PATIENCE).await.expect("completed");
+    assert_eq!(asked, "asked: its parent p has ended", "{store}");
+    assert_eq!(states(client, &["left", "apart"]).await, ["left running", "apart running"]);
+}
+
+#[tokio::test]
+async fn children_of_an_ended_parent_are_closed_by_their_policies() {
+    for how in ["complete", "fail", "cancel", "terminate"] {
+        for store in Store::both().await {
+            let node = store.node(LongPollConfig::default()).await;
+            let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+            let client = runtime.client();
+            client.start("p", "parent", how).await.expect("started");
+            running(&client).await;
+            match how {
+                "cancel" => client.cancel("p", "enough").await.expect("cancelled"),
+                "terminate" => assert!(client.terminate("p", "enough").await.expect("ended")),
+                _ => client.raise_event("p", "end", &()).await.expect("raised"),
+            }
+            closed(&client, store.name()).await;
+            runtime.shutdown(PATIENCE).await;
+        }
+    }
+}
+
+/// A tree is closed also where nobody has its code, and while its instances are suspended.
+#[tokio::test]
+async fn terminating_closes_a_tree_without_a_runtime() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+        let client = Client::new(node.provider());
+        client.start("p", "parent", "").await.expect("started");
+        running(&client).await;
+        runtime.shutdown(PATIENCE).await;
+        assert!(client.suspend("deep", "for a look").await.expect("answered"));
+        assert!(client.terminate("p", "enough").await.expect("ended"));
+        let all = ["p", "deep", "deeper"];
+        let expected = all.map(|name| format!("{name} terminated"));
+        assert_eq!(states(&client, &all).await, expected, "{}", store.name());
+    }
+}
+
+#[tokio::test]
+async fn children_of_a_parent_that_is_given_up_are_closed_by_their_policies() {
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+        let client = Client::new(node.provider());
+        client.start("p", "parent", "").await.expect("started");
+        running(&client).await;
+        runtime.shutdown(PATIENCE).await;
+        client.raise_event("p", "end", &()).await.expect("raised");
+        for _ in 0..2 {
+            let (provider, lease) = (node.provider(), Duration::from_secs(60));
+            let turn = provider.fetch_orchestration_item(lease, Some(PATIENCE)).await;
+            let turn = turn.expect("fetched").expect("an event waits");
+            assert_eq!(turn.instance.as_str(), "p", "{}", store.name());
+            let given = provider.abandon_orchestration_item(&turn.lock_token, None, false).await;
+            given.expect("given back");
+        }
+        let options = RuntimeOptions { attempts_max: 1, ..RuntimeOptions::default() };
+        let runtime = Runtime::start_with_options(node.provider(), registry(), options).await;
+        let runtime = runtime.expect("started");
+        let error = client.wait::<()>("p", PATIENCE).await.expect_err("given up");
+        assert!(error.to_string().contains("never came to an end"), "{}: {error}", store.name());
+        closed(&client, store.name()).await;
+        runtime.shutdown(PATIENCE).await;
+    }
+}
+
+/// Whose id was taken by another instance is not closed.
+#[tokio::test]
+async fn only_own_children_are_closed() {
+    async fn thief(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
+        let _stolen = ctx.child::<_, ()>("idler", ()).id("theirs").start();
+        Ok(ctx.sleep(Duration::ZERO).await)
+    }
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let registry = Registry::builder()
+            .orchestration("thief", thief)
+            .orchestration("idler", idler)
+            .build()
+            .expect("no name twice");
+        let runtime = Runtime::start(node.provider(), registry).await.expect("started");
+        let client = runtime.client();
+        client.start("theirs", "idler", &()).await.expect("started");
+        let runs = async || states(&client, &["theirs"]).await == ["theirs running"];
+        eventually("it runs", runs).await;
+        client.start("t", "thief", &()).await.expect("started");
+        client.wait::<()>("t", PATIENCE).await.expect("completed");
+        runtime.shutdown(PATIENCE).await;
+        assert_eq!(states(&client, &["theirs"]).await, ["theirs running"], "{}", store.name());
+    }
+}
+
+/// The lease is long: what the activity hears of the end does not come from its renewal.
+#[tokio::test]
+async fn activity_of_a_terminated_instance_is_cancelled_before_its_lease_is_renewed() {
+    for store in Store::both().await {
+        let (begun, mut begins) = mpsc::unbounded_channel();
+        let (ended, mut ends) = mpsc::unbounded_channel();
+        let endless = move |ctx: ActivityContext, (): ()| {
+            let (begun, ended) = (begun.clone(), ended.clone());
+            async move {
+                begun.send(()).expect("somebody listens");
+                ctx.cancelled().await;
+                ended.send(()).expect("somebody listens");
+                Ok::<_, FlowError>(())
+            }
+        };
+        let registry = Registry::builder()
+            .orchestration("caller", async |ctx: OrchestrationContext, (): ()| {
+                ctx.activity::<_, ()>("endless", ()).await
+            })
+            .activity("endless", endless)
+            .build()
+            .expect("no name twice");
+        let worker_lock_timeout = Duration::from_secs(3600);
+        let options = RuntimeOptions { worker_lock_timeout, ..RuntimeOptions::default() };
+        let node = store.node(LongPollConfig::default()).await;
+        let runtime = Runtime::start_with_options(node.provider(), registry, options).await;
+        let runtime = runtime.expect("started");
+        // Another node ends it: the hint comes from there.
+        let client = store.client().await;
+        for instance in ["a", "b"] {
+            client.start(instance, "caller", &()).await.expect("started");
+            begins.recv().await.expect("the activity runs");
+            assert!(client.terminate(instance, "enough").await.expect("ended"));
+            let told = tokio::time::timeout(PATIENCE, ends.recv()).await;
+            told.unwrap_or_else(|_| panic!("{}: it was not cancelled", store.name()));
+        }
+        runtime.shutdown(PATIENCE).await;
+    }
+}
+
+#[tokio::test]
+async fn every_parent_of_a_terminated_child_learns_of_it() {
+    async fn waits(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
+        match ctx.child::<_, ()>("unknown", ()).id("the-child").await {
+            Err(error) if error.kind == FailureKind::Terminated => Ok(error.message),
+            other => Ok(format!("{other:?}")),
+        }
+    }
+    for store in Store::both().await {
+        let node = store.node(LongPollConfig::default()).await;
+        let registry = Registry::builder().orchestration("waits", waits).build();
+        let registry = registry.expect("no name twice");
+        let runtime = Runtime::start(node.provider(), registry).await.expect("started");
+        let client = runtime.client();
+        for parent in ["p", "q"] {
+            client.start(parent, "waits", &()).await.expect("started");
+        }
+        let both = async || states(&client, &["p", "q"]).await == ["p running", "q running"];
+        eventually("both have started it", both).await;
+        assert!(client.terminate("the-child", "nobody has the code").await.expect("ended"));
+        for parent in ["p", "q"] {
+            let told: String = client.wait(parent, PATIENCE).await.expect("completed");
+            assert!(told.contains("nobody has the code"), "{}: {told}", store.name());
+        }
+        runtime.shutdown(PATIENCE).await;
+    }
+}

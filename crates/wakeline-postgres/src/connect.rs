@@ -25,7 +25,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockWriteGuard};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_postgres::Row;
 use wakeline_core::error_chain;
 use wakeline_store::StoreError;
@@ -33,9 +33,19 @@ use wakeline_store::StoreError;
 use crate::breaker;
 use crate::connector::Connector;
 use crate::error::{self, Kind};
-use crate::promptness::Promptness;
+use crate::promptness::{self, Promptness};
 use crate::session::Session;
 pub(crate) use crate::session::{Followed, Follower, Params, Sql, fill};
+
+/// How long the answer may take of a statement that the server is no longer at work on.
+const ANSWER_WITHIN: Duration = Duration::from_millis(300);
+
+/// What becomes of a call if it cannot be found out whether the server is at work on it.
+#[derive(Debug, Clone, Copy)]
+enum Unwatched {
+    GiveUp,
+    Wait,
+}
 
 /// One PostgreSQL connection: opened on demand, reopened after loss. Concurrent queries are
 /// pipelined in the order of their calls; a transaction has the connection to itself.
@@ -91,9 +101,10 @@ impl Link {
     }
 
     /// Runs one statement that is answered promptly as a rule: a connection that gives no answer
-    /// for a while is given up sooner than by the deadline. See [`Promptness`]. The server may
-    /// still execute the statement and commit it, because its own timeout is longer. So this is
-    /// only for a statement whose repetition finds what the first one did.
+    /// for a while is given up sooner than by the deadline, unless the server is at work on the
+    /// statement. See [`Promptness`]. If the server cannot be asked, it may still execute the
+    /// statement and commit it. So this is only for a statement whose repetition finds what the
+    /// first one did.
     pub(crate) async fn query_promptly(
         &self,
         operation: &'static str,
@@ -105,9 +116,28 @@ impl Link {
         let began = Instant::now();
         let span = self.promptness.span(operation, self.connector.deadline());
         let call = session.query_fresh(sql, params);
-        let result = self.within_span(span, (operation, &session), call).await;
-        self.promptness.note(operation, began.elapsed(), span);
-        result
+        let answer = self.watch((span, Unwatched::GiveUp), &session, call).await;
+        // A server that is known to work, or to have nothing to say, says nothing of the span.
+        if answer.is_none() || began.elapsed() < span {
+            self.promptness.note(operation, began.elapsed(), span);
+        }
+        self.conclude(operation, &session, answer)
+    }
+
+    /// As [`Self::query_promptly`], for a statement whose repetition does not find what the first
+    /// one did: it is given up before its deadline only once the server is known not to be at work
+    /// on it.
+    pub(crate) async fn query_once(
+        &self,
+        operation: &'static str,
+        sql: &Sql,
+        params: Params<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        let _turn = self.turn.read().await;
+        let session = self.session(operation).await?;
+        let call = session.query_fresh(sql, params);
+        let answer = self.watch((promptness::SPAN_MIN, Unwatched::Wait), &session, call).await;
+        self.conclude(operation, &session, answer)
     }
 
     /// Runs one statement, and has another follow it on the wire: the database begins with it as
@@ -198,19 +228,51 @@ impl Link {
         session: &Session,
         call: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, StoreError> {
-        self.within_span(self.connector.deadline(), (operation, session), call).await
+        let answer = timeout(self.connector.deadline(), call).await.ok();
+        self.conclude(operation, session, answer)
     }
 
-    async fn within_span<T>(
+    /// Waits for an answer until the deadline, and after a while looks every now and then whether
+    /// the server is at work on it. `None` if the connection is to be given up.
+    async fn watch<T>(
         &self,
-        span: Duration,
-        (operation, session): (&'static str, &Session),
-        call: impl Future<Output = Result<T, tokio_postgres::Error>>,
+        (span, unwatched): (Duration, Unwatched),
+        session: &Session,
+        call: impl Future<Output = T>,
+    ) -> Option<T> {
+        let deadline = Instant::now() + self.connector.deadline();
+        let mut call = pin!(call);
+        let mut wait = span;
+        loop {
+            let until = deadline.min(Instant::now() + wait);
+            if let Ok(answer) = timeout_at(until, &mut call).await {
+                return Some(answer);
+            }
+            let works = match session.process {
+                Some(process) if until < deadline => self.connector.works_on(process).await,
+                _ => None,
+            };
+            match (works, unwatched) {
+                _ if until >= deadline => return None,
+                (Some(true), _) | (None, Unwatched::Wait) => wait = promptness::SPAN_MIN,
+                (None, Unwatched::GiveUp) => return None,
+                // Its answer may have come meanwhile, or be on its way.
+                (Some(false), _) => return timeout(ANSWER_WITHIN, call).await.ok(),
+            }
+        }
+    }
+
+    /// The result of a call; without an answer, the connection is cut.
+    fn conclude<T>(
+        &self,
+        operation: &'static str,
+        session: &Session,
+        answer: Option<Result<T, tokio_postgres::Error>>,
     ) -> Result<T, StoreError> {
-        let result = match timeout(span, call).await {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) => Err(error::statement_failed(operation, error)),
-            Err(_) => {
+        let result = match answer {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(error)) => Err(error::statement_failed(operation, error)),
+            None => {
                 session.cut();
                 self.connector.count_loss();
                 Err(error::timed_out(operation))
@@ -361,6 +423,9 @@ fn count_connect(outcome: &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
     use wakeline_testkit::database::server_url;
 
     use crate::options::{PostgresOptions, Schema};
@@ -428,5 +493,73 @@ mod tests {
             assert!(matches!(result, Err(StoreError::Unavailable { .. })), "{result:?}");
         }
         assert_eq!(link.attempts.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_slow_statement_that_the_server_is_at_work_on_gets_its_time() {
+        let link = link_to(&server_url());
+        let slow = sql("SELECT 1 FROM pg_sleep(2)");
+        let rows = link.query_promptly("test", &slow, &[]).await.expect("answered at first");
+        assert_eq!(rows.len(), 1);
+        let span = link.promptness.span("test", Duration::from_secs(12));
+        assert_eq!(span, promptness::SPAN_MIN, "it is known to be alive");
+    }
+
+    /// Forwards connections. What the first one sends is swallowed once `mute` says so.
+    async fn forward(listener: tokio::net::TcpListener, mute: Arc<AtomicBool>) {
+        let mut first = true;
+        loop {
+            let (mut inner, _) = listener.accept().await.expect("accepts");
+            let config: tokio_postgres::Config = server_url().parse().expect("a URL");
+            let tokio_postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else {
+                panic!("the tests' PostgreSQL is reached by TCP");
+            };
+            let upstream = (host.clone(), config.get_ports()[0]);
+            let mut outer = TcpStream::connect(upstream).await.expect("PostgreSQL answers");
+            let mute = std::mem::take(&mut first).then(|| mute.clone());
+            tokio::spawn(async move {
+                let Some(mute) = mute else {
+                    let _ = tokio::io::copy_bidirectional(&mut inner, &mut outer).await;
+                    return;
+                };
+                let ((mut from, mut answers), (mut back, mut to)) = (inner.split(), outer.split());
+                let send = async {
+                    let mut buffer = [0; 4096];
+                    while let Ok(len @ 1..) = from.read(&mut buffer).await {
+                        if !mute.load(Ordering::SeqCst) {
+                            to.write_all(&buffer[..len]).await.expect("sent");
+                        }
+                    }
+                };
+                tokio::join!(send, tokio::io::copy(&mut back, &mut answers)).1.ok();
+            });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_statement_that_the_server_is_not_at_work_on_is_given_up_before_its_deadline() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let mute = Arc::new(AtomicBool::new(false));
+        let forwarding = tokio::spawn(forward(listener, mute.clone()));
+        let (before, rest) = server_url().split_once('@').map(owned).expect("a user");
+        let (_, database) = rest.split_once('/').expect("a database");
+        let url = format!("{before}@{address}/{database}");
+        let statement_timeout = Duration::from_secs(3_600);
+        let options = PostgresOptions { statement_timeout, ..PostgresOptions::new(&url) };
+        let link = Link::new(Arc::new(Connector::new("url", &url, &options, "").expect("one")));
+        let one = sql("SELECT 1");
+        link.query("test", &one, &[]).await.expect("read");
+        mute.store(true, Ordering::SeqCst);
+        let lost = tokio::time::timeout(Duration::from_secs(60), async {
+            link.query_once("test", &one, &[]).await
+        });
+        let lost = lost.await.expect("it does not wait for its deadline");
+        assert!(matches!(lost, Err(StoreError::Transient { .. })), "{lost:?}");
+        forwarding.abort();
+    }
+
+    fn owned((a, b): (&str, &str)) -> (String, String) {
+        (a.to_owned(), b.to_owned())
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_postgres::config::Host;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Config, Connection, SimpleQueryMessage, Socket};
+use tokio_postgres::{Client, Config, Connection, SimpleQueryMessage, SimpleQueryRow, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 use wakeline_store::StoreError;
@@ -26,6 +26,9 @@ use crate::tls::{self, Target};
 /// system's own repetitions double, so that a longer one would go on for as long again after the
 /// network is back.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(3);
+
+/// How long it may take to find out whether the server is at work on a statement.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
 /// A connection whose messages somebody has to read.
 pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
@@ -146,20 +149,38 @@ impl Connector {
         self.target.config.connect(self.target.tls.clone()).await
     }
 
-    /// Gives a new session its settings, if it is this client's own. Returns whether it is shared
-    /// with other clients: then [`Self::settings`] have to begin each transaction.
+    /// Gives a new session its settings, if it is this client's own. Returns the number of its
+    /// server process, or `None` if it is shared with other clients: then [`Self::settings`] have
+    /// to begin each transaction.
     ///
     /// A session is shared unless it has the mark that this client sent as a startup option. A
     /// pooler makes its sessions itself, and so refuses or ignores that. Unlike a look at what
     /// survives a transaction, this does not depend on which session the pooler hands out next.
-    pub(crate) async fn set_up(&self, client: &Client) -> Result<bool, tokio_postgres::Error> {
+    pub(crate) async fn set_up(
+        &self,
+        client: &Client,
+    ) -> Result<Option<i32>, tokio_postgres::Error> {
         let answer = client.simple_query(&self.settings).await?;
-        let shared = !answer.iter().any(|message| match message {
-            SimpleQueryMessage::Row(row) => row.get("shared") == Some("f"),
-            _ => false,
-        });
-        self.shared.store(shared, Ordering::Release);
-        Ok(shared)
+        let own = first_row(&answer).filter(|row| row.get("shared") == Some("f"));
+        let process = own.and_then(|row| row.get("pid")?.parse().ok());
+        self.shared.store(process.is_none(), Ordering::Release);
+        Ok(process)
+    }
+
+    /// Whether the server is at work on a statement of one of its processes, asked on a connection
+    /// of its own; `None` if there is no answer soon.
+    pub(crate) async fn works_on(&self, process: i32) -> Option<bool> {
+        let sql = include_str!("../sql/queries/session_works.sql");
+        let sql = sql.replace("@pid@", &process.to_string());
+        let look = async {
+            let (client, wire) = self.connect().await.ok()?;
+            let answer = tokio::select! {
+                _ = wire => return None,
+                answer = client.simple_query(&sql) => answer.ok()?,
+            };
+            Some(first_row(&answer)?.get("works") == Some("t"))
+        };
+        timeout(LOOK_WITHIN, look).await.ok().flatten()
     }
 
     /// Gives a transaction of a shared session its settings.
@@ -205,4 +226,11 @@ impl Connector {
     pub(crate) fn deadline(&self) -> Duration {
         self.statement_timeout + Duration::from_secs(2)
     }
+}
+
+fn first_row(answer: &[SimpleQueryMessage]) -> Option<&SimpleQueryRow> {
+    answer.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    })
 }

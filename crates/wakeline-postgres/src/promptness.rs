@@ -5,8 +5,9 @@
 //! of them hangs on a connection that was lost silently.
 //!
 //! # Invariants
-//! * A database that is slow makes progress: each miss doubles the span up to the deadline of all
-//!   calls, and only a prompt answer shortens it again.
+//! * A database that is slow makes progress: a call that it is known to be at work on has time until
+//!   the deadline of all calls. Where it cannot be asked, each miss doubles the span up to that, and
+//!   only a prompt answer shortens it again.
 //! * Each operation has a span of its own: one that is slow is not given up for ever because others
 //!   on the same link are quick.
 
@@ -16,7 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 /// The shortest span.
-const SPAN_MIN: Duration = Duration::from_millis(1_500);
+pub(crate) const SPAN_MIN: Duration = Duration::from_millis(1_500);
 /// An answer within this is a prompt one.
 const PROMPT: Duration = Duration::from_millis(500);
 

@@ -114,6 +114,8 @@ pub(crate) struct Session {
     statements: Mutex<HashMap<u64, Statement>>,
     /// Other clients use it as well, between transactions.
     shared: bool,
+    /// The server process behind it; none if it is shared.
+    pub(crate) process: Option<i32>,
     /// Statements are prepared under a name.
     prepares: bool,
     /// Begins a transaction, on a shared session with its settings.
@@ -153,21 +155,23 @@ impl Session {
             outlived: AtomicU64::new(losses),
             statements: Mutex::new(HashMap::new()),
             shared: false,
+            process: None,
             prepares: false,
             begin: "BEGIN".to_owned(),
             sending: Mutex::new(()),
             warned: AtomicBool::new(false),
         };
         let set_up = connector.set_up(&session.client);
-        let shared = match timeout(connector.connect_timeout(), set_up).await {
-            Ok(Ok(shared)) => shared,
+        let process = match timeout(connector.connect_timeout(), set_up).await {
+            Ok(Ok(process)) => process,
             Ok(Err(error)) => return Err(error::connect_failed(operation, error)),
             Err(_) => {
                 session.cut();
                 return Err(error::connect_failed(operation, "no session within the deadline"));
             }
         };
-        session.shared = shared;
+        let shared = process.is_none();
+        (session.process, session.shared) = (process, shared);
         session.prepares = connector.prepares(shared);
         if shared {
             session.begin = format!("BEGIN; {}", connector.settings());

@@ -5,7 +5,7 @@
 -- synchronous standbys if there are any, is strengthened; a stronger one (remote_apply) stays. It is
 -- set in any case, so that a default that is weakened later does not reach this session.
 -- Called by: Connector, for each new session, and at the begin of each transaction of a shared one.
-SELECT s.shared,
+SELECT s.shared, pg_backend_pid() AS pid,
     set_config('statement_timeout', '@statement_ms@', s.shared),
     set_config('idle_in_transaction_session_timeout', '@idle_ms@', s.shared),
     set_config('wakeline.node', '@node@', s.shared),

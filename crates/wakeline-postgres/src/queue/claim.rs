@@ -277,7 +277,7 @@ impl Core {
         let rows = match link {
             // An autoAck claim leaves no token: repeated, it does not find what it settled.
             Some(link) if requests.auto_acks.contains(&true) => {
-                link.query(OPERATION, sql, params).await?
+                link.query_once(OPERATION, sql, params).await?
             }
             Some(link) => link.query_promptly(OPERATION, sql, params).await?,
             None => self.shared.links.general.query(OPERATION, sql, params).await?,

@@ -83,6 +83,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "instance starts",
         sql: include_str!("../sql/migrations/0017_instance_starts.sql"),
     },
+    Migration {
+        version: 23,
+        name: "activity errors",
+        sql: include_str!("../sql/migrations/0023_activity_errors.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -25,10 +25,11 @@ use wakeline_core::{Capabilities, InstanceId, OwnerId};
 use wakeline_store::flow::InstanceState;
 use wakeline_wake::{LongPollConfig, WakeMode};
 
+use crate::error::FlowError;
 use crate::event::Event;
 use crate::message::WorkItem;
 
-pub use admin::{EventPage, ProviderAdmin, Seen};
+pub use admin::{EventPage, PendingActivity, ProviderAdmin, Seen};
 pub use face::FlowFace;
 pub use item::{
     Enqueued, FetchedWork, ItemHistory, OrchestrationAck, OrchestrationItem, ProviderError,
@@ -127,6 +128,18 @@ pub trait Provider: Send + Sync {
         delay: Option<Duration>,
         ignore_attempt: bool,
     ) -> Result<(), ProviderError>;
+
+    /// Gives an activity back after a try that failed; it becomes visible after the delay. A
+    /// provider that can tells readers of the error.
+    async fn retry_work_item(
+        &self,
+        lock_token: &str,
+        delay: Duration,
+        error: &FlowError,
+    ) -> Result<(), ProviderError> {
+        let _ = error;
+        self.abandon_work_item(lock_token, Some(delay), false).await
+    }
 
     /// Sends a message to an instance. Makes no instance.
     async fn enqueue_for_orchestrator(

@@ -46,6 +46,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0025_idle_groups",
     "0026_batches",
     "0027_instance_starts",
+    "0033_activity_errors",
     "0035_fan_outs",
 ];
 

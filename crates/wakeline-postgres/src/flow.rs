@@ -24,6 +24,7 @@ mod items;
 mod lease;
 mod names;
 mod read;
+mod retries;
 mod sql;
 mod wire;
 

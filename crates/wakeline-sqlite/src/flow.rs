@@ -13,6 +13,7 @@ mod list;
 mod message;
 mod names;
 mod read;
+mod retries;
 mod session;
 mod turn;
 mod work;

@@ -84,6 +84,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../sql/migrations/0017_instance_starts.sql"),
     },
     Migration {
+        version: 23,
+        name: "activity errors",
+        sql: include_str!("../sql/migrations/0023_activity_errors.sql"),
+    },
+    Migration {
         version: 25,
         name: "fan-outs",
         sql: include_str!("../sql/migrations/0025_fan_outs.sql"),

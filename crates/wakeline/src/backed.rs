@@ -176,6 +176,15 @@ impl<S: StoreAdmin + 'static> Provider for Backed<S> {
         self.provider.abandon_work_item(lock_token, delay, ignore_attempt).await
     }
 
+    async fn retry_work_item(
+        &self,
+        lock_token: &str,
+        delay: Duration,
+        error: &FlowError,
+    ) -> Result<(), ProviderError> {
+        self.provider.retry_work_item(lock_token, delay, error).await
+    }
+
     async fn enqueue_for_orchestrator(
         &self,
         item: WorkItem,

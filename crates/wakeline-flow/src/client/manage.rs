@@ -14,7 +14,7 @@ use crate::closing::close_tree;
 use crate::error::{FailureKind, FlowError};
 use crate::event::Event;
 use crate::json::Json;
-use crate::provider::EventPage;
+use crate::provider::{EventPage, PendingActivity};
 
 impl Client {
     /// Holds an instance back: it takes no turns until it is resumed. False if it has ended, or is
@@ -73,6 +73,17 @@ impl Client {
     ) -> Result<EventPage, ClientError> {
         let (admin, id) = (self.admin("page histories")?, InstanceId::new(instance)?);
         Ok(admin.history_page(&id, execution, from_event, bytes_max).await?)
+    }
+
+    /// Activities of an instance that have not ended, oldest first: how often they were tried, why
+    /// the last try failed, and when the next one is. At most so many.
+    pub async fn pending_activities(
+        &self,
+        instance: &str,
+        limit: u32,
+    ) -> Result<Vec<PendingActivity>, ClientError> {
+        let id = InstanceId::new(instance)?;
+        Ok(self.admin("read activities")?.pending_activities(&id, limit).await?)
     }
 
     /// The executions of an instance, oldest first.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{Capabilities, InstanceId, KvKey};
+use wakeline_core::{Capabilities, InstanceId, KvKey, Timestamp};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceStats,
     KvEntry, ListInstances, ListedInstances, PruneOptions, PruneReport, Suspension, Watched,
@@ -31,6 +31,25 @@ pub struct EventPage {
     pub events: Vec<Event>,
     /// Where to read on; `None` if this was the last piece.
     pub next: Option<u64>,
+}
+
+/// An activity that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingActivity {
+    /// The execution that scheduled it.
+    pub execution: u64,
+    /// The event that scheduled it.
+    pub event: u64,
+    /// Its name.
+    pub name: String,
+    /// How often it was tried, a running try included.
+    pub attempts: u32,
+    /// Whether a worker runs it now.
+    pub running: bool,
+    /// Why its last try failed; it is tried again.
+    pub last_error: Option<String>,
+    /// When it is tried again, if it waits for that.
+    pub next_try_at: Option<Timestamp>,
 }
 
 /// Reads and interventions.
@@ -63,6 +82,13 @@ pub trait ProviderAdmin: Send + Sync {
         from_event: u64,
         bytes_max: usize,
     ) -> Result<EventPage, ProviderError>;
+
+    /// Activities of an instance that have not ended, oldest first; at most so many.
+    async fn pending_activities(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<PendingActivity>, ProviderError>;
 
     /// The key-value state, ordered by key; of one key if it is named.
     async fn kv(

@@ -40,11 +40,15 @@ use super::item::{
     Enqueued, FetchedWork, OrchestrationAck, OrchestrationItem, ProviderError, WorkFilter,
 };
 use super::trace::Traces;
+use crate::error::FlowError;
 use crate::event::Event;
 use crate::message::WorkItem;
 
 /// How much history is read at a time.
 const PAGE_BYTES: usize = 1 << 20;
+
+/// Most characters of an error that are kept with an activity that is tried again.
+const ERROR_CHARS_MAX: usize = 4_000;
 
 /// Told of messages that a turn pushed to queues.
 pub type QueueHints = Arc<dyn Fn(&[Change]) + Send + Sync>;
@@ -301,6 +305,18 @@ impl Provider for StoreProvider {
         ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
         self.give_back(token(lock_token)?, delay.unwrap_or_default(), ignore_attempt).await
+    }
+
+    async fn retry_work_item(
+        &self,
+        lock_token: &str,
+        delay: Duration,
+        error: &FlowError,
+    ) -> Result<(), ProviderError> {
+        let error: String = error.to_string().chars().take(ERROR_CHARS_MAX).collect();
+        let given =
+            self.inner.store.retry_work(token(lock_token)?, envelope::storable(delay), error);
+        self.given_back(given.await)
     }
 
     async fn enqueue_for_orchestrator(

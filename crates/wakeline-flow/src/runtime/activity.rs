@@ -121,7 +121,7 @@ impl ActivityRunner {
                     error = error_chain(&error),
                     "an activity failed and will be tried again"
                 );
-                provider.abandon_work_item(lock_token, Some(delay), false).await
+                provider.retry_work_item(lock_token, delay, &error).await
             }
             Tried::Done(result) => {
                 let counted = |error| {

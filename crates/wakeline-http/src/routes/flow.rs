@@ -17,7 +17,12 @@ use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{Body, Params, Parted};
 use crate::state::AppState;
-use crate::wire::flow::{AcceptedAnswer, OrchestrationAnswer, StartAnswer, StartBody};
+use crate::wire::flow::{
+    AcceptedAnswer, ActivityAnswer, OrchestrationAnswer, StartAnswer, StartBody,
+};
+
+/// Most activities in an answer.
+const ACTIVITIES_MAX: u32 = 100;
 
 /// Start an orchestration. Idempotent by the instance's id.
 #[utoipa::path(
@@ -64,7 +69,15 @@ pub(crate) async fn instance(
     Parted(instance): Parted<String>,
 ) -> Result<Json<OrchestrationAnswer>, ApiError> {
     let status = state.flow().status(&instance).await?;
-    answer(&instance, &status).map(Json)
+    let mut answer = answer(&instance, &status)?;
+    answer.activities = activities(state.flow(), &instance).await?;
+    Ok(Json(answer))
+}
+
+/// Activities of an instance that have not ended, the oldest.
+async fn activities(client: &Client, instance: &str) -> Result<Vec<ActivityAnswer>, ApiError> {
+    let activities = client.pending_activities(instance, ACTIVITIES_MAX).await?;
+    Ok(activities.into_iter().map(Into::into).collect())
 }
 
 /// Wait for an instance's end, or for a newer status or key-value state. Parked without polling.

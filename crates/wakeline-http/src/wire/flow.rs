@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use wakeline_flow::provider::PendingActivity;
 use wakeline_flow::{Event, Instance, Json};
 use wakeline_store::flow::{DeleteReport, ExecutionDetail, PruneReport};
 
@@ -113,6 +114,45 @@ pub(crate) struct OrchestrationAnswer {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<String>,
+    /// Of one instance: activities that have not ended, the oldest 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) activities: Vec<ActivityAnswer>,
+}
+
+/// An activity that has not ended.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ActivityAnswer {
+    /// The execution that scheduled it.
+    execution: u64,
+    /// The event that scheduled it.
+    event: u64,
+    /// Its name.
+    name: String,
+    /// How often it was tried, a running try included.
+    attempts: u32,
+    /// Whether a worker runs it now.
+    running: bool,
+    /// Why its last try failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+    /// When it is tried again, if it waits for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_try_at: Option<String>,
+}
+
+impl From<PendingActivity> for ActivityAnswer {
+    fn from(activity: PendingActivity) -> Self {
+        Self {
+            execution: activity.execution,
+            event: activity.event,
+            name: activity.name,
+            attempts: activity.attempts,
+            running: activity.running,
+            last_error: activity.last_error,
+            next_try_at: activity.next_try_at.map(render::time),
+        }
+    }
 }
 
 impl From<&Instance> for OrchestrationAnswer {
@@ -121,7 +161,7 @@ impl From<&Instance> for OrchestrationAnswer {
         let (output, error) = match &instance.result {
             Ok(output) => (Some(output.clone()), None),
             Err(error) if ended => {
-                let (kind, message) = (error.kind, error.message.clone());
+                let (kind, message) = (error.kind, error.to_string());
                 (None, Some(FailureAnswer { kind, message }))
             }
             Err(_) => (None, None),
@@ -146,6 +186,7 @@ impl From<&Instance> for OrchestrationAnswer {
             created_at: render::time(instance.created_at),
             updated_at: render::time(instance.updated_at),
             ended_at: instance.ended_at.map(render::time),
+            activities: Vec::new(),
         }
     }
 }
@@ -173,6 +214,9 @@ pub(crate) struct HistoryAnswer {
     /// Pass it as `from` to read on; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<u64>,
+    /// At the end: activities of the instance that have not ended, the oldest 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) activities: Vec<ActivityAnswer>,
 }
 
 /// One life of an instance.

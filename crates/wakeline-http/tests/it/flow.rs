@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use wakeline_flow::{FlowError, OrchestrationContext, Registry, Runtime, RuntimeOptions};
+use wakeline_flow::{
+    ActivityContext, Backoff, FlowError, OrchestrationContext, Registry, Runtime, RuntimeOptions,
+};
 
 use crate::support::Node;
 
@@ -23,8 +25,20 @@ async fn forever(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
     Ok(())
 }
 
+/// Its activity fails, and is tried again in an hour.
+async fn retrying(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
+    let backoff = Backoff::Fixed { delay_ms: 3_600_000 };
+    ctx.activity::<_, ()>("charge", ()).attempts(2).backoff(backoff).await
+}
+
+async fn charge(_: ActivityContext, (): ()) -> Result<(), FlowError> {
+    Err(FlowError::application("card declined"))
+}
+
 async fn runtime(node: &Node) -> Runtime {
     let registry = Registry::builder()
+        .orchestration("retrying", retrying)
+        .activity("charge", charge)
         .orchestration("approval", approval)
         .orchestration("forever", forever)
         .build()
@@ -75,6 +89,29 @@ async fn another_language_can_drive_an_instance_from_start_to_end() {
     let rest = node.get(&format!("{BASE}/o-7/history?from=3")).await.json();
     assert_eq!(rest["events"][0]["id"], 3);
     assert_eq!(node.get(&format!("{BASE}/o-7/executions")).await.json()[0]["state"], "completed");
+    runtime.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn retried_activities_are_seen_in_the_instance_and_its_history() {
+    let node = Node::start().await;
+    let runtime = runtime(&node).await;
+    start(&node, "retrying", "r", Value::Null).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let instance = node.get(&format!("{BASE}/r")).await.json();
+    let activity = &instance["activities"][0];
+    assert_eq!((&activity["name"], &activity["attempts"]), (&json!("charge"), &json!(1)));
+    assert_eq!((&activity["running"], &activity["event"]), (&json!(false), &json!(3)));
+    assert_eq!(activity["lastError"], "card declined");
+    assert!(activity["nextTryAt"].is_string(), "{instance}");
+    let history = node.get(&format!("{BASE}/r/history")).await.json();
+    assert_eq!(history["activities"], instance["activities"]);
+    let ended = node.get(&format!("{BASE}/r/wait?timeout=1")).await;
+    assert_eq!(ended.status, StatusCode::NO_CONTENT);
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let instance = node.get(&format!("{BASE}/r")).await.json();
+    assert_eq!(instance["error"]["message"], "activity charge (attempt 2): card declined");
+    assert_eq!(instance.get("activities"), None);
     runtime.shutdown(Duration::ZERO).await;
 }
 

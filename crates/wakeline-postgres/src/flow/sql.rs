@@ -43,6 +43,8 @@ statements![
     list,
     names,
     waiting_starts,
+    work_pending,
+    work_retry,
     prune,
     renew,
     resume,

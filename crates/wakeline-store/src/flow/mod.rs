@@ -22,11 +22,11 @@ pub use read::{
     InstanceStats, KvEntry, ListInstances, ListedInstances, Watched,
 };
 pub use work::{
-    AbandonOutcome, Completion, CompletionReply, NewWork, RenewOutcome, SessionClaim, WorkClaim,
-    WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
+    AbandonOutcome, Completion, CompletionReply, NewWork, PendingWork, RenewOutcome, SessionClaim,
+    WorkClaim, WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest, WorkRetries,
 };
 
 /// Everything that a runtime of orchestrations asks of a store.
-pub trait FlowBackend: FlowStore + FlowReader + FlowAdmin {}
+pub trait FlowBackend: FlowStore + FlowReader + FlowAdmin + WorkRetries {}
 
-impl<T: FlowStore + FlowReader + FlowAdmin> FlowBackend for T {}
+impl<T: FlowStore + FlowReader + FlowAdmin + WorkRetries> FlowBackend for T {}

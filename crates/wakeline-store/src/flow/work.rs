@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowToken, InstanceId, OwnerId, SessionId, Tag, TagFilter};
+use wakeline_core::{
+    FlowChange, FlowToken, InstanceId, OwnerId, SessionId, Tag, TagFilter, Timestamp,
+};
 
 use super::lane::{EnqueueOutcome, Envelope, TurnItem, Visible};
 use super::read::InstanceState;
+use crate::error::StoreError;
 
 /// Identifies an activity of an instance: the execution, and the event that scheduled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,4 +151,41 @@ pub enum AbandonOutcome {
     /// The lease was not held any more (an expired one that nobody else took still counts as
     /// held); nothing changed.
     Stale,
+}
+
+/// An activity that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingWork {
+    /// Which.
+    pub key: WorkKey,
+    /// How often it was taken, the present lease included.
+    pub attempts: u32,
+    /// Whether a worker has it now.
+    pub leased: bool,
+    /// When it can be taken, if that is later.
+    pub next_at: Option<Timestamp>,
+    /// Why its last try failed, as [`WorkRetries::retry_work`] was told.
+    pub last_error: Option<String>,
+    /// What the runtime put in.
+    pub payload: Bytes,
+}
+
+/// Activities that are tried again.
+#[async_trait]
+pub trait WorkRetries: Send + Sync {
+    /// Gives an activity back after a try that failed, as [`super::FlowStore::abandon`] does, and
+    /// notes why.
+    async fn retry_work(
+        &self,
+        token: FlowToken,
+        delay: Duration,
+        error: String,
+    ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError>;
+
+    /// Activities of an instance that have not ended, oldest first.
+    async fn pending_work(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<PendingWork>, StoreError>;
 }

@@ -8,9 +8,9 @@ use wakeline_core::{Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, K
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
-    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
-    TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed,
+    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PendingWork,
+    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
+    TurnCommit, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkRetries,
 };
 use wakeline_store::{StoreError, WholeStore};
 
@@ -77,6 +77,15 @@ passes! { FlowReader:
     fn tree(instance: &InstanceId) -> Vec<InstanceId>;
     fn stats(instance: &InstanceId) -> Option<InstanceStats>;
     fn depths() -> FlowDepths;
+}
+
+passes! { WorkRetries:
+    fn retry_work(
+        token: FlowToken,
+        delay: Duration,
+        error: String,
+    ) -> (AbandonOutcome, Vec<FlowChange>);
+    fn pending_work(instance: &InstanceId, limit: u32) -> Vec<PendingWork>;
 }
 
 passes! { FlowAdmin:

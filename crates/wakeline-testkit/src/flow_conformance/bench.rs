@@ -9,7 +9,7 @@ use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueOutcome,
     EnqueueReply, Envelope, FlowAdmin, FlowReader, FlowStore, InstanceBirth, InstanceDetail,
     InstanceState, NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnItem,
-    TurnOutcome, TurnReply, Watched, WorkClaim, WorkClaimed, WorkItem, WorkOutcome,
+    TurnOutcome, TurnReply, Watched, WorkClaim, WorkClaimed, WorkItem, WorkOutcome, WorkRetries,
 };
 use wakeline_store::hook::HookBackend;
 
@@ -19,9 +19,9 @@ use super::words::{
 use crate::conformance::{Ask, StoreUnderTest};
 
 /// Everything of a store that orchestrations use.
-pub trait Flow: FlowStore + FlowReader + FlowAdmin {}
+pub trait Flow: FlowStore + FlowReader + FlowAdmin + WorkRetries {}
 
-impl<T: FlowStore + FlowReader + FlowAdmin> Flow for T {}
+impl<T: FlowStore + FlowReader + FlowAdmin + WorkRetries> Flow for T {}
 
 /// A store of orchestrations with a clock that tests move, and with queues. Fresh for each rule.
 pub trait FlowUnderTest: StoreUnderTest {

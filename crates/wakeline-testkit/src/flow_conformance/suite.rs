@@ -145,6 +145,7 @@ macro_rules! flow_conformance_suite {
             what_is_known_does_not_refuse_a_transaction,
         );
         $crate::flow_conformance_module!([$($fixture)*]; work;
+            pending_work_tells_its_attempts_error_and_next_try,
             work_is_claimed_in_order_of_insertion,
             work_of_a_later_time_is_passed_over,
             leased_work_is_given_to_nobody_else,

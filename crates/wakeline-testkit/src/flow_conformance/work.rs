@@ -346,3 +346,32 @@ pub async fn tokens_of_turns_and_of_work_are_not_exchanged(bench: &FlowBench) {
     bench.committed(step(&turn)).await;
     assert!(bench.completes(item.token).await);
 }
+
+/// An activity that is tried again tells how often it was tried, why that failed, and what is next.
+pub async fn pending_work_tells_its_attempts_error_and_next_try(bench: &FlowBench) {
+    bench.running("a").await;
+    bench
+        .turned("a", |turn| TurnCommit { work: vec![work("a", 1), work("a", 2)], ..step(turn) })
+        .await;
+    let pending = async || bench.flow.pending_work(&id("a"), 10).await.expect("read");
+    let fresh = pending().await;
+    assert_eq!(fresh.len(), 2);
+    assert_eq!((fresh[0].attempts, fresh[0].leased, fresh[0].next_at), (0, false, None));
+    let item = bench.work(&Worker::plain()).await;
+    let leased = pending().await.remove(0);
+    assert_eq!((leased.key, leased.attempts, leased.leased), (item.key, 1, true));
+    assert_eq!((leased.payload, leased.next_at), (item.payload, None));
+    let retry = |token, error: &str| bench.flow.retry_work(token, secs(10), error.to_owned());
+    let (outcome, _) = retry(item.token, "no route").await.expect("given back");
+    assert_eq!(outcome, AbandonOutcome::Abandoned);
+    let delayed = pending().await.remove(0);
+    assert_eq!((delayed.attempts, delayed.leased), (1, false));
+    assert_eq!(delayed.last_error.as_deref(), Some("no route"));
+    let next_at = delayed.next_at.expect("it waits");
+    assert_eq!(retry(item.token, "late").await.expect("answered").0, AbandonOutcome::Stale);
+    bench.advance(10).await;
+    assert_eq!(pending().await[0].next_at, None, "it was due at {next_at:?}");
+    assert_eq!(pending().await[0].last_error.as_deref(), Some("no route"));
+    assert_eq!(bench.flow.pending_work(&id("a"), 1).await.expect("read").len(), 1);
+    assert!(bench.flow.pending_work(&id("unknown"), 10).await.expect("read").is_empty());
+}

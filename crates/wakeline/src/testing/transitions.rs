@@ -21,9 +21,10 @@ use wakeline_core::{Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, K
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
-    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
-    TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkItem,
+    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PendingWork,
+    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
+    TurnCommit, TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkItem,
+    WorkRetries,
 };
 use wakeline_store::{HintFeed, HintSink, StoreAdmin, StoreError, StoreInfo};
 
@@ -363,5 +364,27 @@ impl<S: StoreAdmin> StoreAdmin for Transitions<S> {
 
     async fn close(&self) {
         self.inner.close().await;
+    }
+}
+
+#[async_trait]
+impl<S: WorkRetries> WorkRetries for Transitions<S> {
+    async fn retry_work(
+        &self,
+        token: FlowToken,
+        delay: Duration,
+        error: String,
+    ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
+        let given = self.write("retry_work", self.inner.retry_work(token, delay, error)).await?;
+        self.pulse.let_go(token);
+        Ok(given)
+    }
+
+    async fn pending_work(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<PendingWork>, StoreError> {
+        self.plain(self.inner.pending_work(instance, limit)).await
     }
 }

@@ -11,6 +11,7 @@ mod modes;
 mod pending;
 mod program;
 mod refusals;
+mod retries;
 mod seeds;
 mod shutdown;
 mod skew;

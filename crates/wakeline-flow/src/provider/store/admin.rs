@@ -7,8 +7,9 @@ use bytes::Bytes;
 use wakeline_core::{Capabilities, InstanceId, KvKey, OrchestrationName};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, Envelope, ExecutionDetail, FlowDepths, HistoryBatch,
-    InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances, ListedInstances,
-    PruneOptions, PruneReport, Suspension, TerminateInstance, Watched,
+    InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances,
+    ListedInstances, PendingWork, PruneOptions, PruneReport, Suspension, TerminateInstance,
+    Watched,
 };
 
 use super::{StoreProvider, failed, token};
@@ -16,7 +17,7 @@ use crate::error::{ErrorOrigin, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::message::WorkItem;
 use crate::provider::Provider;
-use crate::provider::admin::{EventPage, ProviderAdmin, Seen};
+use crate::provider::admin::{EventPage, PendingActivity, ProviderAdmin, Seen};
 use crate::provider::envelope;
 use crate::provider::face::{Ask, Grant, Line};
 use crate::provider::item::ProviderError;
@@ -68,6 +69,16 @@ impl ProviderAdmin for StoreProvider {
         // A piece begins with a whole turn, which may have begun before what was asked for.
         events.retain(|event| event.id >= from_event);
         Ok(EventPage { execution: page.execution, events, next: page.next })
+    }
+
+    async fn pending_activities(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<PendingActivity>, ProviderError> {
+        let work = self.inner.store.pending_work(instance, limit).await;
+        let work = work.map_err(|error| failed("read", error))?;
+        Ok(work.into_iter().filter_map(pending).collect())
     }
 
     async fn kv(
@@ -203,6 +214,22 @@ impl ProviderAdmin for StoreProvider {
             .await
             .map_err(|error| failed("prune instances", error))
     }
+}
+
+/// An activity as readers see it; nothing if this runtime did not schedule it.
+fn pending(work: PendingWork) -> Option<PendingActivity> {
+    let Ok(WorkItem::ActivityExecute(task)) = serde_json::from_slice(&work.payload) else {
+        return None;
+    };
+    Some(PendingActivity {
+        execution: work.key.execution,
+        event: work.key.activity,
+        name: task.name,
+        attempts: work.attempts,
+        running: work.leased,
+        last_error: work.last_error,
+        next_try_at: work.next_at,
+    })
 }
 
 /// What an instance was started as, and by whom.

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::{FlowToken, FlowWhat};
+use wakeline_core::{FlowChange, FlowToken, FlowWhat};
+use wakeline_store::StoreError;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, EnqueueOutcome, Envelope, FlowBackend, InstanceState, NewWork,
     RenewOutcome, TurnCommit, TurnItem, TurnOutcome, TurnRequest, Visible, WorkItem, WorkOutcome,
@@ -126,7 +127,13 @@ impl StoreProvider {
         delay: Duration,
         uncounted: bool,
     ) -> Result<(), ProviderError> {
-        let given = self.inner.store.abandon(token, storable(delay), uncounted).await;
+        self.given_back(self.inner.store.abandon(token, storable(delay), uncounted).await)
+    }
+
+    pub(super) fn given_back(
+        &self,
+        given: Result<(AbandonOutcome, Vec<FlowChange>), StoreError>,
+    ) -> Result<(), ProviderError> {
         let (outcome, changes) = given.map_err(|error| failed("give work back", error))?;
         self.inner.hint(changes);
         match outcome {

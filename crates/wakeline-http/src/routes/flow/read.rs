@@ -8,9 +8,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use wakeline_core::{InstanceId, OrchestrationName, Realm, Timestamp, Verb};
 use wakeline_flow::Json as Value;
+use wakeline_flow::provider::EventPage;
 use wakeline_store::flow::{InstanceState, ListInstances};
 
-use super::exists;
+use super::{activities, exists};
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{self, Params, Parted};
@@ -130,7 +131,12 @@ pub(crate) async fn history(
     {
         return Err(ApiError::not_found(format!("{instance} has no execution {wanted}")));
     }
-    Ok(Json(HistoryAnswer { execution: page.execution, events: page.events, next: page.next }))
+    let activities = match page.next {
+        Some(_) => Vec::new(),
+        None => activities(state.flow(), &instance).await?,
+    };
+    let EventPage { execution, events, next } = page;
+    Ok(Json(HistoryAnswer { execution, events, next, activities }))
 }
 
 /// The executions of an instance, oldest first.

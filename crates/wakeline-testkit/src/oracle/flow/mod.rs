@@ -25,9 +25,10 @@ use wakeline_core::{
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
-    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
-    TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkKey,
+    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PendingWork,
+    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
+    TurnCommit, TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkKey,
+    WorkRetries,
 };
 use wakeline_store::{Consequence, StoreError};
 
@@ -324,5 +325,25 @@ impl FlowAdmin for MemoryStore {
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
         Ok(self.flow_act("prune", |state, _| state.flow.prune(&filter, options)))
+    }
+}
+
+#[async_trait]
+impl WorkRetries for MemoryStore {
+    async fn retry_work(
+        &self,
+        token: FlowToken,
+        delay: Duration,
+        error: String,
+    ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
+        Ok(self.flow("retry_work", |state, now| state.flow.retry_work(token, (delay, error), now)))
+    }
+
+    async fn pending_work(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<PendingWork>, StoreError> {
+        Ok(self.flow("pending_work", |state, now| state.flow.pending_work(instance, limit, now)))
     }
 }

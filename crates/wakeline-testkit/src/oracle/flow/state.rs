@@ -102,6 +102,7 @@ pub(super) struct Work {
     pub(super) payload: Bytes,
     pub(super) visible_at: Timestamp,
     pub(super) attempts: u32,
+    pub(super) last_error: Option<String>,
     /// The last lease, if it was not ended: live or expired.
     pub(super) lease: Option<Lease>,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId, OwnerId, TagFilter, Timestamp};
 use wakeline_store::flow::{
-    AbandonOutcome, Completion, CompletionReply, InstanceState, NewWork, RenewOutcome,
+    AbandonOutcome, Completion, CompletionReply, InstanceState, NewWork, PendingWork, RenewOutcome,
     SessionClaim, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
 };
 
@@ -55,6 +55,7 @@ impl Flow {
             payload: new.payload,
             visible_at: visible_at(new.visible, now),
             attempts: 0,
+            last_error: None,
             lease: None,
         };
         self.work.insert(id, work);
@@ -277,6 +278,41 @@ impl Flow {
         work.visible_at = visible_at;
         work.attempts = work.attempts.saturating_sub(u32::from(uncounted));
         (AbandonOutcome::Abandoned, self.work_changes(&[id], now))
+    }
+
+    pub(super) fn retry_work(
+        &mut self,
+        token: FlowToken,
+        (delay, error): (Duration, String),
+        now: Timestamp,
+    ) -> (AbandonOutcome, Vec<FlowChange>) {
+        let Some(id) = token.work else { return (AbandonOutcome::Stale, Vec::new()) };
+        let given = self.abandon(token, (delay, false), now);
+        if given.0 == AbandonOutcome::Abandoned
+            && let Some(work) = self.work.get_mut(&id)
+        {
+            work.last_error = Some(error);
+        }
+        given
+    }
+
+    pub(super) fn pending_work(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+        now: Timestamp,
+    ) -> Vec<PendingWork> {
+        let lane = self.names.get(instance).copied();
+        let pending = |work: &Work| PendingWork {
+            key: work.key,
+            attempts: work.attempts,
+            leased: work.is_leased(now),
+            next_at: Some(work.visible_at).filter(|at| !work.is_leased(now) && *at > now),
+            last_error: work.last_error.clone(),
+            payload: work.payload.clone(),
+        };
+        let own = self.work.values().filter(|work| Some(work.lane) == lane);
+        own.take(limit as usize).map(pending).collect()
     }
 
     pub(super) fn keep_sessions(

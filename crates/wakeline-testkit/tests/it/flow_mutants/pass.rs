@@ -1,13 +1,16 @@
 //! Reads and interventions: passed on to the oracle, but for a few.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, KvKey};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, PruneOptions,
-    PruneReport, Suspension, TerminateInstance, Watched,
+    AbandonOutcome, DeleteInstances, DeleteReport, ExecutionDetail, FlowAdmin, FlowDepths,
+    FlowReader, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances,
+    ListedInstances, PendingWork, PruneOptions, PruneReport, Suspension, TerminateInstance,
+    Watched, WorkRetries,
 };
 
 use super::{Sin, Sinner};
@@ -127,5 +130,25 @@ impl FlowAdmin for Sinner {
             options.keep_last = options.keep_last.map(|keep| keep.saturating_sub(1));
         }
         self.inner.prune(filter, options).await
+    }
+}
+
+#[async_trait]
+impl WorkRetries for Sinner {
+    async fn retry_work(
+        &self,
+        token: FlowToken,
+        delay: Duration,
+        error: String,
+    ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
+        self.inner.retry_work(token, delay, error).await
+    }
+
+    async fn pending_work(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<PendingWork>, StoreError> {
+        self.inner.pending_work(instance, limit).await
     }
 }

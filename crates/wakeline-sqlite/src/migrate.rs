@@ -83,6 +83,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "instance starts",
         sql: include_str!("../sql/migrations/0017_instance_starts.sql"),
     },
+    Migration {
+        version: 20,
+        name: "lane leftovers",
+        sql: include_str!("../sql/migrations/0020_lane_leftovers.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

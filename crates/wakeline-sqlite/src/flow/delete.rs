@@ -1,11 +1,18 @@
 //! Removes what instances own: messages and activities, whole instances, old executions.
+//!
+//! # Invariants
+//! * A deletion takes several short commands, so that it does not hold up those of others. The
+//!   first removes what was named for everybody who asks; what is left is noted in
+//!   `lane_leftovers`.
+//! * No command removes more than some thousand rows, and none looks at a row twice.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use wakeline_core::InstanceId;
-use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, InstanceFilter, PruneOptions, PruneReport,
-};
+use uuid::Uuid;
+use wakeline_core::{FlowChange, FlowWhat, InstanceId, Timestamp};
+use wakeline_store::Consequence;
+use wakeline_store::flow::{DeleteInstances, DeleteReport, InstanceFilter, PruneOptions};
 
 use super::instance::Instance;
 use super::lane::{Lane, count, number};
@@ -16,6 +23,12 @@ use crate::session::Session;
 
 /// Instances that are looked at together for deletion.
 const ROOTS_LEN: usize = 100;
+/// Rows that one step of a command removes.
+const ROWS_MAX: i64 = 500;
+/// Lanes that one step of a command goes on with.
+const NOTES_MAX: i64 = 200;
+/// Whoever deletes has so long before housekeeping goes on with it.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
 
 /// Removes all messages and activities of a lane. Returns how many.
 pub(super) fn clear(s: &Session<'_>, lane: i64) -> Res<u64> {
@@ -29,49 +42,242 @@ pub(super) fn clear(s: &Session<'_>, lane: i64) -> Res<u64> {
     Ok(gone)
 }
 
-/// Removes an instance, or one that waits to be started, with everything that it owns.
-pub(super) fn remove(s: &Session<'_>, lane: i64, report: &mut DeleteReport) -> Res<()> {
-    let sql = include_str!("../../sql/queries/flow_execution_count.sql");
-    let (executions, events): (i64, i64) =
-        s.conn.prepare_cached(sql)?.query_row([lane], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    report.instances += 1;
-    report.executions += count("execution", executions)?;
-    report.events += count("execution", events)?;
-    report.messages += clear(s, lane)?;
-    for sql in [
-        include_str!("../../sql/queries/flow_history_delete.sql"),
-        include_str!("../../sql/queries/flow_execution_delete.sql"),
-        include_str!("../../sql/queries/flow_kv_changes_delete.sql"),
-        include_str!("../../sql/queries/flow_kv_delete.sql"),
-        include_str!("../../sql/queries/flow_instance_delete.sql"),
-        include_str!("../../sql/queries/flow_lane_delete.sql"),
-    ] {
-        s.conn.prepare_cached(sql)?.execute([lane])?;
-    }
-    Ok(())
+/// What a command of a deletion did.
+#[derive(Debug, Default)]
+pub(super) struct Piece {
+    pub(super) report: DeleteReport,
+    /// Something is left of the deletion.
+    pub(super) more: bool,
 }
 
-/// Deletes instances with all below them, or none.
-pub(super) fn delete(s: &Session<'_>, command: &DeleteInstances) -> Res<DeleteReport> {
+impl Consequence for Piece {
+    fn changed(&self) -> bool {
+        self.report.changed()
+    }
+}
+
+/// Which of some instances can be deleted: all of those below them have ended. Reads only.
+pub(super) fn check(s: &Session<'_>, named: &[InstanceId]) -> Res<DeleteReport> {
     let mut doomed = Vec::new();
     let mut seen = HashSet::new();
-    for id in &command.instances {
+    for id in named {
         for id in below(s, id)? {
             if seen.insert(id.clone()) {
                 doomed.push(id);
             }
         }
     }
-    let mut report = DeleteReport::default();
-    if !command.force {
-        report.running = not_ended(s, &doomed)?;
-        report.orphans = orphans(s, &command.instances, &seen)?;
-        if !report.running.is_empty() || !report.orphans.is_empty() {
-            return Ok(report);
+    let running = not_ended(s, &doomed)?;
+    let orphans = orphans(s, named, &seen)?;
+    Ok(DeleteReport { running, orphans, ..DeleteReport::default() })
+}
+
+/// Removes instances for everybody who asks, and begins with what they own. Those that have not
+/// ended only by force.
+pub(super) fn begin(s: &mut Session<'_>, command: &DeleteInstances, deletion: Uuid) -> Res<Piece> {
+    let mut lanes = Vec::new();
+    for id in command.instances.iter().collect::<HashSet<_>>() {
+        let Some(lane) = Lane::named(s, id)? else { continue };
+        if lane.state.is_some() || message::start_waits(s, lane.id)? {
+            lanes.push(lane);
         }
     }
-    remove_all(s, &doomed, &mut report)?;
-    Ok(report)
+    let mut piece = Piece::default();
+    if !command.force {
+        let goes_on = |lane: &&Lane| !lane.state.is_some_and(|state| state.is_ended());
+        piece.report.running =
+            lanes.iter().filter(goes_on).map(|lane| lane.instance.clone()).collect();
+        if !piece.report.running.is_empty() {
+            return Ok(piece);
+        }
+    }
+    for lane in lanes {
+        unlink(s, lane, deletion, &mut piece.report)?;
+    }
+    piece.more = piece.report.instances > 0;
+    // What is small goes at once.
+    for _ in 0..4 {
+        if piece.more {
+            go_on(s, deletion, &mut piece)?;
+        }
+    }
+    Ok(piece)
+}
+
+/// Removes the rows by which everybody finds a lane and its instance, and notes what is left.
+fn unlink(s: &mut Session<'_>, lane: Lane, deletion: Uuid, report: &mut DeleteReport) -> Res<()> {
+    let sql = include_str!("../../sql/queries/flow_instance_has_children.sql");
+    let parents: bool =
+        s.conn.prepare_cached(sql)?.query_row([lane.instance.as_str()], |row| row.get(0))?;
+    for sql in [
+        include_str!("../../sql/queries/flow_instance_delete.sql"),
+        include_str!("../../sql/queries/flow_lane_delete.sql"),
+    ] {
+        s.conn.prepare_cached(sql)?.execute([lane.id])?;
+    }
+    let name = Some(lane.instance.as_str()).filter(|_| parents);
+    note(s, deletion, (lane.id, None), name)?;
+    report.instances += 1;
+    if lane.watched {
+        s.hint_flow(&[FlowChange::now(FlowWhat::Outcome(lane.instance.clone()))]);
+        report.watched.push(lane.instance);
+    }
+    Ok(())
+}
+
+/// Notes what is left of a lane, or of one of its executions.
+fn note(
+    s: &Session<'_>,
+    deletion: Uuid,
+    (lane, execution): (i64, Option<i64>),
+    parent: Option<&str>,
+) -> Res<()> {
+    let sql = include_str!("../../sql/queries/flow_leftover_add.sql");
+    let due = s.now.plus(LEFT_ALONE).0;
+    let params = (deletion.into_bytes(), lane, execution, parent, s.now.0, due);
+    s.conn.prepare_cached(sql)?.execute(params)?;
+    Ok(())
+}
+
+/// Goes on with a deletion.
+pub(super) fn go_on(s: &mut Session<'_>, deletion: Uuid, piece: &mut Piece) -> Res<()> {
+    let followed = follow(s, deletion, &mut piece.report)?;
+    let left = ROWS_MAX - i64::try_from(followed).unwrap_or(ROWS_MAX);
+    if left > 0 {
+        erase(s, deletion, left, &mut piece.report)?;
+    }
+    let sql = include_str!("../../sql/queries/flow_leftover_more.sql");
+    let deletion = [deletion.into_bytes()];
+    piece.more = s.conn.prepare_cached(sql)?.query_row(deletion, |row| row.get(0))?;
+    Ok(())
+}
+
+/// Goes on with a deletion that nobody finished. Returns when there is more to do.
+pub(super) fn clear_deleted(s: &mut Session<'_>) -> Res<Option<Duration>> {
+    match first_due(s)? {
+        Some((deletion, due)) if due <= s.now.0 => {
+            go_on(s, deletion, &mut Piece::default())?;
+            Ok(first_due(s)?.map(|(_, due)| s.now.until(Timestamp(due))))
+        }
+        later => Ok(later.map(|(_, due)| s.now.until(Timestamp(due)))),
+    }
+}
+
+/// Answers from a snapshot, if there is nothing to go on with.
+pub(super) fn peek_deleted(s: &Session<'_>) -> Res<Option<Option<Duration>>> {
+    let first = first_due(s)?;
+    let idle = first.is_none_or(|(_, due)| due > s.now.0);
+    Ok(idle.then(|| first.map(|(_, due)| s.now.until(Timestamp(due)))))
+}
+
+fn first_due(s: &Session<'_>) -> Res<Option<(Uuid, i64)>> {
+    let sql = include_str!("../../sql/queries/flow_leftover_due.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let deletion: Vec<u8> = row.get(0)?;
+    let deletion = Uuid::from_slice(&deletion).map_err(corrupt("leftover", "deletion"))?;
+    Ok(Some((deletion, row.get(1)?)))
+}
+
+/// Deletes children of deleted instances, as many as one command may. Returns how many.
+fn follow(s: &mut Session<'_>, deletion: Uuid, report: &mut DeleteReport) -> Res<usize> {
+    let parents: Vec<(i64, String, i64, i64)> = {
+        let sql = include_str!("../../sql/queries/flow_leftover_parents.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let found = statement.query_map((deletion.into_bytes(), NOTES_MAX), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })?;
+        found.collect::<Result<_, _>>()?
+    };
+    let mut followed = 0;
+    for (note, parent, after, until) in parents {
+        let left = ROWS_MAX - i64::try_from(followed).unwrap_or(ROWS_MAX);
+        if left <= 0 {
+            break;
+        }
+        let children: Vec<i64> = {
+            let sql = include_str!("../../sql/queries/flow_instance_below.sql");
+            let mut statement = s.conn.prepare_cached(sql)?;
+            let found = statement.query_map((&parent, after, until, left), |row| row.get(0))?;
+            found.collect::<Result<_, _>>()?
+        };
+        let sql = include_str!("../../sql/queries/flow_leftover_place.sql");
+        let whole = i64::try_from(children.len()).unwrap_or(left) < left;
+        let last = children.last().copied().unwrap_or(after);
+        s.conn.prepare_cached(sql)?.execute((note, last, whole))?;
+        followed += children.len();
+        for child in children {
+            if let Some(lane) = Lane::read(s, child)? {
+                unlink(s, lane, deletion, report)?;
+            }
+        }
+    }
+    Ok(followed)
+}
+
+/// Removes rows that lanes and executions of a deletion own, so many at most.
+fn erase(s: &Session<'_>, deletion: Uuid, mut left: i64, report: &mut DeleteReport) -> Res<()> {
+    let notes: Vec<(i64, i64, Option<i64>)> = {
+        let sql = include_str!("../../sql/queries/flow_leftover_rows.sql");
+        let mut statement = s.conn.prepare_cached(sql)?;
+        let found = statement.query_map((deletion.into_bytes(), NOTES_MAX), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+        found.collect::<Result<_, _>>()?
+    };
+    for (note, lane, execution) in notes {
+        if execution.is_none() {
+            erase_lane(s, lane, &mut left, report)?;
+        }
+        let sql = include_str!("../../sql/queries/flow_erase_history.sql");
+        left -= rows(s.conn.prepare_cached(sql)?.execute((lane, left, execution))?);
+        if execution.is_none() {
+            erase_executions(s, lane, &mut left, report)?;
+        }
+        if left <= 0 {
+            break;
+        }
+        let sql = include_str!("../../sql/queries/flow_leftover_remove.sql");
+        s.conn.prepare_cached(sql)?.execute([note])?;
+    }
+    Ok(())
+}
+
+/// Removes some activities, messages and values of a lane.
+fn erase_lane(s: &Session<'_>, lane: i64, left: &mut i64, report: &mut DeleteReport) -> Res<()> {
+    for (sql, counts) in [
+        (include_str!("../../sql/queries/flow_erase_work.sql"), true),
+        (include_str!("../../sql/queries/flow_erase_messages.sql"), true),
+        (include_str!("../../sql/queries/flow_erase_kv.sql"), false),
+        (include_str!("../../sql/queries/flow_erase_kv_changes.sql"), false),
+    ] {
+        let gone = s.conn.prepare_cached(sql)?.execute((lane, *left))?;
+        *left -= rows(gone);
+        report.messages += if counts { gone as u64 } else { 0 };
+    }
+    Ok(())
+}
+
+fn erase_executions(
+    s: &Session<'_>,
+    lane: i64,
+    left: &mut i64,
+    report: &mut DeleteReport,
+) -> Res<()> {
+    let sql = include_str!("../../sql/queries/flow_erase_executions.sql");
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let gone = statement.query_map((lane, *left), |row| row.get::<_, i64>(0))?;
+    for events in gone {
+        *left -= 1;
+        report.executions += 1;
+        report.events += count("execution", events?)?;
+    }
+    Ok(())
+}
+
+fn rows(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// An instance with all below it, or one that waits to be started.
@@ -113,51 +319,50 @@ fn orphans(
     Ok(orphans)
 }
 
-fn remove_all(s: &Session<'_>, ids: &[InstanceId], report: &mut DeleteReport) -> Res<()> {
-    for id in ids {
-        if let Some(lane) = Lane::named(s, id)? {
-            remove(s, lane.id, report)?;
+/// Where to read on among ended instances.
+pub(super) type Place = (i64, String);
+
+/// A page of ended instances that have no parent, those of them that can be deleted, and where to
+/// read on. Reads only.
+pub(super) fn deletable(
+    s: &Session<'_>,
+    filter: &InstanceFilter,
+    after: &Place,
+) -> Res<(Vec<InstanceId>, Option<Place>)> {
+    let page = match &filter.instances {
+        Some(named) => named_roots(s, filter, named, after)?,
+        None => ended_roots(s, filter, after)?,
+    };
+    let next = page.last().cloned();
+    let mut roots = Vec::new();
+    for (_, id) in page {
+        let id = InstanceId::new(id).map_err(corrupt("instance", "root"))?;
+        if not_ended(s, &read::tree(s, &id)?)?.is_empty() {
+            roots.push(id);
         }
     }
-    Ok(())
+    Ok((roots, next))
 }
 
-/// Deletes ended instances that have no parent, with all below them.
-pub(super) fn delete_matching(s: &Session<'_>, filter: &InstanceFilter) -> Res<DeleteReport> {
-    let mut report = DeleteReport::default();
-    let mut left = filter.limit;
-    if let Some(named) = &filter.instances {
-        for id in matching(s, filter, named)? {
-            let root = Instance::named(s, &id)?.is_some_and(|instance| instance.parent.is_none());
-            if left > 0 && root {
-                left -= u32::from(delete_root(s, &id, &mut report)?);
-            }
-        }
-        return Ok(report);
-    }
-    let mut place = (i64::MIN, String::new());
-    while left > 0 {
-        let roots = ended_roots(s, filter, &place)?;
-        let Some(last) = roots.last() else { break };
-        place.clone_from(last);
-        for (_, id) in roots {
-            let id = InstanceId::new(id).map_err(corrupt("instance", "root"))?;
-            if left > 0 {
-                left -= u32::from(delete_root(s, &id, &mut report)?);
-            }
+/// The same of those that a filter names.
+fn named_roots(
+    s: &Session<'_>,
+    filter: &InstanceFilter,
+    named: &[InstanceId],
+    after: &Place,
+) -> Res<Vec<Place>> {
+    let mut page = Vec::new();
+    for id in matching(s, filter, named)? {
+        let Some(instance) = Instance::named(s, &id)? else { continue };
+        let Some(ended_at) = instance.ended_at.filter(|_| instance.parent.is_none()) else {
+            continue;
+        };
+        let place = (ended_at.0, id.to_string());
+        if place > *after && page.len() < ROOTS_LEN {
+            page.push(place);
         }
     }
-    Ok(report)
-}
-
-/// Deletes an instance with all below it, if all of them have ended.
-fn delete_root(s: &Session<'_>, id: &InstanceId, report: &mut DeleteReport) -> Res<bool> {
-    let tree = read::tree(s, id)?;
-    let ended = not_ended(s, &tree)?.is_empty();
-    if ended {
-        remove_all(s, &tree, report)?;
-    }
-    Ok(ended)
+    Ok(page)
 }
 
 /// Some ended instances that have no parent, by their end and id.
@@ -175,36 +380,71 @@ fn ended_roots(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Removes old executions.
-pub(super) fn prune(
+/// The instances of which old executions go. Reads only.
+pub(super) fn prunable(
     s: &Session<'_>,
     filter: &InstanceFilter,
     options: PruneOptions,
-) -> Res<PruneReport> {
-    let mut report = PruneReport::default();
-    let ids = match &filter.instances {
-        Some(named) => matching(s, filter, named)?,
-        None => prunable(s, filter, options)?,
-    };
-    for id in ids {
-        if report.instances == u64::from(filter.limit) {
-            break;
-        }
+) -> Res<Vec<InstanceId>> {
+    let Some(named) = &filter.instances else { return all_prunable(s, filter, options) };
+    let mut ids = Vec::new();
+    for id in matching(s, filter, named)? {
         let Some(instance) = Instance::named(s, &id)? else { continue };
-        let old = old_executions(s, &instance, options)?;
-        report.instances += u64::from(!old.is_empty());
-        for (execution, events) in old {
-            for sql in [
-                include_str!("../../sql/queries/flow_history_remove.sql"),
-                include_str!("../../sql/queries/flow_execution_remove.sql"),
-            ] {
-                s.conn.prepare_cached(sql)?.execute((instance.lane, execution))?;
-            }
-            report.executions += 1;
-            report.events += count("execution", events)?;
+        if ids.len() < filter.limit as usize && !old_executions(s, &instance, options)?.is_empty() {
+            ids.push(id);
         }
     }
-    Ok(report)
+    Ok(ids)
+}
+
+/// Removes old executions of instances, so many at most; their history is noted as left.
+pub(super) fn prune_some(
+    s: &mut Session<'_>,
+    ids: &[InstanceId],
+    options: PruneOptions,
+    deletion: Uuid,
+) -> Res<PrunedPiece> {
+    let mut pruned = PrunedPiece::default();
+    for id in ids {
+        let Some(instance) = Instance::named(s, id)? else { continue };
+        let left = ROWS_MAX - i64::try_from(pruned.executions).unwrap_or(ROWS_MAX);
+        if left <= 0 {
+            break;
+        }
+        let old = old_executions(s, &instance, options)?;
+        if !old.is_empty() {
+            pruned.instances.push(id.clone());
+        }
+        for (execution, events) in old.into_iter().take(usize::try_from(left).unwrap_or(0)) {
+            let sql = include_str!("../../sql/queries/flow_execution_remove.sql");
+            s.conn.prepare_cached(sql)?.execute((instance.lane, execution))?;
+            note(s, deletion, (instance.lane, Some(execution)), None)?;
+            pruned.executions += 1;
+            pruned.events += count("execution", events)?;
+        }
+    }
+    if pruned.executions > 0 {
+        let mut piece = Piece::default();
+        go_on(s, deletion, &mut piece)?;
+        pruned.more = piece.more;
+    }
+    Ok(pruned)
+}
+
+/// What a command of a pruning did.
+#[derive(Debug, Default)]
+pub(super) struct PrunedPiece {
+    pub(super) instances: Vec<InstanceId>,
+    pub(super) executions: u64,
+    pub(super) events: u64,
+    /// Some history is left.
+    pub(super) more: bool,
+}
+
+impl Consequence for PrunedPiece {
+    fn changed(&self) -> bool {
+        self.executions > 0
+    }
 }
 
 /// The instances that a filter names and speaks of, those that ended first in front.
@@ -228,7 +468,7 @@ fn matching(
 
 /// Instances that a filter speaks of and that can be pruned, as many as its limit says, those that
 /// ended first in front.
-fn prunable(
+fn all_prunable(
     s: &Session<'_>,
     filter: &InstanceFilter,
     options: PruneOptions,
@@ -246,7 +486,7 @@ fn prunable(
     Ok(ids)
 }
 
-/// The executions of an instance that go, each with how many events it has.
+/// Some of the executions of an instance that go, each with how many events it has.
 fn old_executions(
     s: &Session<'_>,
     instance: &Instance,
@@ -257,7 +497,8 @@ fn old_executions(
     let keep = options.keep_last.unwrap_or(0);
     let before = options.ended_before.map(|at| at.0);
     let mut statement = s.conn.prepare_cached(sql)?;
-    let found = statement
-        .query_map((instance.lane, keep, current, before), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let found = statement.query_map((instance.lane, keep, current, before, ROWS_MAX), |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
     Ok(found.collect::<Result<_, _>>()?)
 }

@@ -1,5 +1,7 @@
 //! Reads and interventions: passed on to the oracle, but for a few.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, KvKey};
@@ -127,5 +129,9 @@ impl FlowAdmin for Sinner {
             options.keep_last = options.keep_last.map(|keep| keep.saturating_sub(1));
         }
         self.inner.prune(filter, options).await
+    }
+
+    async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
+        self.inner.clear_deleted().await
     }
 }

@@ -19,6 +19,7 @@ mod hook;
 mod long_poll;
 mod names;
 mod postgres;
+mod retention;
 mod store;
 
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ pub(crate) use self::names::check_environment;
 pub(crate) use self::store::{StoreArgs, StoreChoice, StorePlace};
 use crate::keys::KeySource;
 use crate::logs::LogFormat;
+use crate::retention::Retention;
 
 /// A mistake in the command line or the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +131,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     hook: hook::HookArgs,
     #[command(flatten)]
+    retention: retention::RetentionArgs,
+    #[command(flatten)]
     access: access::AccessArgs,
 }
 
@@ -216,6 +220,7 @@ pub(crate) struct Settings {
     pub(crate) hook: HookSettings,
     pub(crate) keys: KeySource,
     pub(crate) housekeeping: Housekeeping,
+    pub(crate) retention: Retention,
     /// How long figures over time are kept; `None` writes none.
     pub(crate) figures_kept: Option<Duration>,
     pub(crate) access: AccessSettings,
@@ -262,6 +267,7 @@ impl ServeArgs {
             hook: self.hook.over(&file.hook, mode, poll_mode(&self, &file)),
             keys: key_source(&self, &file),
             housekeeping: housekeeping(&self, &file),
+            retention: self.retention.over(&file.retention),
             figures_kept: figures_kept(&self, &file),
             access: self.access.over(&file.access, pick!(self, file, api_key))?,
         };

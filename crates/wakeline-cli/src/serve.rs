@@ -73,6 +73,7 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     tokio::spawn(async move { queue.run(stop).await });
     let (queue, how, stop) = (faces.queue.clone(), settings.housekeeping, shutdown.clone());
     let keeping = tokio::spawn(async move { queue.keep_house(how, stop).await });
+    let removing = tokio::spawn(settings.retention.run(store.clone(), shutdown.clone()));
     let (queue, stop) = (faces.queue.clone(), shutdown.clone());
     let counting = tokio::spawn(async move { queue.keep_figures(stop).await });
     let scheme = if certificates.is_some() { "https" } else { "http" };
@@ -95,8 +96,10 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     if keeping.await.is_err() {
         tracing::error!("housekeeping ended with a panic");
     }
-    if counting.await.is_err() {
-        tracing::error!("counting ended with a panic");
+    for (task, what) in [(removing, "retention"), (counting, "counting")] {
+        if task.await.is_err() {
+            tracing::error!("{what} ended with a panic");
+        }
     }
     // Before the store closes: a lease that nobody heard of would last its whole time.
     let settled = async { tokio::join!(faces.queue.settled(), faces.hook.settled()) };

@@ -47,6 +47,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0026_batches",
     "0027_instance_starts",
     "0030_flow_leftovers",
+    "0031_hook_deletions",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -144,6 +145,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_application_create",
     "hook_application_delete",
     "hook_application_find",
+    "hook_application_stop",
     "hook_application_update",
     "hook_cancel",
     "hook_chores",
@@ -155,12 +157,14 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "hook_emit_check",
     "hook_emit_leases",
     "hook_emit_wake",
+    "hook_endpoint_cancel",
     "hook_endpoint_create",
     "hook_endpoint_delete",
     "hook_endpoint_find",
     "hook_endpoint_update",
     "hook_endpoint_wake",
     "hook_event_type_put",
+    "hook_expire",
     "hook_extend",
     "hook_first_due",
     "hook_gate",

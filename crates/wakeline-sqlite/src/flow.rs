@@ -3,6 +3,7 @@
 mod admin;
 mod commit;
 mod delete;
+mod erase;
 mod found;
 mod instance;
 mod kv;
@@ -17,13 +18,11 @@ mod session;
 mod turn;
 mod work;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use uuid::Uuid;
 use wakeline_core::{
     Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, Timestamp,
 };
@@ -244,34 +243,11 @@ impl FlowAdmin for SqliteStore {
     }
 
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
-        if !command.force {
-            let named = command.instances.clone();
-            let refused = self.read("delete_instances", move |s| delete::check(s, &named)).await?;
-            if !refused.running.is_empty() || !refused.orphans.is_empty() {
-                return Ok(refused);
-            }
-        }
-        let mut report = DeleteReport::default();
-        self.delete_all(command, &mut report).await?;
-        Ok(report)
+        self.delete(command).await
     }
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
-        let mut report = DeleteReport::default();
-        let mut left = filter.limit as usize;
-        let mut place = (i64::MIN, String::new());
-        while left > 0 {
-            let (filter, after) = (filter.clone(), place);
-            let page = self.read("delete_matching", move |s| delete::deletable(s, &filter, &after));
-            let page = page.await.map_err(|error| partly(&report, error))?;
-            let (mut instances, Some(next)) = page else { break };
-            place = next;
-            instances.truncate(left);
-            left -= instances.len();
-            self.delete_all(DeleteInstances { instances, force: false }, &mut report).await?;
-        }
-        // One that began again in the meantime is passed over.
-        Ok(DeleteReport { running: Vec::new(), ..report })
+        self.delete_ended(filter).await
     }
 
     async fn prune(
@@ -279,90 +255,12 @@ impl FlowAdmin for SqliteStore {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        let ids = self.read("prune", move |s| delete::prunable(s, &filter, options)).await?;
-        let mut done = DeleteReport::default();
-        let mut touched = HashSet::new();
-        for ids in ids.chunks(100) {
-            loop {
-                let (ids, deletion) = (ids.to_vec(), Uuid::now_v7());
-                let work =
-                    Work::new("prune", move |s| delete::prune_some(s, &ids, options, deletion));
-                // A call is one act, however many pieces it has.
-                let work = if done.executions == 0 { work.recorded() } else { work };
-                let pruned = self.write(work).await.map_err(|error| partly(&done, error))?;
-                if pruned.executions == 0 {
-                    break;
-                }
-                done.executions += pruned.executions;
-                done.events += pruned.events;
-                touched.extend(pruned.instances);
-                if pruned.more {
-                    let cleared = self.clear(deletion, &mut done).await;
-                    cleared.map_err(|error| partly(&done, error))?;
-                }
-            }
-        }
-        let DeleteReport { executions, events, .. } = done;
-        Ok(PruneReport { instances: touched.len() as u64, executions, events })
+        self.prune_executions(filter, options).await
     }
 
     async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
-        let work = Work::new("clear_deleted", |s| delete::clear_deleted(s));
-        self.write(work.peeking(|s| delete::peek_deleted(s))).await
-    }
-}
-
-impl SqliteStore {
-    /// Deletes instances, and goes on until nothing of them is left.
-    async fn delete_all(
-        &self,
-        command: DeleteInstances,
-        report: &mut DeleteReport,
-    ) -> Result<(), StoreError> {
-        let deletion = Uuid::now_v7();
-        let work = Work::new("delete_instances", move |s| delete::begin(s, &command, deletion));
-        // A call is one act, however many pieces it has.
-        let work = if report.instances == 0 { work.recorded() } else { work };
-        let begun = self.write(work).await.map_err(|error| partly(report, error))?;
-        add(report, begun.report);
-        if begun.more {
-            let cleared = self.clear(deletion, report).await;
-            cleared.map_err(|error| partly(report, error))?;
-        }
-        Ok(())
-    }
-
-    /// Goes on with a deletion to its end.
-    async fn clear(&self, deletion: Uuid, report: &mut DeleteReport) -> Result<(), StoreError> {
-        loop {
-            let work = Work::new("delete_instances", move |s| {
-                let mut piece = delete::Piece::default();
-                delete::go_on(s, deletion, &mut piece)?;
-                Ok(piece)
-            });
-            let piece = self.write(work).await?;
-            add(report, piece.report);
-            if !piece.more {
-                return Ok(());
-            }
-        }
-    }
-}
-
-fn add(report: &mut DeleteReport, piece: DeleteReport) {
-    report.instances += piece.instances;
-    report.executions += piece.executions;
-    report.events += piece.events;
-    report.messages += piece.messages;
-    report.running.extend(piece.running);
-    report.watched.extend(piece.watched);
-}
-
-/// What an error means after some pieces: its outcome is unknown.
-fn partly(report: &DeleteReport, error: StoreError) -> StoreError {
-    match report.instances > 0 || report.executions > 0 {
-        true => StoreError::Transient { operation: "delete_instances", source: Box::new(error) },
-        false => error,
+        let work = Work::new("clear_deleted", erase::clear_deleted);
+        self.write(work.peeking(|s| erase::peek_deleted(s))).await
     }
 }
 

@@ -88,6 +88,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "lane leftovers",
         sql: include_str!("../sql/migrations/0020_lane_leftovers.sql"),
     },
+    Migration {
+        version: 21,
+        name: "hook deletions",
+        sql: include_str!("../sql/migrations/0021_hook_deletions.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

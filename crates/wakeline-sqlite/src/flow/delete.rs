@@ -1,58 +1,150 @@
-//! Removes what instances own: messages and activities, whole instances, old executions.
-//!
-//! # Invariants
-//! * A deletion takes several short commands, so that it does not hold up those of others. The
-//!   first removes what was named for everybody who asks; what is left is noted in
-//!   `lane_leftovers`.
-//! * No command removes more than some thousand rows, and none looks at a row twice.
+//! Deletes instances with all below them, and old executions, command by command.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowWhat, InstanceId, Timestamp};
-use wakeline_store::Consequence;
-use wakeline_store::flow::{DeleteInstances, DeleteReport, InstanceFilter, PruneOptions};
+use wakeline_core::InstanceId;
+use wakeline_store::StoreError;
+use wakeline_store::flow::{
+    DeleteInstances, DeleteReport, InstanceFilter, PruneOptions, PruneReport,
+};
 
+use super::erase;
 use super::instance::Instance;
-use super::lane::{Lane, count, number};
+use super::lane::Lane;
 use super::message;
 use super::read;
+use crate::SqliteStore;
+use crate::call::Work;
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
 /// Instances that are looked at together for deletion.
 const ROOTS_LEN: usize = 100;
-/// Rows that one step of a command removes.
-const ROWS_MAX: i64 = 500;
-/// Lanes that one step of a command goes on with.
-const NOTES_MAX: i64 = 200;
-/// Whoever deletes has so long before housekeeping goes on with it.
-const LEFT_ALONE: Duration = Duration::from_secs(60);
 
-/// Removes all messages and activities of a lane. Returns how many.
-pub(super) fn clear(s: &Session<'_>, lane: i64) -> Res<u64> {
-    let mut gone = 0;
-    for sql in [
-        include_str!("../../sql/queries/flow_message_clear.sql"),
-        include_str!("../../sql/queries/flow_work_clear.sql"),
-    ] {
-        gone += s.conn.prepare_cached(sql)?.execute([lane])? as u64;
+impl SqliteStore {
+    /// Deletes instances with all below them, or none.
+    pub(super) async fn delete(
+        &self,
+        command: DeleteInstances,
+    ) -> Result<DeleteReport, StoreError> {
+        if !command.force {
+            let named = command.instances.clone();
+            let refused = self.read("delete_instances", move |s| check(s, &named)).await?;
+            if !refused.running.is_empty() || !refused.orphans.is_empty() {
+                return Ok(refused);
+            }
+        }
+        let mut report = DeleteReport::default();
+        self.delete_all(command, &mut report).await?;
+        Ok(report)
     }
-    Ok(gone)
+
+    /// Deletes ended instances that have no parent, page by page.
+    pub(super) async fn delete_ended(
+        &self,
+        filter: InstanceFilter,
+    ) -> Result<DeleteReport, StoreError> {
+        let mut report = DeleteReport::default();
+        let mut left = filter.limit as usize;
+        let mut place = (i64::MIN, String::new());
+        while left > 0 {
+            let (filter, after) = (filter.clone(), place);
+            let page = self.read("delete_matching", move |s| deletable(s, &filter, &after));
+            let page = page.await.map_err(|error| partly(&report, error))?;
+            let (mut instances, Some(next)) = page else { break };
+            place = next;
+            instances.truncate(left);
+            left -= instances.len();
+            self.delete_all(DeleteInstances { instances, force: false }, &mut report).await?;
+        }
+        // One that began again in the meantime is passed over.
+        Ok(DeleteReport { running: Vec::new(), ..report })
+    }
+
+    /// Removes old executions of instances.
+    pub(super) async fn prune_executions(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, StoreError> {
+        let ids = self.read("prune", move |s| prunable(s, &filter, options)).await?;
+        let mut done = DeleteReport::default();
+        let mut touched = HashSet::new();
+        for ids in ids.chunks(100) {
+            loop {
+                let (ids, deletion) = (ids.to_vec(), Uuid::now_v7());
+                let work =
+                    Work::new("prune", move |s| erase::prune_some(s, &ids, options, deletion));
+                // A call is one act, however many pieces it has.
+                let work = if done.executions == 0 { work.recorded() } else { work };
+                let pruned = self.write(work).await.map_err(|error| partly(&done, error))?;
+                if pruned.executions == 0 {
+                    break;
+                }
+                done.executions += pruned.executions;
+                done.events += pruned.events;
+                touched.extend(pruned.instances);
+                if pruned.more {
+                    let cleared = self.clear(deletion, &mut done).await;
+                    cleared.map_err(|error| partly(&done, error))?;
+                }
+            }
+        }
+        let DeleteReport { executions, events, .. } = done;
+        Ok(PruneReport { instances: touched.len() as u64, executions, events })
+    }
+
+    /// Deletes instances, and goes on until nothing of them is left.
+    async fn delete_all(
+        &self,
+        command: DeleteInstances,
+        report: &mut DeleteReport,
+    ) -> Result<(), StoreError> {
+        let deletion = Uuid::now_v7();
+        let work = Work::new("delete_instances", move |s| erase::begin(s, &command, deletion));
+        // A call is one act, however many pieces it has.
+        let work = if report.instances == 0 { work.recorded() } else { work };
+        let begun = self.write(work).await.map_err(|error| partly(report, error))?;
+        add(report, begun.report);
+        if begun.more {
+            let cleared = self.clear(deletion, report).await;
+            cleared.map_err(|error| partly(report, error))?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a deletion to its end.
+    async fn clear(&self, deletion: Uuid, report: &mut DeleteReport) -> Result<(), StoreError> {
+        loop {
+            let work = Work::new("delete_instances", move |s| {
+                let mut piece = erase::Piece::default();
+                erase::go_on(s, deletion, &mut piece)?;
+                Ok(piece)
+            });
+            let piece = self.write(work).await?;
+            add(report, piece.report);
+            if !piece.more {
+                return Ok(());
+            }
+        }
+    }
 }
 
-/// What a command of a deletion did.
-#[derive(Debug, Default)]
-pub(super) struct Piece {
-    pub(super) report: DeleteReport,
-    /// Something is left of the deletion.
-    pub(super) more: bool,
+fn add(report: &mut DeleteReport, piece: DeleteReport) {
+    report.instances += piece.instances;
+    report.executions += piece.executions;
+    report.events += piece.events;
+    report.messages += piece.messages;
+    report.running.extend(piece.running);
+    report.watched.extend(piece.watched);
 }
 
-impl Consequence for Piece {
-    fn changed(&self) -> bool {
-        self.report.changed()
+/// What an error means after some pieces: its outcome is unknown.
+fn partly(report: &DeleteReport, error: StoreError) -> StoreError {
+    match report.instances > 0 || report.executions > 0 {
+        true => StoreError::Transient { operation: "delete_instances", source: Box::new(error) },
+        false => error,
     }
 }
 
@@ -70,214 +162,6 @@ pub(super) fn check(s: &Session<'_>, named: &[InstanceId]) -> Res<DeleteReport> 
     let running = not_ended(s, &doomed)?;
     let orphans = orphans(s, named, &seen)?;
     Ok(DeleteReport { running, orphans, ..DeleteReport::default() })
-}
-
-/// Removes instances for everybody who asks, and begins with what they own. Those that have not
-/// ended only by force.
-pub(super) fn begin(s: &mut Session<'_>, command: &DeleteInstances, deletion: Uuid) -> Res<Piece> {
-    let mut lanes = Vec::new();
-    for id in command.instances.iter().collect::<HashSet<_>>() {
-        let Some(lane) = Lane::named(s, id)? else { continue };
-        if lane.state.is_some() || message::start_waits(s, lane.id)? {
-            lanes.push(lane);
-        }
-    }
-    let mut piece = Piece::default();
-    if !command.force {
-        let goes_on = |lane: &&Lane| !lane.state.is_some_and(|state| state.is_ended());
-        piece.report.running =
-            lanes.iter().filter(goes_on).map(|lane| lane.instance.clone()).collect();
-        if !piece.report.running.is_empty() {
-            return Ok(piece);
-        }
-    }
-    for lane in lanes {
-        unlink(s, lane, deletion, &mut piece.report)?;
-    }
-    piece.more = piece.report.instances > 0;
-    // What is small goes at once.
-    for _ in 0..4 {
-        if piece.more {
-            go_on(s, deletion, &mut piece)?;
-        }
-    }
-    Ok(piece)
-}
-
-/// Removes the rows by which everybody finds a lane and its instance, and notes what is left.
-fn unlink(s: &mut Session<'_>, lane: Lane, deletion: Uuid, report: &mut DeleteReport) -> Res<()> {
-    let sql = include_str!("../../sql/queries/flow_instance_has_children.sql");
-    let parents: bool =
-        s.conn.prepare_cached(sql)?.query_row([lane.instance.as_str()], |row| row.get(0))?;
-    for sql in [
-        include_str!("../../sql/queries/flow_instance_delete.sql"),
-        include_str!("../../sql/queries/flow_lane_delete.sql"),
-    ] {
-        s.conn.prepare_cached(sql)?.execute([lane.id])?;
-    }
-    let name = Some(lane.instance.as_str()).filter(|_| parents);
-    note(s, deletion, (lane.id, None), name)?;
-    report.instances += 1;
-    if lane.watched {
-        s.hint_flow(&[FlowChange::now(FlowWhat::Outcome(lane.instance.clone()))]);
-        report.watched.push(lane.instance);
-    }
-    Ok(())
-}
-
-/// Notes what is left of a lane, or of one of its executions.
-fn note(
-    s: &Session<'_>,
-    deletion: Uuid,
-    (lane, execution): (i64, Option<i64>),
-    parent: Option<&str>,
-) -> Res<()> {
-    let sql = include_str!("../../sql/queries/flow_leftover_add.sql");
-    let due = s.now.plus(LEFT_ALONE).0;
-    let params = (deletion.into_bytes(), lane, execution, parent, s.now.0, due);
-    s.conn.prepare_cached(sql)?.execute(params)?;
-    Ok(())
-}
-
-/// Goes on with a deletion.
-pub(super) fn go_on(s: &mut Session<'_>, deletion: Uuid, piece: &mut Piece) -> Res<()> {
-    let followed = follow(s, deletion, &mut piece.report)?;
-    let left = ROWS_MAX - i64::try_from(followed).unwrap_or(ROWS_MAX);
-    if left > 0 {
-        erase(s, deletion, left, &mut piece.report)?;
-    }
-    let sql = include_str!("../../sql/queries/flow_leftover_more.sql");
-    let deletion = [deletion.into_bytes()];
-    piece.more = s.conn.prepare_cached(sql)?.query_row(deletion, |row| row.get(0))?;
-    Ok(())
-}
-
-/// Goes on with a deletion that nobody finished. Returns when there is more to do.
-pub(super) fn clear_deleted(s: &mut Session<'_>) -> Res<Option<Duration>> {
-    match first_due(s)? {
-        Some((deletion, due)) if due <= s.now.0 => {
-            go_on(s, deletion, &mut Piece::default())?;
-            Ok(first_due(s)?.map(|(_, due)| s.now.until(Timestamp(due))))
-        }
-        later => Ok(later.map(|(_, due)| s.now.until(Timestamp(due)))),
-    }
-}
-
-/// Answers from a snapshot, if there is nothing to go on with.
-pub(super) fn peek_deleted(s: &Session<'_>) -> Res<Option<Option<Duration>>> {
-    let first = first_due(s)?;
-    let idle = first.is_none_or(|(_, due)| due > s.now.0);
-    Ok(idle.then(|| first.map(|(_, due)| s.now.until(Timestamp(due)))))
-}
-
-fn first_due(s: &Session<'_>) -> Res<Option<(Uuid, i64)>> {
-    let sql = include_str!("../../sql/queries/flow_leftover_due.sql");
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query([])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let deletion: Vec<u8> = row.get(0)?;
-    let deletion = Uuid::from_slice(&deletion).map_err(corrupt("leftover", "deletion"))?;
-    Ok(Some((deletion, row.get(1)?)))
-}
-
-/// Deletes children of deleted instances, as many as one command may. Returns how many.
-fn follow(s: &mut Session<'_>, deletion: Uuid, report: &mut DeleteReport) -> Res<usize> {
-    let parents: Vec<(i64, String, i64, i64)> = {
-        let sql = include_str!("../../sql/queries/flow_leftover_parents.sql");
-        let mut statement = s.conn.prepare_cached(sql)?;
-        let found = statement.query_map((deletion.into_bytes(), NOTES_MAX), |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        })?;
-        found.collect::<Result<_, _>>()?
-    };
-    let mut followed = 0;
-    for (note, parent, after, until) in parents {
-        let left = ROWS_MAX - i64::try_from(followed).unwrap_or(ROWS_MAX);
-        if left <= 0 {
-            break;
-        }
-        let children: Vec<i64> = {
-            let sql = include_str!("../../sql/queries/flow_instance_below.sql");
-            let mut statement = s.conn.prepare_cached(sql)?;
-            let found = statement.query_map((&parent, after, until, left), |row| row.get(0))?;
-            found.collect::<Result<_, _>>()?
-        };
-        let sql = include_str!("../../sql/queries/flow_leftover_place.sql");
-        let whole = i64::try_from(children.len()).unwrap_or(left) < left;
-        let last = children.last().copied().unwrap_or(after);
-        s.conn.prepare_cached(sql)?.execute((note, last, whole))?;
-        followed += children.len();
-        for child in children {
-            if let Some(lane) = Lane::read(s, child)? {
-                unlink(s, lane, deletion, report)?;
-            }
-        }
-    }
-    Ok(followed)
-}
-
-/// Removes rows that lanes and executions of a deletion own, so many at most.
-fn erase(s: &Session<'_>, deletion: Uuid, mut left: i64, report: &mut DeleteReport) -> Res<()> {
-    let notes: Vec<(i64, i64, Option<i64>)> = {
-        let sql = include_str!("../../sql/queries/flow_leftover_rows.sql");
-        let mut statement = s.conn.prepare_cached(sql)?;
-        let found = statement.query_map((deletion.into_bytes(), NOTES_MAX), |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
-        found.collect::<Result<_, _>>()?
-    };
-    for (note, lane, execution) in notes {
-        if execution.is_none() {
-            erase_lane(s, lane, &mut left, report)?;
-        }
-        let sql = include_str!("../../sql/queries/flow_erase_history.sql");
-        left -= rows(s.conn.prepare_cached(sql)?.execute((lane, left, execution))?);
-        if execution.is_none() {
-            erase_executions(s, lane, &mut left, report)?;
-        }
-        if left <= 0 {
-            break;
-        }
-        let sql = include_str!("../../sql/queries/flow_leftover_remove.sql");
-        s.conn.prepare_cached(sql)?.execute([note])?;
-    }
-    Ok(())
-}
-
-/// Removes some activities, messages and values of a lane.
-fn erase_lane(s: &Session<'_>, lane: i64, left: &mut i64, report: &mut DeleteReport) -> Res<()> {
-    for (sql, counts) in [
-        (include_str!("../../sql/queries/flow_erase_work.sql"), true),
-        (include_str!("../../sql/queries/flow_erase_messages.sql"), true),
-        (include_str!("../../sql/queries/flow_erase_kv.sql"), false),
-        (include_str!("../../sql/queries/flow_erase_kv_changes.sql"), false),
-    ] {
-        let gone = s.conn.prepare_cached(sql)?.execute((lane, *left))?;
-        *left -= rows(gone);
-        report.messages += if counts { gone as u64 } else { 0 };
-    }
-    Ok(())
-}
-
-fn erase_executions(
-    s: &Session<'_>,
-    lane: i64,
-    left: &mut i64,
-    report: &mut DeleteReport,
-) -> Res<()> {
-    let sql = include_str!("../../sql/queries/flow_erase_executions.sql");
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let gone = statement.query_map((lane, *left), |row| row.get::<_, i64>(0))?;
-    for events in gone {
-        *left -= 1;
-        report.executions += 1;
-        report.events += count("execution", events?)?;
-    }
-    Ok(())
-}
-
-fn rows(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// An instance with all below it, or one that waits to be started.
@@ -390,61 +274,13 @@ pub(super) fn prunable(
     let mut ids = Vec::new();
     for id in matching(s, filter, named)? {
         let Some(instance) = Instance::named(s, &id)? else { continue };
-        if ids.len() < filter.limit as usize && !old_executions(s, &instance, options)?.is_empty() {
+        if ids.len() < filter.limit as usize
+            && !erase::old_executions(s, &instance, options)?.is_empty()
+        {
             ids.push(id);
         }
     }
     Ok(ids)
-}
-
-/// Removes old executions of instances, so many at most; their history is noted as left.
-pub(super) fn prune_some(
-    s: &mut Session<'_>,
-    ids: &[InstanceId],
-    options: PruneOptions,
-    deletion: Uuid,
-) -> Res<PrunedPiece> {
-    let mut pruned = PrunedPiece::default();
-    for id in ids {
-        let Some(instance) = Instance::named(s, id)? else { continue };
-        let left = ROWS_MAX - i64::try_from(pruned.executions).unwrap_or(ROWS_MAX);
-        if left <= 0 {
-            break;
-        }
-        let old = old_executions(s, &instance, options)?;
-        if !old.is_empty() {
-            pruned.instances.push(id.clone());
-        }
-        for (execution, events) in old.into_iter().take(usize::try_from(left).unwrap_or(0)) {
-            let sql = include_str!("../../sql/queries/flow_execution_remove.sql");
-            s.conn.prepare_cached(sql)?.execute((instance.lane, execution))?;
-            note(s, deletion, (instance.lane, Some(execution)), None)?;
-            pruned.executions += 1;
-            pruned.events += count("execution", events)?;
-        }
-    }
-    if pruned.executions > 0 {
-        let mut piece = Piece::default();
-        go_on(s, deletion, &mut piece)?;
-        pruned.more = piece.more;
-    }
-    Ok(pruned)
-}
-
-/// What a command of a pruning did.
-#[derive(Debug, Default)]
-pub(super) struct PrunedPiece {
-    pub(super) instances: Vec<InstanceId>,
-    pub(super) executions: u64,
-    pub(super) events: u64,
-    /// Some history is left.
-    pub(super) more: bool,
-}
-
-impl Consequence for PrunedPiece {
-    fn changed(&self) -> bool {
-        self.executions > 0
-    }
 }
 
 /// The instances that a filter names and speaks of, those that ended first in front.
@@ -484,21 +320,4 @@ fn all_prunable(
         ids.push(InstanceId::new(id?).map_err(corrupt("instance", "prunable"))?);
     }
     Ok(ids)
-}
-
-/// Some of the executions of an instance that go, each with how many events it has.
-fn old_executions(
-    s: &Session<'_>,
-    instance: &Instance,
-    options: PruneOptions,
-) -> Res<Vec<(i64, i64)>> {
-    let sql = include_str!("../../sql/queries/flow_execution_prunable.sql");
-    let current = number("execution", instance.execution)?;
-    let keep = options.keep_last.unwrap_or(0);
-    let before = options.ended_before.map(|at| at.0);
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let found = statement.query_map((instance.lane, keep, current, before, ROWS_MAX), |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })?;
-    Ok(found.collect::<Result<_, _>>()?)
 }

@@ -26,8 +26,8 @@ async fn refuse_large_deletes(client: &Client, table: &str) {
     client.batch_execute(&sql).await.expect("a trigger");
 }
 
-/// Makes ended instances, the first of which is the parent of all others; each with one execution of
-/// two turns, the first with many, unless it has one child.
+/// Makes ended instances, the first of which is the parent of all others; each with one execution
+/// of two turns, the first with many, unless it has one child.
 async fn family(client: &Client, name: &str, children: u32) {
     let sql = format!(
         "WITH lanes AS (
@@ -37,12 +37,13 @@ async fn family(client: &Client, name: &str, children: u32) {
          ), instances AS (
              INSERT INTO wakeline.flow_instances (lane_id, instance, name, parent, execution, state,
                  created_at, updated_at, ended_at)
-             SELECT l.lane_id, l.instance, 'main', CASE WHEN l.instance <> '{name}' THEN '{name}' END,
-                 1, 'completed', now() - interval '1 day', now() - interval '1 day',
-                 now() - interval '1 hour'
+             SELECT l.lane_id, l.instance, 'main',
+                 CASE WHEN l.instance <> '{name}' THEN '{name}' END, 1, 'completed',
+                 now() - interval '1 day', now() - interval '1 day', now() - interval '1 hour'
              FROM lanes l
          ), executions AS (
-             INSERT INTO wakeline.flow_executions (lane_id, execution, state, started_at, last_event)
+             INSERT INTO wakeline.flow_executions
+                 (lane_id, execution, state, started_at, last_event)
              SELECT l.lane_id, 1, 'completed', now() - interval '1 day', 2 FROM lanes l
          )
          INSERT INTO wakeline.flow_history (lane_id, execution, first_event, last_event, events)

@@ -19,6 +19,7 @@ mod hook;
 mod long_poll;
 mod names;
 mod postgres;
+mod retention;
 mod store;
 mod words;
 
@@ -40,6 +41,7 @@ pub(crate) use self::store::{StoreArgs, StoreChoice, StorePlace};
 pub(crate) use self::words::listed;
 use crate::keys::KeySource;
 use crate::logs::LogFormat;
+use crate::retention::Retention;
 
 /// A mistake in the command line or the configuration.
 #[derive(Debug, thiserror::Error)]
@@ -132,6 +134,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     hook: hook::HookArgs,
     #[command(flatten)]
+    retention: retention::RetentionArgs,
+    #[command(flatten)]
     access: access::AccessArgs,
 }
 
@@ -219,6 +223,7 @@ pub(crate) struct Settings {
     pub(crate) hook: HookSettings,
     pub(crate) keys: KeySource,
     pub(crate) housekeeping: Housekeeping,
+    pub(crate) retention: Retention,
     /// How long figures over time are kept; `None` writes none.
     pub(crate) figures_kept: Option<Duration>,
     pub(crate) access: AccessSettings,
@@ -265,6 +270,7 @@ impl ServeArgs {
             hook: self.hook.over(&file.hook, mode, poll_mode(&self, &file)),
             keys: key_source(&self, &file),
             housekeeping: housekeeping(&self, &file),
+            retention: self.retention.over(&file.retention),
             figures_kept: figures_kept(&self, &file),
             access: self.access.over(&file.access, pick!(self, file, api_key))?,
         };

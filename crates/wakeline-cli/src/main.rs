@@ -17,6 +17,7 @@ mod maintenance;
 mod migrate;
 mod queues;
 mod rekey;
+mod retention;
 mod serve;
 mod store;
 mod values;

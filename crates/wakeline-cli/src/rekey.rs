@@ -55,7 +55,7 @@ pub(crate) fn run(args: RekeyArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode> {
-    let mut failed = 0;
+    let (mut failed, mut total) = (0, 0);
     // The audit tells of a run once, with the first step that changes something.
     let mut recorded = false;
     for kind in SealedKind::ALL {
@@ -68,6 +68,7 @@ async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode>
             };
             recorded |= step.resealed > 0;
             resealed += step.resealed;
+            total += step.resealed;
             failed += step.failed.len();
             for why in &step.failed {
                 complain(why);
@@ -90,6 +91,18 @@ async fn rekey(store: &dyn WholeStore, active: &str) -> anyhow::Result<ExitCode>
         say(&format!("{failed} could not be re-encrypted: keep the old keys"));
         return Ok(ExitCode::FAILURE);
     }
-    say(&format!("everything is encrypted with {active:?}: older keys are no longer needed"));
+    say(&format!("everything in the store is encrypted with {active:?}"));
+    // Which key a running server encrypts with is known to that server alone.
+    say(&match total {
+        0 => format!(
+            "older keys are no longer needed if every running server was started with \
+             {active:?} as its first key; this command cannot check that"
+        ),
+        _ => format!(
+            "keep the older keys: this command cannot check whether a running server still \
+             encrypts with one; start every server with {active:?} as its first key and run this \
+             again, until it re-encrypts nothing"
+        ),
+    });
     Ok(ExitCode::SUCCESS)
 }

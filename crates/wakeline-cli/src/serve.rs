@@ -75,6 +75,7 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     tokio::spawn(async move { queue.run(stop).await });
     let (queue, how, stop) = (faces.queue.clone(), settings.housekeeping, shutdown.clone());
     let keeping = tokio::spawn(async move { queue.keep_house(how, stop).await });
+    let removing = tokio::spawn(settings.retention.run(store.clone(), shutdown.clone()));
     let (queue, stop) = (faces.queue.clone(), shutdown.clone());
     let counting = tokio::spawn(async move { queue.keep_figures(stop).await });
     let scheme = if certificates.is_some() { "https" } else { "http" };
@@ -97,8 +98,12 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     if keeping.await.is_err() {
         tracing::error!("the housekeeping task panicked; this is a defect: report it");
     }
-    if counting.await.is_err() {
-        tracing::error!("the task that counts statistics panicked; this is a defect: report it");
+    let tasks =
+        [(removing, "that applies retention"), (counting, "that counts statistics")];
+    for (task, what) in tasks {
+        if task.await.is_err() {
+            tracing::error!("the task {what} panicked; this is a defect: report it");
+        }
     }
     // Before the store closes: a lease that nobody heard of would last its whole time.
     let settled = async { tokio::join!(faces.queue.settled(), faces.hook.settled()) };

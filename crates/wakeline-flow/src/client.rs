@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use wakeline_core::{InstanceId, KvKey, NameError, OrchestrationName};
-use wakeline_store::flow::{Envelope, Visible};
+use wakeline_store::flow::{Envelope, Visible, Watched};
 
 use crate::error::FlowError;
 use crate::json::Json;
@@ -152,8 +152,21 @@ impl Client {
         }
     }
 
-    /// Raises an event for an instance. One that waits to be started gets it with its start.
+    /// Raises an event for an instance that runs or waits for its first turn.
+    /// [`ClientError::NotFound`] if there is none: see [`Client::raise_event_early`].
     pub async fn raise_event(
+        &self,
+        instance: &str,
+        name: &str,
+        data: &(impl Serialize + Sync + ?Sized),
+    ) -> Result<(), ClientError> {
+        self.find(instance).await?;
+        self.raise_event_early(instance, name, data).await
+    }
+
+    /// Raises an event for an instance that may not have been started yet: then the event is kept
+    /// under its id, and delivered after its start. Nobody notices if the id is misspelt.
+    pub async fn raise_event_early(
         &self,
         instance: &str,
         name: &str,
@@ -167,10 +180,22 @@ impl Client {
 
     /// Asks an instance to end. Its code may clean up first; see
     /// [`OrchestrationContext::cancelled`](crate::OrchestrationContext::cancelled).
+    /// [`ClientError::NotFound`] if there is none.
     pub async fn cancel(&self, instance: &str, reason: &str) -> Result<(), ClientError> {
+        self.find(instance).await?;
         let instance = InstanceId::new(instance)?;
         let reason = reason.to_owned();
         self.send(WorkItem::CancelInstance { instance, reason }).await
+    }
+
+    /// Fails if there is no such instance. A provider that cannot tell is taken to have it.
+    async fn find(&self, instance: &str) -> Result<(), ClientError> {
+        let id = InstanceId::new(instance)?;
+        let Some(admin) = self.provider.admin() else { return Ok(()) };
+        match admin.instance(&id).await? {
+            Watched::Missing => Err(ClientError::NotFound(id)),
+            Watched::There(_) => Ok(()),
+        }
     }
 
     /// What starts an orchestration as part of a transaction of a store: idempotent by the

@@ -19,6 +19,7 @@ mod claim;
 mod commit;
 mod commit_form;
 mod commit_plain;
+mod delete;
 mod enqueue;
 mod items;
 mod lease;

@@ -3,6 +3,7 @@
 mod admin;
 mod commit;
 mod delete;
+mod erase;
 mod found;
 mod instance;
 mod kv;
@@ -243,15 +244,11 @@ impl FlowAdmin for SqliteStore {
     }
 
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
-        self.write(Work::new("delete_instances", move |s| delete::delete(s, &command)).recorded())
-            .await
+        self.delete(command).await
     }
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
-        self.write(
-            Work::new("delete_matching", move |s| delete::delete_matching(s, &filter)).recorded(),
-        )
-        .await
+        self.delete_ended(filter).await
     }
 
     async fn prune(
@@ -259,7 +256,12 @@ impl FlowAdmin for SqliteStore {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        self.write(Work::new("prune", move |s| delete::prune(s, &filter, options)).recorded()).await
+        self.prune_executions(filter, options).await
+    }
+
+    async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
+        let work = Work::new("clear_deleted", erase::clear_deleted);
+        self.write(work.peeking(|s| erase::peek_deleted(s))).await
     }
 }
 

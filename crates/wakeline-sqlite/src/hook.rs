@@ -35,9 +35,9 @@ use wakeline_core::{
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Attempt, AttemptFilter, ChoreReport, Delivery, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
-    EmitOutcome, EmitReply, EndpointStats, HookAdmin, HookReader, HookStore, Job, JobSpec,
-    MessageFilter, NewMessage, Page, PageRequest, ResendOutcome, SettleDelivery, SettledDelivery,
-    StoredMessage,
+    EmitOutcome, EmitReply, EndpointStats, ExpireMessages, ExpiredMessages, HookAdmin, HookReader,
+    HookStore, Job, JobSpec, MessageFilter, NewMessage, Page, PageRequest, ResendOutcome,
+    SettleDelivery, SettledDelivery, StoredMessage,
 };
 
 pub(crate) use emit::EmitCheck;
@@ -267,6 +267,13 @@ impl HookAdmin for SqliteStore {
 
     async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
         self.write(Work::new("do_chores", move |s| chore::work(s, rows)).peeking(chore::peek)).await
+    }
+
+    async fn expire_messages(
+        &self,
+        command: ExpireMessages,
+    ) -> Result<ExpiredMessages, StoreError> {
+        self.write(Work::new("expire_messages", move |s| chore::expire(s, &command))).await
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! # Invariants
 //! * Who leaves may have written since it was last read: then, too, anything may have changed.
+//! * Files that somebody removes while the process runs are made again, and watched again: at once
+//!   if the removal was seen, else with the next safety sweep. Until then the link is down.
 //! * Watching is believed only after this process saw a touch of its own file: in some container
 //!   mounts no event ever comes. Then the link is off, and polling takes over.
 
@@ -30,9 +32,12 @@ const PROBE_MAX: Duration = Duration::from_secs(2);
 /// The watch over the folder of hints.
 pub(crate) struct Listener {
     sidecar: Arc<Sidecar>,
-    watcher: Mutex<Option<RecommendedWatcher>>,
+    watching: Watching,
     state: LinkState,
 }
+
+/// The watcher, which is replaced when what it watches was removed.
+type Watching = Arc<Mutex<Option<RecommendedWatcher>>>;
 
 impl Listener {
     /// Joins the other processes and begins to watch. Never fails: what cannot be had is told by
@@ -48,38 +53,41 @@ impl Listener {
                 return Self::off(Sidecar::alone(), reason);
             }
         };
-        match watch(&sidecar) {
+        let watching = Watching::default();
+        match watch(&sidecar, &watching) {
             Ok(watcher) => {
+                *watching.lock() = Some(watcher);
                 sidecar.look_around();
-                Self { sidecar, watcher: Mutex::new(Some(watcher)), state: LinkState::Up }
+                Self { sidecar, watching, state: LinkState::Up }
             }
             Err(reason) => {
                 tracing::warn!(reason, "changes of other processes are found by polling only");
                 let state = LinkState::Off { reason };
-                Self { sidecar, watcher: Mutex::new(None), state }
+                Self { sidecar, watching, state }
             }
         }
     }
 
     fn off(sidecar: Sidecar, reason: impl Into<String>) -> Self {
         let state = LinkState::Off { reason: reason.into() };
-        Self { sidecar: Arc::new(sidecar), watcher: Mutex::new(None), state }
+        Self { sidecar: Arc::new(sidecar), watching: Watching::default(), state }
     }
 
     pub(crate) fn sidecar(&self) -> Arc<Sidecar> {
         Arc::clone(&self.sidecar)
     }
 
-    /// Removes what dead processes left behind.
+    /// Makes again what was removed, and removes what dead processes left behind.
     pub(crate) fn tidy(&self) {
-        if self.watcher.lock().is_some() {
+        if self.watching.lock().is_some() {
+            restore(&self.sidecar, &self.watching);
             self.sidecar.look_around();
         }
     }
 
     /// Ends the watch and leaves.
     pub(crate) fn close(&self) {
-        drop(self.watcher.lock().take());
+        drop(self.watching.lock().take());
         self.sidecar.leave();
     }
 }
@@ -91,13 +99,54 @@ struct Probe {
     changed: Condvar,
 }
 
-fn watch(sidecar: &Arc<Sidecar>) -> Result<RecommendedWatcher, String> {
+/// Makes this process's file again if somebody removed it, and watches again.
+fn restore(sidecar: &Arc<Sidecar>, watching: &Watching) {
+    let mut watcher = watching.lock();
+    if watcher.is_none() || sidecar.is_there() {
+        return;
+    }
+    let folder = sidecar.folder().display();
+    tracing::warn!(%folder, "the files of hints were removed; they are made again");
+    let link = |state: LinkState| {
+        for sink in sidecar.sinks() {
+            sink.link(state.clone());
+        }
+    };
+    link(LinkState::Down { reason: "the files of hints were removed".into() });
+    let joined = sidecar.join_again().map_err(|error| format!("they cannot be made: {error}"));
+    match joined.and_then(|()| watch(sidecar, watching)) {
+        Ok(again) => {
+            *watcher = Some(again);
+            drop(watcher);
+            sidecar.look_around();
+            link(LinkState::Up);
+            sidecar.everything();
+        }
+        // The next safety sweep tries it again.
+        Err(reason) => tracing::warn!(reason, "other processes are not heard"),
+    }
+}
+
+fn watch(sidecar: &Arc<Sidecar>, watching: &Watching) -> Result<RecommendedWatcher, String> {
     let probe = Arc::new(Probe::default());
     let handler = {
         let (sidecar, probe) = (Arc::downgrade(sidecar), Arc::clone(&probe));
+        let watching = Arc::downgrade(watching);
         move |event: notify::Result<Event>| {
-            if let Some(sidecar) = sidecar.upgrade() {
-                handle(&sidecar, &probe, event);
+            let Some(sidecar) = sidecar.upgrade() else { return };
+            let removed = |kind: &EventKind| {
+                matches!(kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)))
+            };
+            let removed = event.as_ref().is_ok_and(|event| removed(&event.kind));
+            handle(&sidecar, &probe, event);
+            if removed && !sidecar.is_there() {
+                // Not here: the watcher whose thread this is will be replaced.
+                let watching = watching.clone();
+                std::thread::spawn(move || {
+                    if let Some(watching) = watching.upgrade() {
+                        restore(&sidecar, &watching);
+                    }
+                });
             }
         }
     };
@@ -129,11 +178,6 @@ fn handle(sidecar: &Sidecar, probe: &Probe, event: notify::Result<Event>) {
         // Our own reading makes these; looking again would never end.
         EventKind::Access(_) | EventKind::Modify(ModifyKind::Metadata(_)) => {}
         EventKind::Create(_) | EventKind::Modify(ModifyKind::Name(_)) => sidecar.look_around(),
-        EventKind::Remove(_) if event.paths.iter().any(|path| path == sidecar.folder()) => {
-            for sink in sidecar.sinks() {
-                sink.link(LinkState::Down { reason: "the folder of hints was removed".into() });
-            }
-        }
         EventKind::Remove(_) => {
             sidecar.look_around();
             // A process that is soon done, as a command is, may leave before it is heard.

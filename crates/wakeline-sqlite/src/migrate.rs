@@ -84,6 +84,16 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../sql/migrations/0017_instance_starts.sql"),
     },
     Migration {
+        version: 20,
+        name: "lane leftovers",
+        sql: include_str!("../sql/migrations/0020_lane_leftovers.sql"),
+    },
+    Migration {
+        version: 21,
+        name: "hook deletions",
+        sql: include_str!("../sql/migrations/0021_hook_deletions.sql"),
+    },
+    Migration {
         version: 23,
         name: "activity errors",
         sql: include_str!("../sql/migrations/0023_activity_errors.sql"),

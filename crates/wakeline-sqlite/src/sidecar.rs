@@ -14,6 +14,8 @@
 //! * A commit whose process saw no peer is covered: on noticing one it tells "everything" after it.
 //! * A file whose lock is free belongs to a dead process, and is removed.
 
+mod page;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io;
@@ -28,12 +30,12 @@ use serde::{Deserialize, Serialize};
 use wakeline_core::{Change, FlowChange, HookChange, NodeId, error_chain};
 use wakeline_store::{HintOrigin, HintSink};
 
+use self::page::{is_at, make, page, read_page};
+
 /// Changes that a page keeps for readers that are behind.
 const CHANGES_LEN_MAX: usize = 256;
 /// Changes of one commit beyond which it is told as "everything".
 const CHANGES_PER_ENTRY_MAX: usize = 64;
-/// The largest page: each change names a queue, partition, namespace, task and group.
-const PAGE_BYTES_MAX: usize = 1024 * 1024;
 const EXTENSION: &str = "hint";
 
 /// What other processes are told of a commit.
@@ -127,19 +129,13 @@ enum News {
 }
 
 impl Sidecar {
-    /// Makes this process's file. The lock comes before the final name, so nobody can take it for
-    /// the file of a dead process.
+    /// Makes this process's file.
     pub(crate) fn join(folder: &Path) -> io::Result<Self> {
         crate::connect::make_private_folder(folder)?;
         // Events name absolute paths, whatever path the watch was given.
         let folder = folder.canonicalize()?;
-        let node = NodeId::generate();
-        let own = folder.join(format!("{node}.{EXTENSION}"));
-        let early = folder.join(format!("{node}.new"));
-        let file = crate::connect::private_file().create_new(true).read(true).open(&early)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        file.write_all_at(&page(&VecDeque::new()), 0)?;
-        fs::rename(&early, &own)?;
+        let own = folder.join(format!("{}.{EXTENSION}", NodeId::generate()));
+        let file = make(&own, &VecDeque::new())?;
         let outbox = Outbox { file: Some(file), seq: 0, entries: VecDeque::new() };
         Ok(Self {
             folder,
@@ -148,6 +144,25 @@ impl Sidecar {
             peers: AtomicBool::new(true),
             inbox: Mutex::default(),
         })
+    }
+
+    /// Makes this process's file again, which somebody removed, perhaps with the folder.
+    pub(crate) fn join_again(&self) -> io::Result<()> {
+        crate::connect::make_private_folder(&self.folder)?;
+        let mut outbox = self.outbox.lock();
+        if outbox.file.is_some() {
+            outbox.file = Some(make(&self.own, &outbox.entries)?);
+        }
+        // Peers that lost their files too have others now, or will have.
+        self.inbox.lock().peers.clear();
+        self.peers.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether this process's file is where the others look for it. True once it has left.
+    pub(crate) fn is_there(&self) -> bool {
+        let outbox = self.outbox.lock();
+        outbox.file.as_ref().is_none_or(|file| is_at(file, &self.own))
     }
 
     /// A sidecar that tells nobody, for stores that are alone by configuration.
@@ -307,11 +322,16 @@ impl Inbox {
     /// True if a file belongs to a live process that was not known before.
     fn meet(&mut self, path: PathBuf) -> bool {
         if let Some(peer) = self.peers.get(&path) {
-            if dead(&peer.file) {
+            let (same, gone) = (is_at(&peer.file, &path), dead(&peer.file));
+            if same && gone {
                 self.peers.remove(&path);
                 tidy(&path);
             }
-            return false;
+            if same {
+                return false;
+            }
+            // Its file was removed, and it has made another under the same name.
+            self.peers.remove(&path);
         }
         let Ok(file) = File::open(&path) else { return false };
         if dead(&file) {
@@ -368,34 +388,6 @@ fn dead(file: &File) -> bool {
 fn tidy(path: &Path) {
     // A rival may have been faster.
     let _ = fs::remove_file(path);
-}
-
-/// A line with length and checksum, then JSON. It is written over the old page in one go; what
-/// is left of a longer one lies beyond its length.
-fn page(entries: &VecDeque<Entry>) -> Vec<u8> {
-    let body = serde_json::to_vec(entries).expect("names and numbers become JSON");
-    let mut page = format!("{} {:016x}\n", body.len(), checksum(&body)).into_bytes();
-    page.extend(body);
-    page
-}
-
-/// `None` if the page is torn or not one of ours.
-fn read_page(file: &File) -> Option<Vec<Entry>> {
-    let len = usize::try_from(file.metadata().ok()?.len()).ok()?.min(PAGE_BYTES_MAX);
-    let mut bytes = vec![0; len];
-    file.read_exact_at(&mut bytes, 0).ok()?;
-    let end = bytes.iter().position(|byte| *byte == b'\n')?;
-    let (len, sum) = std::str::from_utf8(&bytes[..end]).ok()?.split_once(' ')?;
-    let body = bytes.get(end + 1..end + 1 + len.parse::<usize>().ok()?)?;
-    let whole = u64::from_str_radix(sum, 16).ok()? == checksum(body);
-    whole.then(|| serde_json::from_slice(body).ok())?
-}
-
-/// FNV-1a: tells a torn page from a whole one.
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 #[cfg(test)]

@@ -37,9 +37,10 @@ async fn what_is_sealed_outlives_a_change_of_keys() {
         assert!(told.contains("keep the old keys"), "{told}");
         let (code, told) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
         assert_eq!(code, Some(0), "{told}");
-        assert!(told.contains("\"other\""), "{told}");
+        assert!(told.contains("\"other\"") && told.contains("keep the older keys"), "{told}");
         let (code, told) = rekey(&store, &format!("{OTHER},{KEYS}")).await;
         assert_eq!(code, Some(0), "nothing is left to do: {told}");
+        assert!(told.contains("cannot check"), "the server still runs with the old key: {told}");
         assert_eq!(server.terminate().await, Some(0));
 
         let server = serve(&store, OTHER).await;

@@ -198,7 +198,9 @@ async fn events_reach_instances_also_before_they_start() {
         })
         .build()
         .expect("a registry");
-    house.client.raise_event("a", "approved", "early").await.expect("kept");
+    let unknown = house.client.raise_event("a", "approved", "early").await;
+    assert!(matches!(unknown, Err(ClientError::NotFound(_))), "{unknown:?}");
+    house.client.raise_event_early("a", "approved", "early").await.expect("kept");
     let runtime = house.run(registry).await;
     house.client.start("a", "approval", &()).await.expect("started");
     house.client.raise_event("a", "approved", "later").await.expect("delivered");
@@ -206,6 +208,22 @@ async fn events_reach_instances_also_before_they_start() {
     assert_eq!(said, "early, later");
     let late = house.client.raise_event("a", "approved", "too late").await;
     assert!(matches!(late, Err(ClientError::Ended(_))), "{late:?}");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_instance_is_not_found_and_a_later_start_is_not_hit() {
+    let house = house();
+    let registry = Registry::builder()
+        .orchestration("plain", async |_: OrchestrationContext, (): ()| Ok::<_, FlowError>(7))
+        .build()
+        .expect("a registry");
+    let cancelled = house.client.cancel("misspelt", "not needed").await;
+    assert!(matches!(cancelled, Err(ClientError::NotFound(_))), "{cancelled:?}");
+    let runtime = house.run(registry).await;
+    house.client.start("misspelt", "plain", &()).await.expect("started");
+    let value: u32 = house.client.wait("misspelt", LONG).await.expect("completed");
+    assert_eq!(value, 7);
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 

@@ -147,10 +147,10 @@ pub(crate) async fn raise_event(
         true => Value::null(),
         false => body.parse()?,
     };
-    if !params.flag("early")? {
-        exists(state.flow(), &instance).await?;
+    match params.flag("early")? {
+        true => state.flow().raise_event_early(&instance, &event, &data).await?,
+        false => state.flow().raise_event(&instance, &event, &data).await?,
     }
-    state.flow().raise_event(&instance, &event, &data).await?;
     Ok(accepted(instance))
 }
 

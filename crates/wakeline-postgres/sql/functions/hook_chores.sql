@@ -1,6 +1,7 @@
--- Does a piece of background work on at most p_rows rows: the oldest job, once all
--- deliveries of its application are made, else payloads that expired,
--- else what deleted applications left, else keys and finished jobs past their time. Returns one row
+-- Does a piece of background work on at most p_rows rows: what waits for a deleted endpoint is
+-- cancelled, else the oldest job goes on, once all deliveries of its application are made, else
+-- payloads that expired, what deleted applications left, and keys and finished jobs past their time
+-- are removed. Returns one row
 -- of kind 0: how many rows, and in how many microseconds the next piece is due; and one of kind 1
 -- per endpoint for which something waits now.
 -- Called by: HookAdmin::do_chores. Lock order: jobs and payloads only tried; then see hook_job_go.
@@ -15,13 +16,20 @@ SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     v_now timestamptz := @schema@.clock();
     v_due timestamptz;
+    v_endpoint uuid;
     v_job bigint;
     v_rows bigint := 0;
     g record;
 BEGIN
+    SELECT e.endpoint_id INTO v_endpoint FROM @schema@.hook_endpoints e WHERE e.cancelling
+    ORDER BY e.endpoint_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF v_endpoint IS NOT NULL THEN
+        v_rows := greatest(@schema@.hook_endpoint_cancel(v_endpoint, p_rows, v_now), 1);
+    END IF;
     SELECT j.job_no INTO v_job FROM @schema@.hook_jobs j WHERE j.finished_at IS NULL
         AND NOT EXISTS (
             SELECT FROM @schema@.hook_fan_outs f WHERE f.application_id = j.application_id)
+        AND v_endpoint IS NULL
     ORDER BY j.job_no LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF v_job IS NOT NULL THEN
         SELECT x.* INTO g FROM @schema@.hook_job_go(v_job, p_rows, v_now) x;
@@ -29,7 +37,7 @@ BEGIN
         RETURN QUERY
         SELECT 1::smallint, NULL::bigint, w.due_us, w.endpoint, w.pull
         FROM @schema@.hook_wake(g.o_changed, v_now) w;
-    ELSE
+    ELSIF v_endpoint IS NULL THEN
         UPDATE @schema@.hook_messages m SET payload = NULL
         FROM (
             SELECT k.application_id, k.message_id FROM @schema@.hook_messages k

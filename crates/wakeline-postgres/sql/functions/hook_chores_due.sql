@@ -1,5 +1,5 @@
 -- When there is background work: now if a job runs, if deliveries of a stored message are still to be
--- made, or if a deleted application left something, else
+-- made, or if something deleted left something, else
 -- when the first payload, key or finished job is past its time; NULL if there is none.
 -- Called by: hook_chores, hook_sweep. Reads only.
 
@@ -12,6 +12,7 @@ DECLARE
 BEGIN
     IF EXISTS (SELECT FROM @schema@.hook_jobs j WHERE j.finished_at IS NULL ORDER BY j.job_no)
         OR EXISTS (SELECT FROM @schema@.hook_fan_outs f)
+        OR EXISTS (SELECT FROM @schema@.hook_endpoints e WHERE e.cancelling ORDER BY e.endpoint_id)
         OR EXISTS (SELECT FROM @schema@.hook_applications a WHERE a.deleted_at IS NOT NULL
             ORDER BY a.deleted_at)
     THEN

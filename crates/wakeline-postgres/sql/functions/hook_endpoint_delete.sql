@@ -1,11 +1,10 @@
--- Removes an endpoint for everybody who asks. What waits for it is cancelled, what is under way will
--- be. False if there is none.
+-- Removes an endpoint for everybody who asks. What waits for it is cancelled, the rest of very much
+-- by background work (o_more); what is under way will be. o_gone is false if there is none.
 -- Called by: HookCatalog::delete_endpoint. Lock order: the endpoint FOR UPDATE, its deliveries by
 -- id, its state.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_endpoint_delete(
-    p_app uuid, p_app_uid text, p_id uuid, p_own text)
-RETURNS boolean
+    p_app uuid, p_app_uid text, p_id uuid, p_own text, OUT o_gone boolean, OUT o_more boolean)
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off
@@ -18,22 +17,22 @@ BEGIN
     WHERE k.endpoint_id = @schema@.hook_endpoint_find(p_app, p_app_uid, p_id, p_own)
         AND k.deleted_at IS NULL
     FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
+    o_gone := FOUND; o_more := false;
+    IF NOT o_gone THEN
+        RETURN;
     END IF;
     v_now := @schema@.clock();
     UPDATE @schema@.hook_endpoints k SET deleted_at = v_now WHERE k.endpoint_id = e.endpoint_id;
     DELETE FROM @schema@.hook_filters f WHERE f.application_id = e.application_id
         AND f.endpoint_id = e.endpoint_id AND f.pattern = ANY (
             CASE WHEN e.event_types = '{}' THEN ARRAY['*'] ELSE e.event_types END);
+    o_more := @schema@.hook_endpoint_cancel(e.endpoint_id, 500, v_now) >= 500;
     PERFORM FROM @schema@.hook_deliveries d
-    WHERE d.endpoint_id = e.endpoint_id AND d.state IN (0, 1)
+    WHERE d.endpoint_id = e.endpoint_id AND d.state = 1
     ORDER BY d.delivery_id FOR NO KEY UPDATE;
-    UPDATE @schema@.hook_deliveries d SET state = CASE d.state WHEN 0 THEN 4 ELSE 1 END,
-        cancelled = d.state = 1, manual = d.manual AND d.state = 1, updated_at = v_now
-    WHERE d.endpoint_id = e.endpoint_id AND d.state IN (0, 1);
+    UPDATE @schema@.hook_deliveries d SET cancelled = true, updated_at = v_now
+    WHERE d.endpoint_id = e.endpoint_id AND d.state = 1;
     PERFORM FROM @schema@.hook_states s WHERE s.endpoint_id = e.endpoint_id FOR NO KEY UPDATE;
     PERFORM @schema@.hook_endpoint_wake(e.endpoint_id, v_now);
-    RETURN true;
 END
 $$;

@@ -14,6 +14,18 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
+    -- Whoever deleted it may have been interrupted.
+    IF @schema@.hook_application_stop(v_app, p_rows) THEN
+        RETURN p_rows;
+    END IF;
+    DELETE FROM @schema@.hook_filters t USING (
+        SELECT f.pattern, f.endpoint_id FROM @schema@.hook_filters f
+        WHERE f.application_id = v_app LIMIT p_rows) x
+    WHERE t.application_id = v_app AND t.pattern = x.pattern AND t.endpoint_id = x.endpoint_id;
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows > 0 THEN
+        RETURN v_rows;
+    END IF;
     DELETE FROM @schema@.hook_attempts t WHERE t.application_id = v_app AND t.attempt_id IN (
         SELECT k.attempt_id FROM @schema@.hook_attempts k WHERE k.application_id = v_app
         ORDER BY k.attempt_id LIMIT p_rows);
@@ -39,8 +51,7 @@ BEGIN
     v_ids := ARRAY(SELECT e.endpoint_id FROM @schema@.hook_endpoints e
         WHERE e.application_id = v_app ORDER BY e.endpoint_id LIMIT p_rows);
     IF v_ids <> '{}' THEN
-        -- One that was made while its application was deleted has these still.
-        DELETE FROM @schema@.hook_filters t WHERE t.application_id = v_app;
+        -- One that was made while its application was deleted has this still.
         DELETE FROM @schema@.hook_states t WHERE t.endpoint_id = ANY (v_ids);
         DELETE FROM @schema@.hook_endpoints t WHERE t.endpoint_id = ANY (v_ids);
         RETURN cardinality(v_ids);

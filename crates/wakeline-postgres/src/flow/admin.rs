@@ -1,5 +1,7 @@
 //! `FlowAdmin` on PostgreSQL: interventions, one function each.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tokio_postgres::Row;
 use tokio_postgres::types::{Json, ToSql};
@@ -21,8 +23,6 @@ use crate::rows::{self, Columns};
 const SUSPEND: &str = "suspend";
 const RESUME: &str = "resume";
 const TERMINATE: &str = "terminate";
-const DELETE: &str = "delete instances";
-const PRUNE: &str = "prune";
 
 /// Whom a suspension concerns: an instance, or the holder of a turn.
 #[derive(Clone, Copy)]
@@ -120,24 +120,6 @@ fn ended(rows: &[Row]) -> bool {
     rows.iter().any(|row| code(row, 0) == Some(0) && code(row, 1) == Some(0))
 }
 
-/// Whether executions were removed.
-fn pruned(rows: &[Row]) -> bool {
-    rows.first().is_some_and(|row| row.try_get::<_, i64>(1).is_ok_and(|gone| gone > 0))
-}
-
-fn number(columns: &mut Columns<'_>) -> Result<u64, StoreError> {
-    Ok(u64::try_from(columns.take::<i64>()?).unwrap_or(0))
-}
-
-fn names(columns: &mut Columns<'_>) -> Result<Vec<InstanceId>, StoreError> {
-    let texts: Vec<String> = columns.take()?;
-    texts.into_iter().map(|text| rows::name("instance", text)).collect()
-}
-
-fn texts(instances: &[InstanceId]) -> Vec<&str> {
-    instances.iter().map(InstanceId::as_str).collect()
-}
-
 #[async_trait]
 impl FlowAdmin for PostgresStore {
     async fn suspend(
@@ -180,38 +162,11 @@ impl FlowAdmin for PostgresStore {
     }
 
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError> {
-        let core = &self.flow.core;
-        let params: &[&(dyn ToSql + Sync)] = &[&texts(&command.instances), &command.force];
-        let rows = core.act(DELETE, (&core.sql.delete, params), Act::counted).await?;
-        let Some(row) = rows.first() else { return Ok(DeleteReport::default()) };
-        let mut columns = Columns::new(DELETE, row);
-        Ok(DeleteReport {
-            instances: number(&mut columns)?,
-            executions: number(&mut columns)?,
-            events: number(&mut columns)?,
-            messages: number(&mut columns)?,
-            running: names(&mut columns)?,
-            orphans: names(&mut columns)?,
-        })
+        self.flow.core.delete(command).await
     }
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
-        let core = &self.flow.core;
-        let params: &[&(dyn ToSql + Sync)] = &[
-            &filter.instances.as_deref().map(texts),
-            &filter.ended_before.map(rows::system_time),
-            &i64::from(filter.limit),
-        ];
-        let rows = core.act(DELETE, (&core.sql.delete_matching, params), Act::counted).await?;
-        let Some(row) = rows.first() else { return Ok(DeleteReport::default()) };
-        let mut columns = Columns::new(DELETE, row);
-        Ok(DeleteReport {
-            instances: number(&mut columns)?,
-            executions: number(&mut columns)?,
-            events: number(&mut columns)?,
-            messages: number(&mut columns)?,
-            ..DeleteReport::default()
-        })
+        self.flow.core.delete_matching(filter).await
     }
 
     async fn prune(
@@ -219,21 +174,10 @@ impl FlowAdmin for PostgresStore {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        let core = &self.flow.core;
-        let params: &[&(dyn ToSql + Sync)] = &[
-            &filter.instances.as_deref().map(texts),
-            &filter.ended_before.map(rows::system_time),
-            &i64::from(filter.limit),
-            &i64::from(options.keep_last.unwrap_or(1)),
-            &options.ended_before.map(rows::system_time),
-        ];
-        let rows = core.act(PRUNE, (&core.sql.prune, params), pruned).await?;
-        let Some(row) = rows.first() else { return Ok(PruneReport::default()) };
-        let mut columns = Columns::new(PRUNE, row);
-        Ok(PruneReport {
-            instances: number(&mut columns)?,
-            executions: number(&mut columns)?,
-            events: number(&mut columns)?,
-        })
+        self.flow.core.prune(filter, options).await
+    }
+
+    async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
+        self.flow.core.clear_deleted().await
     }
 }

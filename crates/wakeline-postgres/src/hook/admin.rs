@@ -1,6 +1,6 @@
 //! `HookAdmin` on PostgreSQL: interventions, jobs and chores, one function each.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -8,17 +8,18 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 use wakeline_core::{
     ApplicationId, ApplicationRef, AttemptId, EndpointId, EndpointRef, HookChange, HookWhat, JobId,
-    MessageRef,
+    MessageRef, Timestamp,
 };
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
-    ChoreReport, DeliveryFilter, HookAdmin, Job, JobKind, JobSpec, JobState, ResendOutcome,
+    ChoreReport, DeliveryFilter, ExpireMessages, ExpiredMessages, HookAdmin, Job, JobKind, JobSpec,
+    JobState, MessagePlace, ResendOutcome,
 };
 
 use super::Core;
 use super::catalog::vanished;
 use super::read::{STATES, names};
-use super::wire::{self, change, count, merge, moment_if};
+use super::wire::{self, change, count, merge, micros, moment_if};
 use crate::PostgresStore;
 use crate::access::Act;
 use crate::rows::{self, Columns};
@@ -213,6 +214,28 @@ impl HookAdmin for PostgresStore {
             merge(&mut report.changes, change);
         }
         Ok(report)
+    }
+
+    async fn expire_messages(
+        &self,
+        command: ExpireMessages,
+    ) -> Result<ExpiredMessages, StoreError> {
+        const EXPIRE: &str = "expire messages";
+        let core = &self.hook.core;
+        let keep = micros(command.older_than);
+        let after = command.after.unwrap_or(MessagePlace { at: Timestamp(0), id: Uuid::nil() });
+        let most = i32::try_from(command.rows.clamp(1, 100_000)).expect("it was clamped");
+        let params: &[&(dyn ToSql + Sync)] =
+            &[&keep, &rows::system_time(after.at), &after.id, &most];
+        let rows = core.general(EXPIRE, &core.sql.expire, params).await?;
+        let Some(row) = rows.first() else { return Ok(ExpiredMessages::default()) };
+        let mut columns = Columns::new(EXPIRE, row);
+        let [messages, deliveries, attempts] =
+            [count(columns.take()?), count(columns.take()?), count(columns.take()?)];
+        let at: Option<SystemTime> = columns.take()?;
+        let id: Option<Uuid> = columns.take()?;
+        let place = |(at, id)| MessagePlace { at: rows::timestamp(at), id };
+        Ok(ExpiredMessages { messages, deliveries, attempts, next: at.zip(id).map(place) })
     }
 }
 

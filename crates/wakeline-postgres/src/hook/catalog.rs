@@ -201,9 +201,18 @@ impl HookApplications for PostgresStore {
         let (id, uid) = wire::application(application);
         let (sql, params) = (&core.sql.application_delete, &[&id as _, &uid as _]);
         let rows = core.act(APPLICATION, (sql, params), Act::said).await?;
-        let gone = rows.first().map(|row| Columns::new(APPLICATION, row).take()).transpose()?;
-        if gone != Some(true) {
+        let Some(row) = rows.first() else { return Ok((false, Vec::new())) };
+        let mut columns = Columns::new(APPLICATION, row);
+        if !columns.take::<bool>()? {
             return Ok((false, Vec::new()));
+        }
+        let id: Option<Uuid> = columns.take()?;
+        let mut more: bool = columns.take()?;
+        while more {
+            // It is gone already. What cannot be done here is done by background work.
+            let stopped = core.general(APPLICATION, &core.sql.application_stop, &[&id]).await;
+            let row = stopped.ok().and_then(|rows| rows.into_iter().next());
+            more = row.is_some_and(|row| row.try_get(0).unwrap_or(false));
         }
         let changes = vec![HookChange::now(HookWhat::Chores)];
         core.tell(&changes);
@@ -252,7 +261,10 @@ impl HookEndpoints for PostgresStore {
         application: &ApplicationRef,
         endpoint: &EndpointRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
-        Ok((self.hook.core.delete_endpoint(application, endpoint).await?, Vec::new()))
+        let (gone, more) = self.hook.core.delete_endpoint(application, endpoint).await?;
+        let changes: Vec<_> = more.then(|| HookChange::now(HookWhat::Chores)).into_iter().collect();
+        self.hook.core.tell(&changes);
+        Ok((gone, changes))
     }
 
     async fn secrets(

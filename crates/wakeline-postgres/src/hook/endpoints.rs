@@ -216,16 +216,18 @@ impl Core {
         Ok((found.map_or(UpdateOutcome::Missing, UpdateOutcome::Updated), changes))
     }
 
+    /// Whether there was such an endpoint, and whether background work has to go on with it.
     pub(super) async fn delete_endpoint(
         &self,
         application: &ApplicationRef,
         which: &EndpointRef,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<(bool, bool), StoreError> {
         let ((app, app_uid), (id, own)) = (wire::application(application), wire::endpoint(which));
         let params: &[&(dyn ToSql + Sync)] = &[&app, &app_uid, &id, &own];
         let rows = self.act(ENDPOINT, (&self.sql.endpoint_delete, params), Act::said).await?;
-        let gone = rows.first().map(|row| Columns::new(ENDPOINT, row).take()).transpose()?;
-        Ok(gone.unwrap_or(false))
+        let Some(row) = rows.first() else { return Ok((false, false)) };
+        let mut columns = Columns::new(ENDPOINT, row);
+        Ok((columns.take()?, columns.take()?))
     }
 
     pub(super) async fn secrets(

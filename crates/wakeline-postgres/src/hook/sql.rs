@@ -56,8 +56,9 @@ macro_rules! statements {
 }
 
 statements![
-    application, application_create, application_delete, application_update, attempt, cancel,
-    chores, claim, claim_polled, deliveries_to, emit, endpoint, enforced, endpoint_create,
+    application, application_create, application_delete, application_stop,
+    application_update, attempt, cancel,
+    chores, claim, claim_polled, deliveries_to, emit, endpoint, enforced, expire, endpoint_create,
     endpoint_delete, endpoint_update, event_type, event_type_delete, event_type_put,
     expunge_payload, expunge_response, extend, fan_out, job, job_start, message, pulled, release,
     resend, secret_rotate, secrets, set_aside, settle, stats, sweep;

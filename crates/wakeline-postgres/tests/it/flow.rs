@@ -1,6 +1,7 @@
 //! The rules of orchestrations, and what is PostgreSQL's own about them.
 
 mod calls;
+mod deletions;
 mod hot;
 mod plans;
 

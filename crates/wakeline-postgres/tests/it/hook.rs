@@ -1,5 +1,6 @@
 //! The rules of webhooks, and what is PostgreSQL's own about them.
 
+mod deletions;
 mod hot;
 mod lost;
 mod plans;

@@ -1,6 +1,8 @@
--- Cancels what waits for an endpoint.
--- Called by: endpoint::remove. Walks hook_deliveries_waiting.
-UPDATE hook_deliveries INDEXED BY hook_deliveries_waiting
+-- Cancels some of what waits for an endpoint.
+-- Called by: endpoint::cancel_some. Walks hook_deliveries_waiting.
+UPDATE hook_deliveries
 SET state = 'cancelled', due_at = NULL, in_order = NULL, back_state = NULL, back_due_at = NULL, back_behind = NULL,
     updated_at = ?2
-WHERE state = 'waiting' AND endpoint_no = ?1
+WHERE delivery_no IN (
+    SELECT d.delivery_no FROM hook_deliveries d INDEXED BY hook_deliveries_waiting
+    WHERE d.state = 'waiting' AND d.endpoint_no = ?1 LIMIT ?3)

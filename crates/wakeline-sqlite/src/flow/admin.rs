@@ -5,7 +5,7 @@ use wakeline_store::flow::{
     ExecutionDetail, InstanceBirth, InstanceState, Suspension, TerminateInstance,
 };
 
-use super::delete;
+use super::erase;
 use super::instance::{self, Instance};
 use super::kv;
 use super::lane::{Held, Lane, Lanes};
@@ -156,7 +156,7 @@ fn end(
     instance.output = Some(command.output.clone());
     instance.ended_at = Some(s.now);
     instance.write(s)?;
-    delete::clear(s, lane.id)?;
+    erase::clear(s, lane.id)?;
     let mut lanes = Lanes::default();
     let lane = lanes.add(lane);
     lane.held = None;

@@ -6,7 +6,7 @@ use wakeline_store::flow::{
     TurnOutcome, TurnReply,
 };
 
-use super::delete;
+use super::erase;
 use super::instance::{self, Instance};
 use super::kv;
 use super::lane::{Lane, Lanes, number};
@@ -106,7 +106,7 @@ fn apply(s: &mut Session<'_>, lane: Lane, found: Found, commit: &TurnCommit) -> 
     let pushed = push::push_own(s, &commit.pushes)?;
     message::remove_taken(s, id, lease)?;
     if commit.clear {
-        delete::clear(s, id)?;
+        erase::clear(s, id)?;
     }
     let lane = lanes.get(id);
     lane.state = state;

@@ -1,77 +1,167 @@
-//! Removes what instances own: messages and activities, whole instances, old executions.
+//! Deletes instances with all below them, and old executions, command by command.
 
 use std::collections::HashSet;
 
+use uuid::Uuid;
 use wakeline_core::InstanceId;
+use wakeline_store::StoreError;
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, InstanceFilter, PruneOptions, PruneReport,
 };
 
+use super::erase;
 use super::instance::Instance;
-use super::lane::{Lane, count, number};
+use super::lane::Lane;
 use super::message;
 use super::read;
+use crate::SqliteStore;
+use crate::call::Work;
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
 /// Instances that are looked at together for deletion.
 const ROOTS_LEN: usize = 100;
 
-/// Removes all messages and activities of a lane. Returns how many.
-pub(super) fn clear(s: &Session<'_>, lane: i64) -> Res<u64> {
-    let mut gone = 0;
-    for sql in [
-        include_str!("../../sql/queries/flow_message_clear.sql"),
-        include_str!("../../sql/queries/flow_work_clear.sql"),
-    ] {
-        gone += s.conn.prepare_cached(sql)?.execute([lane])? as u64;
+impl SqliteStore {
+    /// Deletes instances with all below them, or none.
+    pub(super) async fn delete(
+        &self,
+        command: DeleteInstances,
+    ) -> Result<DeleteReport, StoreError> {
+        if !command.force {
+            let named = command.instances.clone();
+            let refused = self.read("delete_instances", move |s| check(s, &named)).await?;
+            if !refused.running.is_empty() || !refused.orphans.is_empty() {
+                return Ok(refused);
+            }
+        }
+        let mut report = DeleteReport::default();
+        self.delete_all(command, &mut report).await?;
+        Ok(report)
     }
-    Ok(gone)
+
+    /// Deletes ended instances that have no parent, page by page.
+    pub(super) async fn delete_ended(
+        &self,
+        filter: InstanceFilter,
+    ) -> Result<DeleteReport, StoreError> {
+        let mut report = DeleteReport::default();
+        let mut left = filter.limit as usize;
+        let mut place = (i64::MIN, String::new());
+        while left > 0 {
+            let (filter, after) = (filter.clone(), place);
+            let page = self.read("delete_matching", move |s| deletable(s, &filter, &after));
+            let page = page.await.map_err(|error| partly(&report, error))?;
+            let (mut instances, Some(next)) = page else { break };
+            place = next;
+            instances.truncate(left);
+            left -= instances.len();
+            self.delete_all(DeleteInstances { instances, force: false }, &mut report).await?;
+        }
+        // One that began again in the meantime is passed over.
+        Ok(DeleteReport { running: Vec::new(), ..report })
+    }
+
+    /// Removes old executions of instances.
+    pub(super) async fn prune_executions(
+        &self,
+        filter: InstanceFilter,
+        options: PruneOptions,
+    ) -> Result<PruneReport, StoreError> {
+        let ids = self.read("prune", move |s| prunable(s, &filter, options)).await?;
+        let mut done = DeleteReport::default();
+        let mut touched = HashSet::new();
+        for ids in ids.chunks(100) {
+            loop {
+                let (ids, deletion) = (ids.to_vec(), Uuid::now_v7());
+                let work =
+                    Work::new("prune", move |s| erase::prune_some(s, &ids, options, deletion));
+                // A call is one act, however many pieces it has.
+                let work = if done.executions == 0 { work.recorded() } else { work };
+                let pruned = self.write(work).await.map_err(|error| partly(&done, error))?;
+                if pruned.executions == 0 {
+                    break;
+                }
+                done.executions += pruned.executions;
+                done.events += pruned.events;
+                touched.extend(pruned.instances);
+                if pruned.more {
+                    let cleared = self.clear(deletion, &mut done).await;
+                    cleared.map_err(|error| partly(&done, error))?;
+                }
+            }
+        }
+        let DeleteReport { executions, events, .. } = done;
+        Ok(PruneReport { instances: touched.len() as u64, executions, events })
+    }
+
+    /// Deletes instances, and goes on until nothing of them is left.
+    async fn delete_all(
+        &self,
+        command: DeleteInstances,
+        report: &mut DeleteReport,
+    ) -> Result<(), StoreError> {
+        let deletion = Uuid::now_v7();
+        let work = Work::new("delete_instances", move |s| erase::begin(s, &command, deletion));
+        // A call is one act, however many pieces it has.
+        let work = if report.instances == 0 { work.recorded() } else { work };
+        let begun = self.write(work).await.map_err(|error| partly(report, error))?;
+        add(report, begun.report);
+        if begun.more {
+            let cleared = self.clear(deletion, report).await;
+            cleared.map_err(|error| partly(report, error))?;
+        }
+        Ok(())
+    }
+
+    /// Goes on with a deletion to its end.
+    async fn clear(&self, deletion: Uuid, report: &mut DeleteReport) -> Result<(), StoreError> {
+        loop {
+            let work = Work::new("delete_instances", move |s| {
+                let mut piece = erase::Piece::default();
+                erase::go_on(s, deletion, &mut piece)?;
+                Ok(piece)
+            });
+            let piece = self.write(work).await?;
+            add(report, piece.report);
+            if !piece.more {
+                return Ok(());
+            }
+        }
+    }
 }
 
-/// Removes an instance, or one that waits to be started, with everything that it owns.
-pub(super) fn remove(s: &Session<'_>, lane: i64, report: &mut DeleteReport) -> Res<()> {
-    let sql = include_str!("../../sql/queries/flow_execution_count.sql");
-    let (executions, events): (i64, i64) =
-        s.conn.prepare_cached(sql)?.query_row([lane], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    report.instances += 1;
-    report.executions += count("execution", executions)?;
-    report.events += count("execution", events)?;
-    report.messages += clear(s, lane)?;
-    for sql in [
-        include_str!("../../sql/queries/flow_history_delete.sql"),
-        include_str!("../../sql/queries/flow_execution_delete.sql"),
-        include_str!("../../sql/queries/flow_kv_changes_delete.sql"),
-        include_str!("../../sql/queries/flow_kv_delete.sql"),
-        include_str!("../../sql/queries/flow_instance_delete.sql"),
-        include_str!("../../sql/queries/flow_lane_delete.sql"),
-    ] {
-        s.conn.prepare_cached(sql)?.execute([lane])?;
-    }
-    Ok(())
+fn add(report: &mut DeleteReport, piece: DeleteReport) {
+    report.instances += piece.instances;
+    report.executions += piece.executions;
+    report.events += piece.events;
+    report.messages += piece.messages;
+    report.running.extend(piece.running);
+    report.watched.extend(piece.watched);
 }
 
-/// Deletes instances with all below them, or none.
-pub(super) fn delete(s: &Session<'_>, command: &DeleteInstances) -> Res<DeleteReport> {
+/// What an error means after some pieces: its outcome is unknown.
+fn partly(report: &DeleteReport, error: StoreError) -> StoreError {
+    match report.instances > 0 || report.executions > 0 {
+        true => StoreError::Transient { operation: "delete_instances", source: Box::new(error) },
+        false => error,
+    }
+}
+
+/// Which of some instances can be deleted: all of those below them have ended. Reads only.
+pub(super) fn check(s: &Session<'_>, named: &[InstanceId]) -> Res<DeleteReport> {
     let mut doomed = Vec::new();
     let mut seen = HashSet::new();
-    for id in &command.instances {
+    for id in named {
         for id in below(s, id)? {
             if seen.insert(id.clone()) {
                 doomed.push(id);
             }
         }
     }
-    let mut report = DeleteReport::default();
-    if !command.force {
-        report.running = not_ended(s, &doomed)?;
-        report.orphans = orphans(s, &command.instances, &seen)?;
-        if !report.running.is_empty() || !report.orphans.is_empty() {
-            return Ok(report);
-        }
-    }
-    remove_all(s, &doomed, &mut report)?;
-    Ok(report)
+    let running = not_ended(s, &doomed)?;
+    let orphans = orphans(s, named, &seen)?;
+    Ok(DeleteReport { running, orphans, ..DeleteReport::default() })
 }
 
 /// An instance with all below it, or one that waits to be started.
@@ -113,51 +203,50 @@ fn orphans(
     Ok(orphans)
 }
 
-fn remove_all(s: &Session<'_>, ids: &[InstanceId], report: &mut DeleteReport) -> Res<()> {
-    for id in ids {
-        if let Some(lane) = Lane::named(s, id)? {
-            remove(s, lane.id, report)?;
+/// Where to read on among ended instances.
+pub(super) type Place = (i64, String);
+
+/// A page of ended instances that have no parent, those of them that can be deleted, and where to
+/// read on. Reads only.
+pub(super) fn deletable(
+    s: &Session<'_>,
+    filter: &InstanceFilter,
+    after: &Place,
+) -> Res<(Vec<InstanceId>, Option<Place>)> {
+    let page = match &filter.instances {
+        Some(named) => named_roots(s, filter, named, after)?,
+        None => ended_roots(s, filter, after)?,
+    };
+    let next = page.last().cloned();
+    let mut roots = Vec::new();
+    for (_, id) in page {
+        let id = InstanceId::new(&id).map_err(corrupt("instance", format!("{id:?}")))?;
+        if not_ended(s, &read::tree(s, &id)?)?.is_empty() {
+            roots.push(id);
         }
     }
-    Ok(())
+    Ok((roots, next))
 }
 
-/// Deletes ended instances that have no parent, with all below them.
-pub(super) fn delete_matching(s: &Session<'_>, filter: &InstanceFilter) -> Res<DeleteReport> {
-    let mut report = DeleteReport::default();
-    let mut left = filter.limit;
-    if let Some(named) = &filter.instances {
-        for id in matching(s, filter, named)? {
-            let root = Instance::named(s, &id)?.is_some_and(|instance| instance.parent.is_none());
-            if left > 0 && root {
-                left -= u32::from(delete_root(s, &id, &mut report)?);
-            }
-        }
-        return Ok(report);
-    }
-    let mut place = (i64::MIN, String::new());
-    while left > 0 {
-        let roots = ended_roots(s, filter, &place)?;
-        let Some(last) = roots.last() else { break };
-        place.clone_from(last);
-        for (_, id) in roots {
-            let id = InstanceId::new(&id).map_err(corrupt("instance", format!("{id:?}")))?;
-            if left > 0 {
-                left -= u32::from(delete_root(s, &id, &mut report)?);
-            }
+/// The same of those that a filter names.
+fn named_roots(
+    s: &Session<'_>,
+    filter: &InstanceFilter,
+    named: &[InstanceId],
+    after: &Place,
+) -> Res<Vec<Place>> {
+    let mut page = Vec::new();
+    for id in matching(s, filter, named)? {
+        let Some(instance) = Instance::named(s, &id)? else { continue };
+        let Some(ended_at) = instance.ended_at.filter(|_| instance.parent.is_none()) else {
+            continue;
+        };
+        let place = (ended_at.0, id.to_string());
+        if place > *after && page.len() < ROOTS_LEN {
+            page.push(place);
         }
     }
-    Ok(report)
-}
-
-/// Deletes an instance with all below it, if all of them have ended.
-fn delete_root(s: &Session<'_>, id: &InstanceId, report: &mut DeleteReport) -> Res<bool> {
-    let tree = read::tree(s, id)?;
-    let ended = not_ended(s, &tree)?.is_empty();
-    if ended {
-        remove_all(s, &tree, report)?;
-    }
-    Ok(ended)
+    Ok(page)
 }
 
 /// Some ended instances that have no parent, by their end and id.
@@ -175,36 +264,23 @@ fn ended_roots(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// Removes old executions.
-pub(super) fn prune(
+/// The instances of which old executions go. Reads only.
+pub(super) fn prunable(
     s: &Session<'_>,
     filter: &InstanceFilter,
     options: PruneOptions,
-) -> Res<PruneReport> {
-    let mut report = PruneReport::default();
-    let ids = match &filter.instances {
-        Some(named) => matching(s, filter, named)?,
-        None => prunable(s, filter, options)?,
-    };
-    for id in ids {
-        if report.instances == u64::from(filter.limit) {
-            break;
-        }
+) -> Res<Vec<InstanceId>> {
+    let Some(named) = &filter.instances else { return all_prunable(s, filter, options) };
+    let mut ids = Vec::new();
+    for id in matching(s, filter, named)? {
         let Some(instance) = Instance::named(s, &id)? else { continue };
-        let old = old_executions(s, &instance, options)?;
-        report.instances += u64::from(!old.is_empty());
-        for (execution, events) in old {
-            for sql in [
-                include_str!("../../sql/queries/flow_history_remove.sql"),
-                include_str!("../../sql/queries/flow_execution_remove.sql"),
-            ] {
-                s.conn.prepare_cached(sql)?.execute((instance.lane, execution))?;
-            }
-            report.executions += 1;
-            report.events += count("execution", events)?;
+        if ids.len() < filter.limit as usize
+            && !erase::old_executions(s, &instance, options)?.is_empty()
+        {
+            ids.push(id);
         }
     }
-    Ok(report)
+    Ok(ids)
 }
 
 /// The instances that a filter names and speaks of, those that ended first in front.
@@ -228,7 +304,7 @@ fn matching(
 
 /// Instances that a filter speaks of and that can be pruned, as many as its limit says, those that
 /// ended first in front.
-fn prunable(
+fn all_prunable(
     s: &Session<'_>,
     filter: &InstanceFilter,
     options: PruneOptions,
@@ -245,20 +321,4 @@ fn prunable(
         ids.push(InstanceId::new(&id).map_err(corrupt("instance", format!("{id:?}")))?);
     }
     Ok(ids)
-}
-
-/// The executions of an instance that go, each with how many events it has.
-fn old_executions(
-    s: &Session<'_>,
-    instance: &Instance,
-    options: PruneOptions,
-) -> Res<Vec<(i64, i64)>> {
-    let sql = include_str!("../../sql/queries/flow_execution_prunable.sql");
-    let current = number("execution", instance.execution)?;
-    let keep = options.keep_last.unwrap_or(0);
-    let before = options.ended_before.map(|at| at.0);
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let found = statement
-        .query_map((instance.lane, keep, current, before), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(found.collect::<Result<_, _>>()?)
 }

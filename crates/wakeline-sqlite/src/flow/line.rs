@@ -106,13 +106,17 @@ impl<'l> Line<'l> {
                 spoilt.get_or_insert(fault);
                 Ok(None)
             }
-            taken => taken.map(Some),
+            taken => taken,
         }
     }
 
-    /// Leases an activity that can be taken.
-    fn lease(&self, s: &mut Session<'_>, id: i64, request: &WorkRequest) -> Res<WorkItem> {
-        let mut row = WorkRow::read(s, id)?.expect("the index speaks of rows that are there");
+    /// Leases an activity that can be taken. One of an instance that was deleted goes.
+    fn lease(&self, s: &mut Session<'_>, id: i64, request: &WorkRequest) -> Res<Option<WorkItem>> {
+        let Some(mut row) = WorkRow::read(s, id)? else {
+            let sql = include_str!("../../sql/queries/flow_work_remove.sql");
+            s.conn.prepare_cached(sql)?.execute([id])?;
+            return Ok(None);
+        };
         let until = s.now.plus(request.lease).0;
         row.due_at = Some(until);
         row.lease = Some((request.key, until));
@@ -124,7 +128,7 @@ impl<'l> Line<'l> {
         }
         let what = FlowWhat::Work(item.tag.clone());
         s.hint_flow_lease_end(FlowChange { what, due_in: item.lease_for });
-        Ok(item)
+        Ok(Some(item))
     }
 }
 

@@ -16,6 +16,8 @@ use crate::error::{Res, corrupt};
 use crate::session::Session;
 
 const SCOPE: (Scope, i64) = (Scope::Application, SHARED);
+/// Endpoints that one command stops.
+const STOPPED_MAX: i64 = 500;
 
 /// An application that is there, with its number.
 pub(super) fn find(s: &Session<'_>, which: &ApplicationRef) -> Res<Option<(i64, Application)>> {
@@ -122,13 +124,9 @@ pub(super) fn update(
 pub(super) fn delete(s: &mut Session<'_>, which: &ApplicationRef) -> Res<(bool, Vec<HookChange>)> {
     let Some((no, _)) = known::application(s, which)? else { return Ok((false, Vec::new())) };
     // What waits for its endpoints stays as it is until chores remove it: there may be much.
-    s.conn.prepare_cached(sql!("application_endpoints_delete"))?.execute((no, s.now.0))?;
-    s.conn.prepare_cached(sql!("application_lanes_stop"))?.execute([no])?;
-    s.conn.prepare_cached(sql!("filter_forget"))?.execute([no])?;
+    // Requests that it made are forgotten when their time is over.
     s.conn.prepare_cached(sql!("application_delete"))?.execute((no, s.now.0))?;
-    for scope in [Scope::Endpoint, Scope::Message] {
-        key::forget(s, (scope, no))?;
-    }
+    stop_some(s, no)?;
     s.conn.prepare_cached(sql!("job_forget"))?.execute([no])?;
     s.conn.prepare_cached(sql!("fan_out_forget"))?.execute([no])?;
     chore::forget_if_empty(s, no)?;
@@ -136,6 +134,36 @@ pub(super) fn delete(s: &mut Session<'_>, which: &ApplicationRef) -> Res<(bool, 
     let changes = vec![HookChange::now(HookWhat::Chores)];
     s.hint_hook(&changes);
     Ok((true, changes))
+}
+
+/// Stops some endpoints of a deleted application, in order: nobody sends to them any more. True if
+/// there are more.
+pub(super) fn stop_some(s: &mut Session<'_>, no: i64) -> Res<bool> {
+    let after: Option<Vec<u8>> =
+        s.conn.prepare_cached(sql!("application_stopping"))?.query_row([no], |row| row.get(0))?;
+    let Some(after) = after else { return Ok(false) };
+    let page: Vec<(i64, Vec<u8>)> = {
+        let mut statement = s.conn.prepare_cached(sql!("application_endpoints"))?;
+        let found =
+            statement.query_map((no, after, STOPPED_MAX), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        found.collect::<Result<_, _>>()?
+    };
+    for (endpoint, _) in &page {
+        s.conn.prepare_cached(sql!("endpoint_gone"))?.execute((endpoint, s.now.0))?;
+        s.conn.prepare_cached(sql!("lane_stop"))?.execute([endpoint])?;
+    }
+    let last = page.last().map(|(_, id)| id).filter(|_| page.len() as i64 >= STOPPED_MAX);
+    s.conn.prepare_cached(sql!("application_stopped"))?.execute((no, last))?;
+    s.cache.clear();
+    Ok(last.is_some())
+}
+
+/// Stops some endpoints of deleted applications. True if there are more.
+pub(super) fn stop_any(s: &mut Session<'_>) -> Res<bool> {
+    match known::number(s, sql!("chore_deleted"), [])? {
+        Some(no) => stop_some(s, no),
+        None => Ok(false),
+    }
 }
 
 /// Applications by age.

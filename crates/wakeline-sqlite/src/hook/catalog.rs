@@ -73,11 +73,15 @@ impl HookApplications for SqliteStore {
         application: &ApplicationRef,
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let application = application.clone();
-        self.write(
+        let deleted = self.write(
             Work::new("delete_application", move |s| application::delete(s, &application))
                 .recorded(),
-        )
-        .await
+        );
+        let deleted = deleted.await?;
+        // It is gone already. What cannot be done here is done by background work.
+        let stop = || Work::new("delete_application", application::stop_any);
+        while deleted.0 && self.write(stop()).await.unwrap_or(false) {}
+        Ok(deleted)
     }
 }
 
@@ -196,10 +200,8 @@ impl HookEndpoints for SqliteStore {
     ) -> Result<(bool, Vec<HookChange>), StoreError> {
         let (application, endpoint) = (application.clone(), endpoint.clone());
         self.write(
-            Work::new("delete_endpoint", move |s| {
-                Ok((endpoint::delete(s, &application, &endpoint)?, Vec::new()))
-            })
-            .recorded(),
+            Work::new("delete_endpoint", move |s| endpoint::delete(s, &application, &endpoint))
+                .recorded(),
         )
         .await
     }

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
 use wakeline_core::Timestamp;
-use wakeline_store::hook::ChoreReport;
+use wakeline_store::hook::{ChoreReport, ExpireMessages, ExpiredMessages, MessagePlace};
 
 use super::known::number;
-use super::{fan_out, job, lane, sql};
+use super::{application, endpoint, fan_out, job, lane, sql};
 use crate::error::Res;
 use crate::session::Session;
 
@@ -19,6 +20,10 @@ const JOB_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub(super) fn work(s: &mut Session<'_>, rows: u32) -> Res<ChoreReport> {
     let most = rows.max(1);
     let (fanned, mut changes) = fan_out::go_on(s, most as usize)?;
+    if let Some(endpoint) = number(s, sql!("chore_cancelling"), [])? {
+        let rows = endpoint::cancel_some(s, endpoint, i64::from(most))?.unsigned_abs();
+        return Ok(ChoreReport { rows: fanned + rows, next_due: next_due(s)?, changes });
+    }
     let (rows, more) = match job::oldest(s)? {
         Some(work) => job::go_on(s, work, most as usize)?,
         None => (tidy(s, i64::from(most))?, Vec::new()),
@@ -42,7 +47,9 @@ fn next_due(s: &Session<'_>) -> Res<Option<Duration>> {
 
 /// When there is something to do; it may have passed.
 pub(super) fn due(s: &Session<'_>) -> Res<Option<i64>> {
-    let busy = number(s, sql!("chore_running"), [])?.or(number(s, sql!("chore_fan_out"), [])?);
+    let busy = number(s, sql!("chore_running"), [])?
+        .or(number(s, sql!("chore_fan_out"), [])?)
+        .or(number(s, sql!("chore_cancelling"), [])?);
     if busy.is_some() || number(s, sql!("chore_deleted"), [])?.is_some() {
         return Ok(Some(s.now.0));
     }
@@ -52,13 +59,17 @@ pub(super) fn due(s: &Session<'_>) -> Res<Option<i64>> {
     Ok(payload.into_iter().chain(key).chain(job).min())
 }
 
-fn tidy(s: &Session<'_>, most: i64) -> Res<u64> {
+fn tidy(s: &mut Session<'_>, most: i64) -> Res<u64> {
     let dropped = drop_payloads(s, most)?;
     if dropped > 0 {
         return Ok(dropped);
     }
     if let Some(application) = number(s, sql!("chore_deleted"), [])? {
-        return clear(s, application, most);
+        // Whoever deleted it may have been interrupted.
+        return match application::stop_some(s, application)? {
+            true => Ok(most.unsigned_abs()),
+            false => clear(s, application, most),
+        };
     }
     let keys = s.conn.prepare_cached(sql!("chore_keys"))?.execute((s.now.0, most))?;
     let kept = i64::try_from(JOB_KEPT.as_micros()).unwrap_or(i64::MAX);
@@ -85,6 +96,7 @@ fn drop_payloads(s: &Session<'_>, most: i64) -> Res<u64> {
 fn clear(s: &Session<'_>, application: i64, most: i64) -> Res<u64> {
     let mut gone = 0;
     for (along, sql) in [
+        (None, sql!("clear_filters")),
         (None, sql!("clear_attempts")),
         (None, sql!("clear_deliveries")),
         (Some(sql!("clear_payloads")), sql!("clear_messages")),
@@ -111,4 +123,48 @@ pub(super) fn forget_if_empty(s: &Session<'_>, application: i64) -> Res<()> {
         s.conn.prepare_cached(sql!("clear_application"))?.execute([application])?;
     }
     Ok(())
+}
+
+/// Removes old messages with their deliveries and attempts.
+pub(super) fn expire(s: &Session<'_>, command: &ExpireMessages) -> Res<ExpiredMessages> {
+    let mut left = i64::from(command.rows.max(1));
+    let keep = i64::try_from(command.older_than.as_micros()).unwrap_or(i64::MAX);
+    let after = command.after.map_or((i64::MIN, 0), |place| (place.at.0, message_no(place.id)));
+    let old: Vec<(i64, i64, bool)> = {
+        let mut statement = s.conn.prepare_cached(sql!("message_old"))?;
+        let params = (s.now.0.saturating_sub(keep), after.0, after.1, left);
+        let found =
+            statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        found.collect::<Result<_, _>>()?
+    };
+    let whole = i64::try_from(old.len()).unwrap_or(left) < left;
+    let mut expired = ExpiredMessages { next: command.after, ..ExpiredMessages::default() };
+    for (message, created_at, over) in old {
+        if over {
+            let gone = |sql| Res::Ok(s.conn.prepare_cached(sql)?.execute((message, left))?);
+            let attempts = gone(sql!("expire_attempts"))?;
+            left -= i64::try_from(attempts).unwrap_or(left);
+            let gone = |sql| Res::Ok(s.conn.prepare_cached(sql)?.execute((message, left))?);
+            let deliveries = gone(sql!("expire_deliveries"))?;
+            left -= i64::try_from(deliveries).unwrap_or(left);
+            expired.attempts += attempts as u64;
+            expired.deliveries += deliveries as u64;
+            if left <= 0 {
+                // The next piece goes on with it.
+                return Ok(expired);
+            }
+            s.conn.prepare_cached(sql!("expire_message"))?.execute([message])?;
+            expired.messages += 1;
+            left -= 1;
+        }
+        let id = Uuid::from_u128(u128::from(message.unsigned_abs()));
+        expired.next = Some(MessagePlace { at: Timestamp(created_at), id });
+    }
+    expired.next = expired.next.filter(|_| !whole || left <= 0);
+    Ok(expired)
+}
+
+/// The number of a message in the place of a pass.
+fn message_no(id: Uuid) -> i64 {
+    i64::try_from(id.as_u128()).unwrap_or(i64::MAX)
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{
-    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventPattern, HookChange, Timestamp,
-    Uid,
+    ApplicationId, ApplicationRef, EndpointId, EndpointRef, EventPattern, HookChange, HookWhat,
+    Timestamp, Uid,
 };
 use wakeline_store::hook::{
     Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, Idempotency, NewEndpoint,
@@ -18,6 +18,9 @@ use super::page::Walk;
 use super::sql;
 use crate::error::{Res, corrupt};
 use crate::session::Session;
+
+/// Deliveries that are cancelled together with an endpoint; the rest goes by background work.
+const CANCELLED_MAX: i64 = 500;
 
 /// The number of an endpoint that is there.
 pub(super) fn find(
@@ -222,19 +225,30 @@ pub(super) fn delete(
     s: &mut Session<'_>,
     application: &ApplicationRef,
     endpoint: &EndpointRef,
-) -> Res<bool> {
-    let found = find(s, application, endpoint)?;
-    if let Some(no) = found {
-        remove(s, no)?;
-    }
-    Ok(found.is_some())
+) -> Res<(bool, Vec<HookChange>)> {
+    let Some(no) = find(s, application, endpoint)? else { return Ok((false, Vec::new())) };
+    let changes = match remove(s, no)? {
+        true => vec![HookChange::now(HookWhat::Chores)],
+        false => Vec::new(),
+    };
+    s.hint_hook(&changes);
+    Ok((true, changes))
 }
 
-/// Makes an endpoint gone, and cancels what waits for it or is under way.
-fn remove(s: &mut Session<'_>, no: i64) -> Res<()> {
+/// Cancels some of what waits for a deleted endpoint. Returns how much.
+pub(super) fn cancel_some(s: &Session<'_>, no: i64, most: i64) -> Res<i64> {
+    let cancelled =
+        s.conn.prepare_cached(sql!("delivery_cancel_waiting"))?.execute((no, s.now.0, most))?;
+    let cancelled = i64::try_from(cancelled).unwrap_or(most);
+    s.conn.prepare_cached(sql!("endpoint_cancelling"))?.execute((no, cancelled >= most))?;
+    Ok(cancelled)
+}
+
+/// Makes an endpoint gone, and cancels what waits for it or is under way. True if very much waits,
+/// and background work has to go on.
+fn remove(s: &mut Session<'_>, no: i64) -> Res<bool> {
     let config = known::endpoint(s, no)?;
-    // Many may wait: they are not read for it.
-    s.conn.prepare_cached(sql!("delivery_cancel_waiting"))?.execute((no, s.now.0))?;
+    let more = cancel_some(s, no, CANCELLED_MAX)? >= CANCELLED_MAX;
     s.conn.prepare_cached(sql!("delivery_cancel_leased"))?.execute((no, s.now.0))?;
     let patterns = patterns(&config.event_types);
     write_filters(s, (config.application, no), &patterns, &[])?;
@@ -243,7 +257,7 @@ fn remove(s: &mut Session<'_>, no: i64) -> Res<()> {
     let mut lanes = Lanes::default();
     lanes.get(s, no)?;
     lanes.finish(s)?;
-    Ok(())
+    Ok(more)
 }
 
 /// Endpoints of an application by age.

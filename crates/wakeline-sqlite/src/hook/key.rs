@@ -75,9 +75,3 @@ pub(super) fn remember(
     s.conn.prepare_cached(sql!("key_put"))?.execute(params)?;
     Ok(())
 }
-
-/// Forgets the requests that were made for an application.
-pub(super) fn forget(s: &Session<'_>, scope: (Scope, i64)) -> Res<()> {
-    s.conn.prepare_cached(sql!("key_forget"))?.execute((scope.0.as_str(), scope.1))?;
-    Ok(())
-}

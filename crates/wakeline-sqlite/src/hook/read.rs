@@ -71,6 +71,10 @@ pub(super) fn state(s: &mut Session<'_>, delivery: &Delivery) -> Res<DeliverySta
         State::Delivered => DeliveryState::Delivered,
         State::Failed => DeliveryState::Failed,
         State::Cancelled => DeliveryState::Cancelled,
+        // It will be cancelled, as soon as somebody comes to it.
+        State::Waiting if known::endpoint(s, delivery.endpoint)?.deleted => {
+            DeliveryState::Cancelled
+        }
         State::Waiting if is_throttled(s, delivery)? => DeliveryState::Throttled,
         State::Waiting if delivery.attempts == 0 => DeliveryState::Pending,
         State::Waiting => DeliveryState::Retrying,

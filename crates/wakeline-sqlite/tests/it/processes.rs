@@ -10,7 +10,7 @@ use wakeline_store::{
 use wakeline_testkit::conformance::item;
 
 use crate::fixture::{Fixture, completions, options, queue, take};
-use crate::listening::{Heard, Listening, taken_once};
+use crate::listening::{Heard, Listening, mark, taken_once};
 
 impl Listening {
     /// Skips until a change of a partition is heard.
@@ -186,4 +186,45 @@ async fn what_another_process_changed_is_not_remembered_wrongly() {
     let message = &grant.partitions[0].messages[0];
     assert_eq!((message.transaction_id.as_str(), message.offset), ("b", 0));
     assert_eq!(grant.lease_for, Duration::from_secs(300), "the options are gone with the queue");
+}
+
+/// Waits until a store is linked again after its files were removed.
+async fn linked_again(listening: &mut Listening) {
+    let mut down = false;
+    loop {
+        match listening.next().await {
+            Heard::Link(LinkState::Down { .. }) => down = true,
+            Heard::Link(LinkState::Up) if down => return,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_of_hints_that_were_removed_are_made_again() {
+    for whole_folder in [true, false] {
+        let fixture = Fixture::open().await;
+        let other = fixture.second().await;
+        let mut listening = Listening::between(&fixture.store, &other).await;
+        let mut beside = Listening::to(&other).await;
+        let folder = fixture.folder.path().join("wakeline.db.hints");
+        if whole_folder {
+            // In one step: file by file, they are made again meanwhile.
+            std::fs::rename(&folder, fixture.folder.path().join("gone")).expect("moved");
+        } else {
+            for file in std::fs::read_dir(&folder).expect("read") {
+                std::fs::remove_file(file.expect("a file").path()).expect("removed");
+            }
+        }
+        linked_again(&mut listening).await;
+        linked_again(&mut beside).await;
+        for n in 0.. {
+            mark(&other, &format!("again {n}")).await;
+            if let Heard::Changed(..) = listening.next().await {
+                break;
+            }
+        }
+        other.close().await;
+        fixture.store.close().await;
+    }
 }

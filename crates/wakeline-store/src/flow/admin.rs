@@ -1,5 +1,7 @@
 //! Interventions: holding back, ending, deleting, pruning.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, Timestamp};
@@ -43,7 +45,7 @@ pub struct TerminateInstance {
 #[derive(Debug, Clone, Default)]
 pub struct DeleteInstances {
     /// These, each with all below it. All or none: with `force` unset, if one of the tree has not
-    /// ended nothing is deleted.
+    /// ended when the call begins nothing is deleted.
     pub instances: Vec<InstanceId>,
     /// Whether instances that have not ended are deleted too.
     pub force: bool,
@@ -64,6 +66,8 @@ pub struct DeleteReport {
     pub running: Vec<InstanceId>,
     /// Not empty if nothing was deleted: those whose parent is not deleted with them.
     pub orphans: Vec<InstanceId>,
+    /// Deleted ones that somebody may wait for: the caller gives a hint to its own waiters.
+    pub watched: Vec<InstanceId>,
 }
 
 /// Which ended instances a bulk operation takes. By default all, 1,000 in one call.
@@ -139,7 +143,9 @@ pub trait FlowAdmin: Send + Sync {
         command: TerminateInstance,
     ) -> Result<(bool, Vec<FlowChange>), StoreError>;
 
-    /// Deletes instances with all below them, in one transaction. Unknown ones are passed over.
+    /// Deletes instances with all below them. Unknown ones are passed over. What was named is gone
+    /// for everybody who asks with the first of several short transactions; the call goes on until
+    /// nothing is left. If it ends before, the rest goes by [`FlowAdmin::clear_deleted`].
     async fn delete_instances(&self, command: DeleteInstances) -> Result<DeleteReport, StoreError>;
 
     /// Deletes ended instances that have no parent, with all below them; those with a descendant
@@ -152,4 +158,9 @@ pub trait FlowAdmin: Send + Sync {
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError>;
+
+    /// Goes on with deletions and prunings that their callers did not finish, by a piece in a short
+    /// transaction. Returns when to call again: zero if there is more to do now, `None` if nothing
+    /// is left.
+    async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError>;
 }

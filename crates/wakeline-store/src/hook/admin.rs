@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 use wakeline_core::{
     ApplicationId, ApplicationRef, AttemptId, EndpointId, EndpointRef, EventTypeName, HookChange,
     JobId, MessageRef, Timestamp,
@@ -104,6 +105,39 @@ pub struct ChoreReport {
     pub changes: Vec<HookChange>,
 }
 
+/// Where a pass through old messages stands. Only the store that made it understands it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessagePlace {
+    /// The age of the last message that was looked at.
+    pub at: Timestamp,
+    /// Which of that age.
+    pub id: Uuid,
+}
+
+/// Which messages are past their time.
+#[derive(Debug, Clone, Copy)]
+pub struct ExpireMessages {
+    /// Those that were emitted longer ago, and whose payload is gone.
+    pub older_than: Duration,
+    /// Goes on behind this place; `None` from the beginning.
+    pub after: Option<MessagePlace>,
+    /// Removes about so many rows, and looks at so many messages.
+    pub rows: u32,
+}
+
+/// What a piece of a pass through old messages removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ExpiredMessages {
+    /// Messages.
+    pub messages: u64,
+    /// Their deliveries.
+    pub deliveries: u64,
+    /// Their attempts.
+    pub attempts: u64,
+    /// Where to go on; `None` at the end.
+    pub next: Option<MessagePlace>,
+}
+
 /// Interventions.
 #[async_trait]
 pub trait HookAdmin: Send + Sync {
@@ -155,4 +189,10 @@ pub trait HookAdmin: Send + Sync {
     /// unfinished job, else payloads that expired, else what deleted applications left, else
     /// idempotency keys and finished jobs that are past their time.
     async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError>;
+
+    /// Removes old messages with their deliveries and attempts, by a piece in a short transaction.
+    /// One with a delivery that is waiting or under way stays, and so does one whose payload is
+    /// kept.
+    async fn expire_messages(&self, command: ExpireMessages)
+    -> Result<ExpiredMessages, StoreError>;
 }

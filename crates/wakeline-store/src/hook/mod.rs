@@ -14,7 +14,8 @@ mod read;
 mod schema;
 
 pub use admin::{
-    ChoreReport, DeliveryFilter, HookAdmin, Job, JobKind, JobSpec, JobState, ResendOutcome,
+    ChoreReport, DeliveryFilter, ExpireMessages, ExpiredMessages, HookAdmin, Job, JobKind, JobSpec,
+    JobState, MessagePlace, ResendOutcome,
 };
 pub use catalog::{
     Application, Created, DisableReason, Endpoint, EndpointSecret, EndpointUpdate, EventType,

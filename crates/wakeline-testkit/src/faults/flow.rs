@@ -97,4 +97,5 @@ passes! { FlowAdmin:
     fn delete_instances(command: DeleteInstances) -> DeleteReport;
     fn delete_matching(filter: InstanceFilter) -> DeleteReport;
     fn prune(filter: InstanceFilter, options: PruneOptions) -> PruneReport;
+    fn clear_deleted() -> Option<Duration>;
 }

@@ -10,10 +10,10 @@ use wakeline_core::{
 use wakeline_store::hook::{
     Application, Attempt, AttemptFilter, ChoreReport, Created, Delivery, DeliveryAsk,
     DeliveryClaim, DeliveryClaimed, EmitReply, Endpoint, EndpointSecret, EndpointStats,
-    EndpointUpdate, EventType, HookAdmin, HookApplications, HookEndpoints, HookEventTypes,
-    HookReader, HookStore, Idempotency, Job, JobSpec, MessageFilter, NewApplication, NewEndpoint,
-    NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome, Rotation, SettleDelivery,
-    SettledDelivery, StoredMessage, UpdateOutcome,
+    EndpointUpdate, EventType, ExpireMessages, ExpiredMessages, HookAdmin, HookApplications,
+    HookEndpoints, HookEventTypes, HookReader, HookStore, Idempotency, Job, JobSpec, MessageFilter,
+    NewApplication, NewEndpoint, NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome,
+    Rotation, SettleDelivery, SettledDelivery, StoredMessage, UpdateOutcome,
 };
 use wakeline_store::{StoreError, WholeStore};
 
@@ -139,4 +139,5 @@ passes! { HookAdmin:
     ) -> Option<(Job, Vec<HookChange>)>;
     fn job(job: JobId) -> Option<Job>;
     fn do_chores(rows: u32) -> ChoreReport;
+    fn expire_messages(command: ExpireMessages) -> ExpiredMessages;
 }

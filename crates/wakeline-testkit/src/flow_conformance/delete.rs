@@ -1,8 +1,8 @@
 //! Deleting instances with all below them.
 
 use wakeline_store::flow::{
-    AbandonOutcome, DeleteReport, Envelope, InstanceFilter, KvChange, RenewOutcome, TurnCommit,
-    Watched,
+    AbandonOutcome, DeleteInstances, DeleteReport, Envelope, InstanceFilter, KvChange,
+    RenewOutcome, TurnCommit, Watched,
 };
 
 use super::{
@@ -222,4 +222,78 @@ pub async fn matching_passes_over_children(bench: &FlowBench) {
     let named = InstanceFilter { instances: Some(vec![id("child")]), ..matching(100) };
     assert_eq!(bench.delete_where(named).await.instances, 0);
     bench.detail("child").await;
+}
+
+/// Families and mailboxes that are larger than what one transaction removes.
+pub async fn a_large_family_is_deleted_to_the_last_row(bench: &FlowBench) {
+    bench.completed("other").await;
+    bench.running("root").await;
+    for n in 0..700 {
+        bench.child(&format!("child {n}"), "root").await;
+    }
+    for n in 0..3 {
+        bench.child(&format!("grandchild {n}"), &format!("child {n}")).await;
+    }
+    bench.send((0..1_500).map(|n| event("child 7", &n.to_string())).collect()).await;
+    let report = bench.delete(&["root"], false).await;
+    assert_eq!((report.instances, report.running.len()), (0, 704), "none of them has ended");
+    let report = bench.delete(&["root"], true).await;
+    assert_eq!((report.instances, report.executions, report.messages), (704, 704, 1_500));
+    assert!(bench.are_missing(&["root", "child 0", "child 699", "grandchild 2"]).await);
+    bench.detail("other").await;
+    let depths = bench.flow.depths().await.expect("depths");
+    assert_eq!((depths.messages, depths.executions), (0, 1), "nothing is left of them");
+    assert_eq!(bench.flow.clear_deleted().await.expect("cleared"), None);
+}
+
+/// A deletion that its caller gives up, at whatever moment, leaves nothing for good.
+pub async fn a_deletion_that_was_given_up_is_finished(bench: &FlowBench) {
+    for polls in [1, 2, 5, 20, 100, 500, 2_000] {
+        bench.running("root").await;
+        for n in 0..3 {
+            bench.child(&format!("child {n}"), "root").await;
+        }
+        bench.send((0..3_000).map(|n| event("child 1", &n.to_string())).collect()).await;
+        let command = DeleteInstances { instances: vec![id("root")], force: true };
+        {
+            let mut deleting = std::pin::pin!(bench.flow.delete_instances(command));
+            for _ in 0..polls {
+                if futures_util::poll!(&mut deleting).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        // Also waits for what was sent to the database before the caller gave up.
+        bench.delete(&["root"], true).await;
+        bench.advance(61).await;
+        while bench.flow.clear_deleted().await.expect("cleared").is_some() {}
+        let depths = bench.flow.depths().await.expect("depths");
+        assert_eq!((depths.executions, depths.messages), (0, 0), "after {polls} polls");
+        assert!(bench.are_missing(&["root", "child 0", "child 2"]).await);
+    }
+}
+
+/// What takes the name of a deleted instance has nothing to do with it.
+pub async fn children_of_a_namesake_stay(bench: &FlowBench) {
+    bench.running("root").await;
+    bench.child("first", "root").await;
+    bench.delete(&["root"], true).await;
+    bench.advance(1).await;
+    bench.running("root").await;
+    bench.child("second", "root").await;
+    bench.advance(120).await;
+    assert_eq!(bench.flow.clear_deleted().await.expect("cleared"), None);
+    assert_eq!(bench.flow.tree(&id("root")).await.expect("a tree"), [id("root"), id("second")]);
+}
+
+/// Those who wait for an instance learn that it was deleted.
+pub async fn waiters_of_a_deleted_instance_are_named(bench: &FlowBench) {
+    bench.running("root").await;
+    bench.child("child", "root").await;
+    bench.child("unwatched", "root").await;
+    bench.flow.watch(vec![id("child"), id("root")]).await.expect("watched");
+    let mut report = bench.delete(&["root"], true).await;
+    report.watched.sort();
+    assert_eq!(report.watched, [id("child"), id("root")]);
 }

@@ -300,6 +300,10 @@ macro_rules! flow_conformance_suite {
             matching_instances_are_deleted_with_all_below,
             matching_is_by_name_time_and_number,
             matching_passes_over_children,
+            a_large_family_is_deleted_to_the_last_row,
+            a_deletion_that_was_given_up_is_finished,
+            children_of_a_namesake_stay,
+            waiters_of_a_deleted_instance_are_named,
         );
         $crate::flow_conformance_module!([$($fixture)*]; prune;
             the_newest_executions_stay,

@@ -121,5 +121,7 @@ fn sorted(mut report: DeleteReport) -> DeleteReport {
     report.running.dedup();
     report.orphans.sort();
     report.orphans.dedup();
+    // Whom another process watches is not compared.
+    report.watched.clear();
     report
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use wakeline_core::{ApplicationRef, AttemptId, HookLine, HookMessageId, MessageRef};
-use wakeline_store::hook::{JobKind, JobState, NewMessage, SettledState};
+use wakeline_store::hook::{
+    ExpireMessages, ExpiredMessages, JobKind, JobState, NewMessage, SettledState,
+};
 
 use super::{HookBench, application, ask, items, message, plain, push, secs, success};
 
@@ -182,4 +184,76 @@ pub async fn expiry_leaves_other_messages_alone(bench: &HookBench) {
     let which = ApplicationRef::Id(other);
     let found = bench.hook.message(&which, &MessageRef::Id(kept), true).await;
     assert!(found.expect("it is read").expect("it is there").payload.is_some());
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Goes through all messages that are older than a day, in small pieces.
+async fn expire(bench: &HookBench) -> ExpiredMessages {
+    let mut all = ExpiredMessages::default();
+    let mut after = None;
+    loop {
+        let command = ExpireMessages { older_than: DAY, after, rows: 4 };
+        let piece = bench.hook.expire_messages(command).await.expect("a piece is done");
+        all.messages += piece.messages;
+        all.deliveries += piece.deliveries;
+        all.attempts += piece.attempts;
+        after = piece.next;
+        if after.is_none() {
+            return all;
+        }
+    }
+}
+
+/// Old messages go, with everything that was kept of them, unless they wait or can be sent again.
+pub async fn old_messages_go_unless_they_are_needed(bench: &HookBench) {
+    old_messages_go(bench).await;
+    pending_and_kept_messages_stay(bench).await;
+}
+
+async fn old_messages_go(bench: &HookBench) {
+    bench.with(plain()).await;
+    let mut ids = Vec::new();
+    for _ in 0..7 {
+        let new = NewMessage { retention: secs(10), ..bench.message() };
+        ids.push(bench.stored(new).await.0.id);
+        let item = bench.one().await;
+        bench.deliver(&item).await;
+    }
+    bench.advance(24 * 3600).await;
+    let young = bench.stored(NewMessage { retention: secs(10), ..bench.message() }).await.0.id;
+    bench.chores(100).await;
+    assert_eq!(expire(bench).await, ExpiredMessages::default(), "a day old is not older");
+    bench.advance(1).await;
+    let gone = ExpiredMessages { messages: 7, deliveries: 7, attempts: 7, next: None };
+    assert_eq!(expire(bench).await, gone);
+    for id in ids {
+        let found = bench.hook.message(&bench.of_app(), &MessageRef::Id(id), true).await;
+        assert_eq!(found.expect("it is read"), None);
+        assert!(bench.attempts(id).await.is_empty());
+    }
+    payload(bench, young).await;
+    assert_eq!(expire(bench).await, ExpiredMessages::default(), "twice is nothing");
+    let item = bench.one().await;
+    bench.deliver(&item).await;
+    bench.advance(25 * 3600).await;
+    bench.chores(100).await;
+    assert_eq!(expire(bench).await.messages, 1);
+}
+
+/// What has not been delivered, or can be sent again, stays.
+async fn pending_and_kept_messages_stay(bench: &HookBench) {
+    let short = || NewMessage { retention: secs(10), ..bench.message() };
+    let waiting = bench.stored(short()).await.0.id;
+    let leased = bench.stored(short()).await.0.id;
+    let under_way = bench.one().await;
+    bench.advance(2 * 24 * 3600).await;
+    let kept = bench.stored(NewMessage { retention: DAY * 9, ..bench.message() }).await.0.id;
+    bench.chores(100).await;
+    bench.advance(2 * 24 * 3600).await;
+    assert_eq!(expire(bench).await, ExpiredMessages::default());
+    for id in [waiting, leased, kept] {
+        payload(bench, id).await;
+    }
+    drop(under_way);
 }

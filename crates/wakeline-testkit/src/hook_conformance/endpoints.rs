@@ -227,6 +227,24 @@ pub async fn deleting_an_endpoint_cancels_what_waits(bench: &HookBench) {
     assert_eq!(bench.state(retried, id).await, DeliveryState::Cancelled);
     assert_eq!(bench.state(fresh, id).await, DeliveryState::Cancelled);
     assert_eq!(bench.delivery(fresh, id).await.next_attempt_at, None);
+    a_long_queue_is_cancelled(bench).await;
+}
+
+/// More than one transaction cancels.
+async fn a_long_queue_is_cancelled(bench: &HookBench) {
+    let id = bench.with(plain()).await;
+    let first = bench.emit().await;
+    for _ in 0..1_100 {
+        bench.emit().await;
+    }
+    let last = bench.emit().await;
+    bench.delete(id).await;
+    assert_eq!(bench.none().await, None);
+    for chores in [false, true] {
+        while chores && bench.hook.do_chores(500).await.expect("a piece is done").rows > 0 {}
+        assert_eq!(bench.state(first, id).await, DeliveryState::Cancelled);
+        assert_eq!(bench.state(last, id).await, DeliveryState::Cancelled);
+    }
 }
 
 /// Rule 4: an attempt under way still reaches the log.

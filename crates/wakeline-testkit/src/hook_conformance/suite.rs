@@ -1,9 +1,8 @@
 //! The list of rules: a test of each.
 
 /// Makes a test of every rule. The expression makes a fresh
-/// [`HookUnderTest`](crate::hook_conformance::HookUnderTest); it may await, and it sees what is in
-/// scope where the macro stands. The modules that it makes have the names of those of
-/// `conformance_suite!`, so each stands in a module of its own.
+/// [`HookUnderTest`](crate::hook_conformance::HookUnderTest); it may await, and sees what the macro
+/// sees. Modules have the names of those of `conformance_suite!`: each stands in one of its own.
 #[macro_export]
 macro_rules! hook_conformance_suite {
     ($($fixture:tt)*) => {
@@ -342,6 +341,7 @@ macro_rules! hook_conformance_suite {
             jobs_come_before_what_expires,
             finished_jobs_are_kept_for_seven_days,
             expiry_leaves_other_messages_alone,
+            old_messages_go_unless_they_are_needed,
         );
         $crate::hook_conformance_module!([$($fixture)*]; read;
             messages_are_listed_page_by_page,

@@ -339,6 +339,10 @@ impl<S: FlowAdmin> FlowAdmin for Transitions<S> {
     ) -> Result<PruneReport, StoreError> {
         self.write("prune", self.inner.prune(filter, options)).await
     }
+
+    async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
+        self.write("clear_deleted", self.inner.clear_deleted()).await
+    }
 }
 
 #[async_trait]

@@ -100,7 +100,7 @@ async fn large_events_before_the_start_all_arrive() {
         let client = runtime.client();
         let text = "x".repeat(2 << 20);
         for _ in 0..3 {
-            client.raise_event("large", "large", &text).await.expect("accepted");
+            client.raise_event_early("large", "large", &text).await.expect("accepted");
         }
         client.start("large", "large", &()).await.expect("started");
         let bytes: usize = client.wait("large", PATIENCE).await.expect("completed");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use wakeline_core::{Capabilities, InstanceId, KvKey, OrchestrationName};
+use wakeline_core::{Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, Envelope, ExecutionDetail, FlowDepths, HistoryBatch,
     InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances,
@@ -188,11 +188,11 @@ impl ProviderAdmin for StoreProvider {
     }
 
     async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError> {
-        self.inner
-            .store
-            .delete_instances(command)
-            .await
-            .map_err(|error| failed("delete instances", error))
+        let deleted = self.inner.store.delete_instances(command).await;
+        let report = deleted.map_err(|error| failed("delete instances", error))?;
+        let gone = report.watched.iter().cloned().map(FlowWhat::Outcome);
+        self.inner.hint(gone.map(FlowChange::now).collect());
+        Ok(report)
     }
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, ProviderError> {

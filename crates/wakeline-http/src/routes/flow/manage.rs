@@ -33,7 +33,6 @@ pub(crate) async fn cancel(
     body: Body,
 ) -> Result<Response, ApiError> {
     let reason = reason(&body, "cancelled over HTTP")?;
-    exists(state.flow(), &instance).await?;
     state.flow().cancel(&instance, &reason).await?;
     Ok(accepted(instance))
 }

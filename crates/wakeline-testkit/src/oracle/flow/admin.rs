@@ -137,6 +137,13 @@ impl Flow {
         report
     }
 
+    /// Notes that somebody waits for how an instance ends.
+    pub(super) fn note_watched(&mut self, name: &InstanceId) {
+        if let Some(lane) = self.lane_mut(name) {
+            lane.watched = true;
+        }
+    }
+
     fn not_ended(&self, names: &[InstanceId]) -> Vec<InstanceId> {
         let goes_on = |name: &&InstanceId| self.lane(name).is_some_and(|lane| !lane.has_ended());
         names.iter().filter(goes_on).cloned().collect()
@@ -158,6 +165,9 @@ impl Flow {
         let work = self.work.values().filter(|work| work.lane == id).count();
         let lane = self.remove_lane(name);
         report.instances += 1;
+        if lane.watched && !lane.has_ended() {
+            report.watched.push(name.clone());
+        }
         report.messages += (lane.messages.len() + work) as u64;
         let executions = lane.instance.map(|instance| instance.executions).unwrap_or_default();
         report.executions += executions.len() as u64;

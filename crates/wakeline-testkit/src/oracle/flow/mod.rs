@@ -229,6 +229,9 @@ impl FlowReader for MemoryStore {
 
     async fn watch(&self, instances: Vec<InstanceId>) -> Result<Vec<Watched>, StoreError> {
         Ok(self.flow("watch", |state, _| {
+            for instance in &instances {
+                state.flow.note_watched(instance);
+            }
             instances.iter().map(|instance| state.flow.watched(instance)).collect()
         }))
     }
@@ -325,6 +328,10 @@ impl FlowAdmin for MemoryStore {
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
         Ok(self.flow_act("prune", |state, _| state.flow.prune(&filter, options)))
+    }
+
+    async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(None)
     }
 }
 

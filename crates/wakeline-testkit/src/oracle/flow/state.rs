@@ -39,6 +39,8 @@ pub(super) struct Lane {
     /// When the first start arrived.
     pub(super) started_at: Option<Timestamp>,
     pub(super) last_seq: i64,
+    /// Somebody waits for how it ends.
+    pub(super) watched: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -163,6 +165,7 @@ impl Flow {
             instance: None,
             started_at: None,
             last_seq: 0,
+            watched: false,
         };
         self.lanes.insert(id, lane);
         self.names.insert(name.clone(), id);

@@ -3,7 +3,7 @@
 use wakeline_core::{
     ApplicationRef, AttemptId, EndpointRef, HookChange, HookMessageId, MessageRef, Timestamp,
 };
-use wakeline_store::hook::{DeliveryState, ResendOutcome};
+use wakeline_store::hook::{DeliveryState, ExpireMessages, ExpiredMessages, ResendOutcome};
 
 use super::state::{Before, End, Hook, Plan, Row, Stage};
 
@@ -112,6 +112,27 @@ impl Hook {
         let Some(id) = self.find_message(application, message) else { return false };
         self.drop_payload(id);
         true
+    }
+
+    /// Removes old messages, all at once.
+    pub(super) fn expire(&mut self, command: ExpireMessages, now: Timestamp) -> ExpiredMessages {
+        let is_open = |row: &Row| !matches!(row.stage, Stage::Ended(_));
+        let old: Vec<HookMessageId> = (self.messages.values())
+            .filter(|one| one.stored.created_at.plus(command.older_than) < now)
+            .filter(|one| one.payload.is_none())
+            .map(|one| one.stored.id)
+            .filter(|id| !self.rows.values().any(|row| row.message == *id && is_open(row)))
+            .collect();
+        let (rows, attempts) = (self.rows.len(), self.attempts.len());
+        self.messages.retain(|id, _| !old.contains(id));
+        self.rows.retain(|_, row| !old.contains(&row.message));
+        self.attempts.retain(|_, attempt| !old.contains(&attempt.message));
+        ExpiredMessages {
+            messages: old.len() as u64,
+            deliveries: (rows - self.rows.len()) as u64,
+            attempts: (attempts - self.attempts.len()) as u64,
+            next: None,
+        }
     }
 
     pub(super) fn drop_payload(&mut self, id: HookMessageId) {

@@ -11,10 +11,10 @@ use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Application, Attempt, AttemptFilter, ChoreReport, Created, Delivery, DeliveryAsk,
     DeliveryClaim, DeliveryClaimed, EmitReply, Endpoint, EndpointSecret, EndpointStats,
-    EndpointUpdate, EventType, HookAdmin, HookApplications, HookEndpoints, HookEventTypes,
-    HookReader, HookStore, Idempotency, Job, JobSpec, MessageFilter, NewApplication, NewEndpoint,
-    NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome, Rotation, SettleDelivery,
-    SettledDelivery, StoredMessage, UpdateOutcome,
+    EndpointUpdate, EventType, ExpireMessages, ExpiredMessages, HookAdmin, HookApplications,
+    HookEndpoints, HookEventTypes, HookReader, HookStore, Idempotency, Job, JobSpec, MessageFilter,
+    NewApplication, NewEndpoint, NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome,
+    Rotation, SettleDelivery, SettledDelivery, StoredMessage, UpdateOutcome,
 };
 
 use crate::oracle::MemoryStore;
@@ -354,5 +354,12 @@ impl HookAdmin for MemoryStore {
 
     async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
         Ok(self.hook("do_chores", |hook, now| hook.do_chores(rows, now)))
+    }
+
+    async fn expire_messages(
+        &self,
+        command: ExpireMessages,
+    ) -> Result<ExpiredMessages, StoreError> {
+        Ok(self.hook("expire_messages", |hook, now| hook.expire(command, now)))
     }
 }

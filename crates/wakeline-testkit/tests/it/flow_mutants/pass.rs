@@ -131,6 +131,10 @@ impl FlowAdmin for Sinner {
         }
         self.inner.prune(filter, options).await
     }
+
+    async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
+        self.inner.clear_deleted().await
+    }
 }
 
 #[async_trait]

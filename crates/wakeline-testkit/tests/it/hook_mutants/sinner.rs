@@ -11,10 +11,11 @@ use wakeline_core::{
 use wakeline_store::StoreError;
 use wakeline_store::hook::{
     Application, BreakerSample, ChoreReport, Created, DeliveryAsk, DeliveryClaim, DeliveryClaimed,
-    DeliveryVerdict, EmitReply, Endpoint, EndpointSecret, EndpointUpdate, EventType, HookAdmin,
-    HookApplications, HookEndpoints, HookEventTypes, HookStore, Idempotency, Job, JobKind, JobSpec,
-    NewApplication, NewEndpoint, NewMessage, Page, PageRequest, ResendOutcome, RotateOutcome,
-    Rotation, SettleDelivery, SettledDelivery, SettledState, UpdateOutcome,
+    DeliveryVerdict, EmitReply, Endpoint, EndpointSecret, EndpointUpdate, EventType,
+    ExpireMessages, ExpiredMessages, HookAdmin, HookApplications, HookEndpoints, HookEventTypes,
+    HookStore, Idempotency, Job, JobKind, JobSpec, NewApplication, NewEndpoint, NewMessage, Page,
+    PageRequest, ResendOutcome, RotateOutcome, Rotation, SettleDelivery, SettledDelivery,
+    SettledState, UpdateOutcome,
 };
 use wakeline_testkit::hook_conformance::end;
 use wakeline_testkit::oracle::MemoryStore;
@@ -362,5 +363,12 @@ impl HookAdmin for Sinner {
 
     async fn do_chores(&self, rows: u32) -> Result<ChoreReport, StoreError> {
         self.inner.do_chores(rows).await
+    }
+
+    async fn expire_messages(
+        &self,
+        command: ExpireMessages,
+    ) -> Result<ExpiredMessages, StoreError> {
+        self.inner.expire_messages(command).await
     }
 }

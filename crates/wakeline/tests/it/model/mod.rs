@@ -152,7 +152,7 @@ impl World {
     async fn start(&self, id: &str, program: &Program, early: u64) -> Answered<()> {
         let events = program.clone().expected().events;
         let raise = |n: u64| {
-            self.repeat(move |client| async move { client.raise_event(id, "n", &n).await })
+            self.repeat(move |client| async move { client.raise_event_early(id, "n", &n).await })
         };
         for n in 0..early.min(events) {
             raise(n).await?;

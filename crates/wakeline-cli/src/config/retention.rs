@@ -1,0 +1,70 @@
+//! How long ended orchestrations and webhook messages are kept: `[retention]` in the file.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+
+use crate::retention::Retention;
+
+const DAY: u64 = 24 * 60 * 60;
+const INSTANCES_DAYS: u64 = 30;
+const WEBHOOKS_DAYS: u64 = 90;
+
+/// How long things that have ended are kept; `[retention]` in the file.
+#[derive(Debug, Clone, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RetentionArgs {
+    /// Days that ended orchestration instances are kept; 0: for ever [default: 30]
+    #[arg(
+        id = "retention_instances_days",
+        long = "retention-instances-days",
+        env = "WAKELINE_RETENTION_INSTANCES_DAYS",
+        value_name = "DAYS"
+    )]
+    pub(super) instances_days: Option<u64>,
+    /// Days that webhook messages are kept with their deliveries and attempts, and their payload
+    /// if that is kept longer; 0: for ever [default: 90]
+    #[arg(
+        id = "retention_webhooks_days",
+        long = "retention-webhooks-days",
+        env = "WAKELINE_RETENTION_WEBHOOKS_DAYS",
+        value_name = "DAYS"
+    )]
+    pub(super) webhooks_days: Option<u64>,
+}
+
+impl RetentionArgs {
+    /// These, then the file's, then the defaults.
+    pub(super) fn over(&self, under: &Self) -> Retention {
+        let days = |over: Option<u64>, under: Option<u64>, preset: u64| {
+            let days = over.or(under).unwrap_or(preset);
+            (days > 0).then(|| Duration::from_secs(days.saturating_mul(DAY)))
+        };
+        Retention {
+            instances: days(self.instances_days, under.instances_days, INSTANCES_DAYS),
+            webhooks: days(self.webhooks_days, under.webhooks_days, WEBHOOKS_DAYS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_from_the_flag_then_the_file_then_the_default_and_zero_keeps_all() {
+        let (none, preset) = (RetentionArgs::default(), RetentionArgs::default().over(&none()));
+        assert_eq!(preset.instances, Some(Duration::from_secs(30 * DAY)));
+        assert_eq!(preset.webhooks, Some(Duration::from_secs(90 * DAY)));
+        let file = RetentionArgs { instances_days: Some(7), webhooks_days: Some(0) };
+        assert_eq!(none.over(&file).instances, Some(Duration::from_secs(7 * DAY)));
+        assert_eq!(none.over(&file).webhooks, None);
+        let flag = RetentionArgs { instances_days: Some(1), webhooks_days: None };
+        assert_eq!(flag.over(&file).instances, Some(Duration::from_secs(DAY)));
+    }
+
+    fn none() -> RetentionArgs {
+        RetentionArgs::default()
+    }
+}

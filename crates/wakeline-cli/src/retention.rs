@@ -1,0 +1,178 @@
+//! Removes what is past its time: ended orchestration instances, old webhook messages; and goes on
+//! with deletions that were interrupted.
+//!
+//! # Where it sits
+//! A background task of each server. The stores do the work in short transactions; several nodes
+//! may do it at once.
+//!
+//! # Invariants
+//! * It looks once an hour: nothing is removed before its time, and an idle server asks nothing
+//!   more.
+//! * A stop waits for the piece that is under way, and for no other.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use metrics::counter;
+use tokio_util::sync::CancellationToken;
+use wakeline_core::Timestamp;
+use wakeline_store::flow::InstanceFilter;
+use wakeline_store::hook::ExpireMessages;
+use wakeline_store::{StoreError, WholeStore};
+
+/// The time between two passes.
+const EVERY: Duration = Duration::from_secs(3600);
+/// The first pass, and the soonest after another: a deletion that somebody goes on with is left
+/// alone for as long.
+const SOON: Duration = Duration::from_secs(60);
+/// Instances without a parent that are deleted together.
+const ROOTS: u32 = 100;
+/// Rows of webhooks that are removed together.
+const ROWS: u32 = 500;
+
+/// How long things that have ended are kept; `None` for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Retention {
+    /// Orchestration instances that have ended, with all below them.
+    pub(crate) instances: Option<Duration>,
+    /// Webhook messages with their deliveries and attempts.
+    pub(crate) webhooks: Option<Duration>,
+}
+
+impl Retention {
+    /// Runs until `shutdown`.
+    pub(crate) async fn run(self, store: Arc<dyn WholeStore>, shutdown: CancellationToken) {
+        let mut pause = SOON;
+        while shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+            let passed = self.pass(store.as_ref(), &shutdown).await;
+            let outcome = if passed.is_ok() { "ok" } else { "error" };
+            counter!("wakeline_retention_runs_total", "outcome" => outcome).increment(1);
+            pause = match passed {
+                Ok(due) => due.unwrap_or(EVERY).clamp(SOON, EVERY),
+                Err(error) => {
+                    tracing::warn!(%error, "retention failed; it is tried again");
+                    SOON
+                }
+            };
+        }
+    }
+
+    /// Removes all that is past its time. Returns when an interrupted deletion can be gone on with.
+    async fn pass(
+        self,
+        store: &dyn WholeStore,
+        shutdown: &CancellationToken,
+    ) -> Result<Option<Duration>, StoreError> {
+        let mut due = store.clear_deleted().await?;
+        while due == Some(Duration::ZERO) && !shutdown.is_cancelled() {
+            due = store.clear_deleted().await?;
+        }
+        if let Some(keep) = self.instances {
+            expire_instances(store, keep, shutdown).await?;
+        }
+        if let Some(keep) = self.webhooks {
+            expire_messages(store, keep, shutdown).await?;
+        }
+        Ok(due)
+    }
+}
+
+async fn expire_instances(
+    store: &dyn WholeStore,
+    keep: Duration,
+    shutdown: &CancellationToken,
+) -> Result<(), StoreError> {
+    let ended_before = Some(ago(keep));
+    while !shutdown.is_cancelled() {
+        let filter = InstanceFilter { instances: None, ended_before, limit: ROOTS };
+        let removed = store.delete_matching(filter).await?.instances;
+        count("instances", removed);
+        if removed == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn expire_messages(
+    store: &dyn WholeStore,
+    keep: Duration,
+    shutdown: &CancellationToken,
+) -> Result<(), StoreError> {
+    let mut after = None;
+    while !shutdown.is_cancelled() {
+        let command = ExpireMessages { older_than: keep, after, rows: ROWS };
+        let removed = store.expire_messages(command).await?;
+        count("webhook_messages", removed.messages);
+        count("webhook_deliveries", removed.deliveries);
+        count("webhook_attempts", removed.attempts);
+        after = removed.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn count(what: &'static str, removed: u64) {
+    counter!("wakeline_retention_removed_total", "what" => what).increment(removed);
+}
+
+fn ago(span: Duration) -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.saturating_sub(span).as_micros()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use wakeline_core::{InstanceId, OrchestrationName};
+    use wakeline_flow::{Client, Json};
+    use wakeline_sqlite::{SqliteOptions, SqliteStore};
+    use wakeline_store::StoreAdmin as _;
+    use wakeline_store::flow::{
+        FlowAdmin as _, FlowReader as _, FlowStore as _, InstanceBirth, InstanceState,
+        TerminateInstance, Watched,
+    };
+
+    use super::*;
+
+    async fn started(store: &SqliteStore, instance: &str) -> InstanceId {
+        let start = Client::start_envelope(instance, "main", None, Json::null()).expect("valid");
+        store.enqueue(vec![start], Vec::new()).await.expect("started");
+        InstanceId::new(instance).expect("an id")
+    }
+
+    async fn ended(store: &SqliteStore, instance: &str) -> InstanceId {
+        let id = started(store, instance).await;
+        let name = OrchestrationName::new("main").expect("a name");
+        let birth = InstanceBirth { name, parent: None };
+        let command = TerminateInstance {
+            instance: id.clone(),
+            state: InstanceState::Terminated,
+            output: Bytes::from_static(b"{}"),
+            messages: Vec::new(),
+            birth: Some(birth),
+        };
+        assert!(store.terminate(command).await.expect("terminated").0);
+        id
+    }
+
+    #[tokio::test]
+    async fn a_pass_removes_ended_instances_past_their_time_and_no_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = SqliteOptions::new(folder.path().join("w.db"));
+        let store = SqliteStore::open(options).await.expect("a store");
+        let (over, runs) = (ended(&store, "over").await, started(&store, "runs").await);
+        let shutdown = CancellationToken::new();
+        let days = Duration::from_secs(24 * 3600);
+        for (keep, there) in [(None, true), (Some(days), true), (Some(Duration::ZERO), false)] {
+            let retention = Retention { instances: keep, webhooks: Some(days) };
+            assert_eq!(retention.pass(&store, &shutdown).await.expect("a pass"), None);
+            let found = store.instance(&over).await.expect("read") != Watched::Missing;
+            assert_eq!(found, there, "{keep:?}");
+        }
+        assert_ne!(store.instance(&runs).await.expect("read"), Watched::Missing);
+        store.close().await;
+    }
+}

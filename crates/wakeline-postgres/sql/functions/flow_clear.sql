@@ -1,0 +1,50 @@
+-- Goes on with a deletion by about p_rows rows: first the children of what was deleted follow it, then
+-- the rows that are left go. p_deletion: NULL for one with which nobody has gone on for a while.
+-- o_more: whether something is left of it. o_due_us: if p_deletion is NULL, in how many microseconds
+-- there is something to go on with, NULL if nothing is left.
+-- Called by: flow_delete, FlowAdmin::delete_instances, delete_matching and prune, housekeeping. Lock
+-- order: leftovers, only tried; lanes by id; work.
+
+CREATE OR REPLACE FUNCTION @schema@.flow_clear(
+    p_deletion uuid, p_rows integer,
+    OUT o_count bigint, OUT o_executions bigint, OUT o_events bigint, OUT o_messages bigint,
+    OUT o_watched text[], OUT o_more boolean, OUT o_due_us bigint)
+LANGUAGE plpgsql
+SET jit = off SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off
+SET enable_mergejoin = off SET enable_hashjoin = off AS $$
+DECLARE
+    v_now timestamptz := @schema@.clock();
+    v_deletion uuid := p_deletion;
+    v_found bigint;
+    k record;
+    e record;
+BEGIN
+    o_executions := 0; o_events := 0;
+    IF p_deletion IS NULL THEN
+        SELECT x.deletion INTO v_deletion FROM @schema@.flow_leftovers x WHERE x.due_at <= v_now
+        ORDER BY x.due_at LIMIT 1 FOR UPDATE SKIP LOCKED;
+    END IF;
+    SELECT x.* INTO v_found, o_count, o_messages, o_watched
+    FROM @schema@.flow_follow(v_deletion, p_rows, v_now) AS x;
+    IF coalesce(v_found, 0) < p_rows THEN
+        SELECT array_agg(x.leftover_id) AS notes,
+            array_agg(x.lane_id) FILTER (WHERE x.execution IS NULL) AS lanes
+        INTO k FROM (
+            SELECT x.leftover_id, x.lane_id, x.execution FROM @schema@.flow_leftovers x
+            WHERE x.deletion = v_deletion AND x.parent IS NULL
+            ORDER BY x.leftover_id LIMIT 200 FOR UPDATE SKIP LOCKED) x;
+        IF k.notes IS NOT NULL THEN
+            SELECT x.* INTO e FROM @schema@.flow_erase(
+                k.notes, coalesce(k.lanes, '{}'), p_rows - coalesce(v_found, 0)) AS x;
+            o_executions := e.o_executions; o_events := e.o_events;
+            o_messages := o_messages + e.o_messages;
+        END IF;
+    END IF;
+    o_more := EXISTS (SELECT FROM @schema@.flow_leftovers x WHERE x.deletion = v_deletion);
+    IF p_deletion IS NULL THEN
+        o_due_us := @schema@.hook_until((
+            SELECT x.due_at FROM @schema@.flow_leftovers x ORDER BY x.due_at LIMIT 1), v_now);
+    END IF;
+END
+$$;

@@ -1,0 +1,36 @@
+-- Deletes children of instances of a deletion that were deleted before, at most p_rows. o_found: how
+-- many were looked at; NULL if no instance has children left.
+-- Called by: flow_clear. Lock order: leftovers, only tried; lanes by id; work.
+
+CREATE OR REPLACE FUNCTION @schema@.flow_follow(
+    p_deletion uuid, p_rows integer, p_now timestamptz,
+    OUT o_found bigint, OUT o_count bigint, OUT o_messages bigint, OUT o_watched text[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    k record;
+    v_page bigint[];
+    v_lanes bigint[];
+BEGIN
+    FOR k IN
+        SELECT x.* FROM @schema@.flow_leftovers x
+        WHERE x.deletion = p_deletion AND x.parent IS NOT NULL
+        ORDER BY x.leftover_id LIMIT 100 FOR UPDATE SKIP LOCKED
+    LOOP
+        -- One that has taken its parent's name since has begun later.
+        v_page := ARRAY(
+            SELECT i.lane_id FROM @schema@.flow_instances i
+            WHERE i.parent = k.parent AND i.lane_id > k.after_lane AND i.created_at <= k.deleted_at
+            ORDER BY i.lane_id LIMIT p_rows - coalesce(cardinality(v_lanes), 0));
+        v_lanes := v_lanes || v_page;
+        UPDATE @schema@.flow_leftovers x SET
+            parent = CASE WHEN cardinality(v_lanes) >= p_rows THEN x.parent END,
+            after_lane = coalesce(v_page[cardinality(v_page)], x.after_lane)
+        WHERE x.leftover_id = k.leftover_id;
+        EXIT WHEN cardinality(v_lanes) >= p_rows;
+    END LOOP;
+    o_found := cardinality(v_lanes);
+    SELECT x.* INTO o_count, o_messages, o_watched FROM @schema@.flow_unlink(ARRAY(
+        SELECT l.lane_id FROM unnest(@schema@.flow_lock(coalesce(v_lanes, '{}'), '{}')) AS l),
+        p_deletion, p_now) AS x;
+END
+$$;

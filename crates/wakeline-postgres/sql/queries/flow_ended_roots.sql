@@ -1,0 +1,2 @@
+-- A page of ended instances that have no parent. Called by: FlowAdmin::delete_matching.
+SELECT ended_at, instance, parents FROM @schema@.flow_ended_roots($1, $2, $3, $4, $5)

@@ -1,0 +1,5 @@
+-- Removes some executions of a lane, and says how many events they had.
+-- Called by: delete::erase.
+DELETE FROM executions WHERE lane_id = ?1 AND execution IN (
+  SELECT e.execution FROM executions e WHERE e.lane_id = ?1 LIMIT ?2)
+RETURNING last_event

@@ -1,0 +1,3 @@
+-- Removes some changed values of a lane.
+-- Called by: delete::erase.
+DELETE FROM kv_changes WHERE lane_id = ?1 AND key IN (SELECT k.key FROM kv_changes k WHERE k.lane_id = ?1 LIMIT ?2)

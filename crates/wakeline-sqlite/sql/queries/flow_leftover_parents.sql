@@ -1,0 +1,4 @@
+-- Deleted instances of a deletion that may have children left.
+-- Called by: delete::follow.
+SELECT leftover_id, parent, after_lane, deleted_at FROM lane_leftovers INDEXED BY lane_leftovers_deletion
+WHERE deletion = ?1 AND parent IS NOT NULL ORDER BY leftover_id LIMIT ?2

@@ -1,0 +1,4 @@
+-- Lanes and executions of a deletion that own nothing but rows.
+-- Called by: delete::erase.
+SELECT leftover_id, lane_id, execution FROM lane_leftovers INDEXED BY lane_leftovers_deletion
+WHERE deletion = ?1 AND parent IS NULL ORDER BY leftover_id LIMIT ?2

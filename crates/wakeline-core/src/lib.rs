@@ -26,8 +26,9 @@ mod time;
 
 pub use access::{Realm, Scope, ScopeError, Scopes, Verb};
 pub use flow::{
-    Capabilities, Capability, FlowChange, FlowLine, FlowToken, FlowTopic, FlowWhat, InstanceId,
-    KvKey, OrchestrationName, OwnerId, SessionId, Tag, TagFilter,
+    ActivityFilter, ActivityName, ActivityNames, ActivityRoute, Capabilities, Capability,
+    FlowChange, FlowLine, FlowToken, FlowTopic, FlowWhat, InstanceId, KvKey, OrchestrationName,
+    OwnerId, SessionId, Tag, TagFilter,
 };
 pub use hook::{
     ApplicationId, ApplicationRef, AttemptId, BreakerOptions, Channel, DeliveryToken, EndpointId,

@@ -93,7 +93,8 @@ pub trait Provider: Send + Sync {
         poll_timeout: Option<Duration>,
     ) -> Result<Option<FetchedWork>, ProviderError>;
 
-    /// The same, of these tags and sessions. A provider that knows neither fetches any.
+    /// The same, of these tags, names and sessions. A provider that knows none of them fetches any:
+    /// what the runtime cannot run it gives back for later.
     async fn fetch_work_item_for(
         &self,
         filter: &WorkFilter,

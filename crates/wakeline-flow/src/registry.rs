@@ -5,7 +5,7 @@
 //! * An instance keeps the version that it began with: [`Registry::exact`]. A start that names
 //!   none takes the newest: [`Registry::newest`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use futures_util::future::BoxFuture;
 use semver::Version;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wakeline_core::{Capability, NameError, OrchestrationName};
+use wakeline_core::{ActivityName, Capability, NameError, OrchestrationName};
 
 use crate::activity::{Activity, ActivityContext, fn_name};
 use crate::capability::capability;
@@ -178,6 +178,11 @@ impl Registry {
     /// Whether it has activities at all.
     pub fn has_activities(&self) -> bool {
         !self.activities.is_empty()
+    }
+
+    /// The activities that this process can run.
+    pub fn activity_names(&self) -> BTreeSet<ActivityName> {
+        self.activities.keys().filter_map(|name| ActivityName::new(name).ok()).collect()
     }
 
     /// What this process can run: for each orchestration its name, and its name with each version.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use wakeline_core::Capabilities;
+use wakeline_core::{ActivityFilter, ActivityNames, Capabilities};
 
 use crate::client::Client;
 use crate::provider::{Provider, WorkFilter};
@@ -174,7 +174,9 @@ fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
         return;
     }
     let runner = Arc::new(ActivityRunner::new(Arc::clone(shared)));
-    let filter = WorkFilter { tags: shared.options.tags.clone(), session: shared.sessions.claim() };
+    let (tags, names) = (shared.options.tags.clone(), shared.registry.activity_names());
+    let activities = ActivityFilter { tags, names: ActivityNames::Of(Arc::new(names)) };
+    let filter = WorkFilter { activities, session: shared.sessions.claim() };
     let slots = shared.slots(shared.options.worker_concurrency);
     for _ in 0..slots.dispatchers() {
         let activities = Activities { runner: Arc::clone(&runner), filter: filter.clone() };

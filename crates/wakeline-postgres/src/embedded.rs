@@ -46,6 +46,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0025_idle_groups",
     "0026_batches",
     "0027_instance_starts",
+    "0028_activity_names",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -102,13 +103,13 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "flow_put",
     "flow_renew",
     "flow_resume",
+    "flow_routes_of",
     "flow_save",
     "flow_session_take",
     "flow_sessions_keep",
     "flow_start",
     "flow_suspend",
     "flow_sweep",
-    "flow_tags_of",
     "flow_terminate",
     "flow_tree",
     "flow_turns",

@@ -289,7 +289,7 @@ fn sweep(s: &mut Session<'_>, lines: &[FlowLine]) -> Res<Vec<Option<Duration>>> 
     for line in lines {
         let due = match line {
             FlowLine::Turns(capabilities) => turn::line_due(s, capabilities)?,
-            FlowLine::Work { tags, owner } => line::line_due(s, tags, owner.as_ref())?,
+            FlowLine::Work { filter, owner } => line::line_due(s, filter, owner.as_ref())?,
             FlowLine::Outcome(instance) => {
                 let state = lane::Lane::named(s, instance)?.and_then(|lane| lane.state);
                 state.filter(|state| state.is_ended()).map(|_| s.now.0)

@@ -83,6 +83,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "instance starts",
         sql: include_str!("../sql/migrations/0017_instance_starts.sql"),
     },
+    Migration {
+        version: 18,
+        name: "activity names",
+        sql: include_str!("../sql/migrations/0018_activity_names.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -19,9 +19,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
-use wakeline_core::{
-    Capabilities, Change, FlowChange, FlowToken, HookChange, InstanceId, OwnerId, TagFilter,
-};
+use wakeline_core::{Capabilities, Change, FlowChange, FlowToken, HookChange, InstanceId, OwnerId};
 use wakeline_store::flow::{
     Completion, EnqueueOutcome, FlowBackend, InstanceState, SessionClaim, TurnOutcome, TurnRequest,
     WorkOutcome, WorkRequest,
@@ -244,8 +242,7 @@ impl Provider for StoreProvider {
         lock_timeout: Duration,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<FetchedWork>, ProviderError> {
-        let filter = WorkFilter { tags: TagFilter::untagged(), session: None };
-        self.fetch_work_item_for(&filter, lock_timeout, poll_timeout).await
+        self.fetch_work_item_for(&WorkFilter::default(), lock_timeout, poll_timeout).await
     }
 
     async fn fetch_work_item_for(
@@ -258,8 +255,8 @@ impl Provider for StoreProvider {
             owner: session.owner.clone(),
             lease: session.lock_timeout,
         });
-        let tags = filter.tags.clone();
-        let request = WorkRequest { key: Uuid::now_v7(), lease: lock_timeout, tags, session };
+        let filter = filter.activities.clone();
+        let request = WorkRequest { key: Uuid::now_v7(), lease: lock_timeout, filter, session };
         let work = self.take_work(request, poll_timeout).await?;
         work.map(envelope::fetched).transpose()
     }

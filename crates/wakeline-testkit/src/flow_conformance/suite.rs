@@ -180,6 +180,17 @@ macro_rules! flow_conformance_suite {
             a_tag_survives_turn_abandon_and_expiry,
             the_filter_of_the_line_counts,
         );
+        $crate::flow_conformance_module!([$($fixture)*]; names;
+            a_worker_takes_only_activities_that_it_knows,
+            work_whose_name_the_store_does_not_know_is_for_any_worker,
+            a_worker_that_names_none_takes_all_in_order,
+            a_tag_and_a_name_both_count,
+            work_of_a_session_goes_to_a_worker_that_knows_it,
+            a_name_survives_turn_abandon_and_expiry,
+            a_commit_leases_work_only_to_a_worker_that_knows_it,
+            a_name_is_told_in_hints,
+            a_line_is_due_by_what_its_worker_knows,
+        );
         $crate::flow_conformance_module!([$($fixture)*]; sessions;
             work_of_a_session_is_not_for_workers_without_an_owner,
             an_owner_takes_work_with_and_without_a_session,

@@ -50,7 +50,7 @@ impl StoreProvider {
         poll_timeout: Option<Duration>,
     ) -> Result<Option<WorkItem>, ProviderError> {
         let owner = request.session.as_ref().map(|session| session.owner.clone());
-        let line = Line::Work { tags: request.tags.clone(), owner };
+        let line = Line::Work { filter: request.filter.clone(), owner };
         let ask = |trace| Ask::Work(request, trace);
         match self.fetch(line, ask, poll_timeout).await? {
             Some(Grant::Work(work, _)) => Ok(Some(*work)),

@@ -20,7 +20,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{
-    Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, TagFilter, Timestamp,
+    ActivityFilter, Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId,
+    Timestamp,
 };
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
@@ -89,11 +90,11 @@ impl MemoryStore {
     /// The activity that a worker would get next.
     pub(crate) fn first_work(
         &self,
-        tags: &TagFilter,
+        filter: &ActivityFilter,
         owner: Option<&OwnerId>,
     ) -> Option<(InstanceId, WorkKey)> {
         let state = self.state.lock();
-        state.flow.first_work(Asker { tags, owner }, self.now())
+        state.flow.first_work(Asker { filter, owner }, self.now())
     }
 
     fn flow<T>(&self, operation: &'static str, call: impl FnOnce(&mut State, Timestamp) -> T) -> T {
@@ -132,8 +133,8 @@ impl Flow {
     fn sweep(&self, line: &FlowLine, now: Timestamp) -> Option<Duration> {
         match line {
             FlowLine::Turns(capabilities) => self.next_turn(capabilities, now),
-            FlowLine::Work { tags, owner } => {
-                self.next_work(Asker { tags, owner: owner.as_ref() }, now)
+            FlowLine::Work { filter, owner } => {
+                self.next_work(Asker { filter, owner: owner.as_ref() }, now)
             }
             FlowLine::Outcome(name) => {
                 let ended = self.lane(name).is_some_and(|lane| lane.has_ended());

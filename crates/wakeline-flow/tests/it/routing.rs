@@ -1,0 +1,76 @@
+//! Which worker gets which activity, with tokio's clock paused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions};
+use wakeline_flow::{
+    ActivityContext, Client, FlowError, OrchestrationContext, Registry, RegistryBuilder, Runtime,
+};
+use wakeline_testkit::oracle::MemoryStore;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// One of several processes over a store.
+fn node(store: &Arc<MemoryStore>) -> Arc<dyn Provider> {
+    let store = Arc::clone(store);
+    Arc::new(StoreProvider::new(store, StoreProviderOptions::default()))
+}
+
+async fn run(provider: Arc<dyn Provider>, registry: RegistryBuilder) -> Runtime {
+    let registry = registry.build().expect("no name twice");
+    Runtime::start(provider, registry).await.expect("started")
+}
+
+async fn double(_: ActivityContext, n: u32) -> Result<u32, FlowError> {
+    Ok(2 * n)
+}
+
+async fn doubles(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    ctx.activity("double", n).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_activity_runs_at_once_on_the_one_runtime_that_has_it() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    // They share the waiters of one process, so that each of them could be given the activity.
+    let provider = node(&store);
+    let mut runtimes = Vec::new();
+    for _ in 0..9 {
+        let other = Registry::builder().activity("other", double);
+        runtimes.push(run(Arc::clone(&provider), other.orchestration("doubles", doubles)).await);
+    }
+    runtimes.push(run(Arc::clone(&provider), Registry::builder().activity("double", double)).await);
+    let client = Client::new(provider);
+    let began = Instant::now();
+    for n in 0..20 {
+        let id = format!("i-{n}");
+        client.start(&id, "doubles", &n).await.expect("started");
+        let doubled: u32 = client.wait(&id, LONG).await.expect("completed");
+        assert_eq!(doubled, 2 * n);
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    for runtime in runtimes {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_without_its_code_does_not_touch_an_activity() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let other = Registry::builder().orchestration("doubles", doubles).activity("other", double);
+    let without = run(Arc::clone(&provider), other).await;
+    let client = Client::new(Arc::clone(&provider));
+    client.start("i", "doubles", &21).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(store.flow_calls().get("abandon"), None, "nothing was taken and given back");
+    let with = run(provider, Registry::builder().activity("double", double)).await;
+    let began = Instant::now();
+    let doubled: u32 = client.wait("i", LONG).await.expect("completed");
+    assert_eq!((doubled, began.elapsed()), (42, Duration::ZERO));
+    for runtime in [with, without] {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}

@@ -22,6 +22,7 @@ mod sessions;
 mod slots;
 mod sticky;
 mod turn;
+mod unclaimed;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,9 @@ impl Runtime {
         let mut dispatchers = JoinSet::new();
         spawn_turns(&shared, &capabilities, &mut dispatchers);
         spawn_activities(&shared, &mut dispatchers);
+        if let Some(timeout) = shared.options.unclaimed_timeout {
+            dispatchers.spawn(unclaimed::fail_late(Arc::clone(&shared), timeout));
+        }
         let owner = closing.clone().drop_guard();
         Ok(Self { provider, dispatchers, closing, cancelling, _owner: owner })
     }

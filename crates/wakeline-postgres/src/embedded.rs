@@ -47,6 +47,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0026_batches",
     "0027_instance_starts",
     "0028_activity_names",
+    "0029_unclaimed",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

@@ -15,6 +15,7 @@ mod names;
 mod read;
 mod session;
 mod turn;
+mod unclaimed;
 mod work;
 
 use std::sync::Arc;
@@ -28,10 +29,10 @@ use wakeline_core::{
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
-    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
-    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
-    TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed,
+    Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
+    HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
+    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
+    TurnCommit, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim, WorkClaimed,
 };
 
 pub(crate) use names::Names;
@@ -251,6 +252,10 @@ impl FlowAdmin for SqliteStore {
             Work::new("delete_matching", move |s| delete::delete_matching(s, &filter)).recorded(),
         )
         .await
+    }
+
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError> {
+        self.read("unclaimed", move |s| unclaimed::find(s, &find)).await
     }
 
     async fn prune(

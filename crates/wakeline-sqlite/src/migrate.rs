@@ -88,6 +88,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "activity names",
         sql: include_str!("../sql/migrations/0018_activity_names.sql"),
     },
+    Migration {
+        version: 19,
+        name: "unclaimed",
+        sql: include_str!("../sql/migrations/0019_unclaimed.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

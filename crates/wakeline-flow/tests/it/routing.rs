@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions};
 use wakeline_flow::{
-    ActivityContext, Client, FlowError, OrchestrationContext, Registry, RegistryBuilder, Runtime,
+    ActivityContext, Client, ClientError, FailureKind, FlowError, OrchestrationContext, Registry,
+    RegistryBuilder, Runtime, RuntimeOptions, UNCLAIMED_AFTER,
 };
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -73,4 +74,68 @@ async fn a_runtime_without_its_code_does_not_touch_an_activity() {
     for runtime in [with, without] {
         runtime.shutdown(Duration::from_secs(1)).await;
     }
+}
+
+/// Runs a child and an activity that nobody has, and tells how each failed.
+async fn misspelt(ctx: OrchestrationContext, (): ()) -> Result<Vec<String>, FlowError> {
+    let child = ctx.child::<_, ()>("chlid", ()).await;
+    let activity = ctx.activity::<_, ()>("dubble", 1).await;
+    let told = [child, activity].map(|failed| match failed {
+        Err(error) => format!("{:?}: {}", error.kind, error.message),
+        Ok(()) => "it ran".to_owned(),
+    });
+    Ok(told.to_vec())
+}
+
+fn reason(status: &wakeline_flow::Status) -> Option<String> {
+    let unclaimed = status.instance()?.unclaimed.as_ref()?;
+    Some(unclaimed.what.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_worker_claims_is_told_with_its_instance() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let registry = Registry::builder().orchestration("doubles", doubles);
+    let runtime = run(Arc::clone(&provider), registry).await;
+    let client = Client::new(provider);
+    client.start("misspelt", "dubbles", &1).await.expect("started");
+    client.start("running", "doubles", &1).await.expect("started");
+    tokio::time::sleep(UNCLAIMED_AFTER - Duration::from_secs(1)).await;
+    for instance in ["misspelt", "running"] {
+        let status = client.status(instance).await.expect("read");
+        assert_eq!(reason(&status), None, "{instance}");
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let told = async |instance| reason(&client.status(instance).await.expect("read"));
+    let orchestration = "no worker has claimed orchestration `dubbles`";
+    assert_eq!(told("misspelt").await.as_deref(), Some(orchestration));
+    assert_eq!(told("running").await.as_deref(), Some("no worker has claimed activity `double`"));
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_worker_claims_fails_at_its_deadline() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let deadline = Some(Duration::from_secs(60));
+    let options = RuntimeOptions { unclaimed_timeout: deadline, ..RuntimeOptions::default() };
+    let registry = Registry::builder().orchestration("misspelt", misspelt).build();
+    let registry = registry.expect("no name twice");
+    let started = Runtime::start_with_options(Arc::clone(&provider), registry, options).await;
+    let runtime = started.expect("valid options");
+    let client = Client::new(provider);
+    client.start("parent", "misspelt", &()).await.expect("started");
+    client.start("alone", "mispelt", &()).await.expect("started");
+    let told: Vec<String> = client.wait("parent", LONG).await.expect("completed");
+    let expected = [
+        "Timeout: no worker has claimed orchestration `chlid` within 60000 ms",
+        "Timeout: no worker has claimed activity `dubble` within 60000 ms",
+    ];
+    assert_eq!(told, expected);
+    let failed = client.wait::<()>("alone", LONG).await.expect_err("it has failed");
+    let ClientError::Failed { error, .. } = failed else { panic!("{failed}") };
+    assert_eq!(error.kind, FailureKind::Timeout);
+    assert_eq!(client.status("alone").await.expect("read").name(), "failed");
+    runtime.shutdown(Duration::from_secs(1)).await;
 }

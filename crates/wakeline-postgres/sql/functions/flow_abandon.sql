@@ -46,7 +46,7 @@ BEGIN
         UPDATE @schema@.flow_work x SET lease_token = NULL,
             attempts = greatest(x.attempts - CASE WHEN p_uncounted THEN 1 ELSE 0 END, 0),
             state = CASE WHEN v_due > v_now THEN 1 ELSE 0 END,
-            due_at = CASE WHEN v_due > v_now THEN v_due END
+            due_at = v_due
         WHERE x.work_id = p_work;
         SELECT t.name INTO o_what FROM @schema@.flow_tags t WHERE t.tag_id = w.tag_id;
         SELECT n.name INTO o_name FROM @schema@.flow_activity_names n WHERE n.name_id = w.name_id;

@@ -107,7 +107,7 @@ BEGIN
         session, state, due_at, lease_token, attempts)
     OVERRIDING SYSTEM VALUE
     SELECT x.id, p_lanes[x.c], x.execution, x.activity, x.route >> 32,
-        x.route & 4294967295, x.session, CASE WHEN x.due > p_now THEN 1 ELSE 0 END, CASE WHEN x.due > p_now THEN x.due END,
+        x.route & 4294967295, x.session, CASE WHEN x.due > p_now THEN 1 ELSE 0 END, x.due,
         x.token, CASE WHEN x.token IS NULL THEN 0 ELSE 1 END
     FROM unnest(w_ids, w_commands, w_executions, w_activities, w_routes, w_sessions, w_due, w_tokens)
         AS x (id, c, execution, activity, route, session, due, token);

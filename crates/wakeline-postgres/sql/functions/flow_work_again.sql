@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION @schema@.flow_work_again(
 RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE @schema@.flow_work w SET state = 0, due_at = NULL
+    UPDATE @schema@.flow_work w SET state = 0
     FROM (
         SELECT k.work_id FROM unnest(p_routes) AS t (route)
         CROSS JOIN LATERAL (
@@ -18,7 +18,7 @@ BEGIN
     ) d
     WHERE w.work_id = d.work_id;
     IF p_owner IS NOT NULL THEN
-        UPDATE @schema@.flow_work w SET state = 0, due_at = NULL
+        UPDATE @schema@.flow_work w SET state = 0
         FROM (
             SELECT k.work_id FROM unnest(p_routes) AS t (route)
             CROSS JOIN LATERAL (

@@ -53,5 +53,7 @@ statements![
     sweep,
     terminate,
     tree,
+    unclaimed,
+    unclaimed_of,
     watch,
 ];

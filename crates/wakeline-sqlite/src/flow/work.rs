@@ -61,6 +61,7 @@ impl WorkRow {
             self.lease.map(|(key, _)| key.into_bytes()),
             self.lease.map(|(_, until)| until),
             self.attempts,
+            s.now.0,
         ))?;
         Ok(())
     }
@@ -118,6 +119,7 @@ pub(super) fn insert(
         taker,
         Some(visible_at).filter(|at| *at > s.now.0),
         work.payload.as_ref(),
+        visible_at,
     ))?;
     let due_in = s.now.until(Timestamp(visible_at));
     let change = FlowChange { what: FlowWhat::Work(work.route()), due_in };

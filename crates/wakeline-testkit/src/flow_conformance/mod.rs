@@ -32,6 +32,7 @@ pub mod suspend;
 pub mod tags;
 pub mod terminate;
 pub mod transact;
+pub mod unclaimed;
 mod words;
 pub mod work;
 

@@ -180,6 +180,11 @@ macro_rules! flow_conformance_suite {
             a_tag_survives_turn_abandon_and_expiry,
             the_filter_of_the_line_counts,
         );
+        $crate::flow_conformance_module!([$($fixture)*]; unclaimed;
+            a_turn_that_nobody_claims_is_found_with_what_it_needs,
+            an_activity_that_nobody_claims_is_found_with_its_name_and_tag,
+            a_leased_activity_is_not_unclaimed_before_it_can_be_claimed_again,
+        );
         $crate::flow_conformance_module!([$($fixture)*]; names;
             a_worker_takes_only_activities_that_it_knows,
             work_whose_name_the_store_does_not_know_is_for_any_worker,

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, InstanceId, KvKey, OrchestrationName};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, HistoryBatch, InstanceBirth,
-    InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances, ListedInstances,
-    PruneOptions, PruneReport, Suspension, TerminateInstance, Watched,
+    DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowDepths, HistoryBatch,
+    InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances,
+    ListedInstances, PruneOptions, PruneReport, Suspension, TerminateInstance, Unclaimed, Watched,
 };
 
 use super::{StoreProvider, failed, token};
-use crate::error::FlowError;
+use crate::error::{FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::message::WorkItem;
 use crate::provider::admin::{EventPage, ProviderAdmin, Seen};
@@ -120,6 +120,10 @@ impl ProviderAdmin for StoreProvider {
         Ok(retried)
     }
 
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, ProviderError> {
+        self.inner.store.unclaimed(find).await.map_err(|error| failed("read", error))
+    }
+
     async fn terminate(
         &self,
         instance: &InstanceId,
@@ -141,7 +145,10 @@ impl ProviderAdmin for StoreProvider {
         let output = serde_json::to_vec(&error).map(Bytes::from).map_err(|error| {
             ProviderError::Permanent { operation: "terminate", source: Box::new(error) }
         })?;
-        let state = InstanceState::Terminated;
+        let state = match error.kind {
+            FailureKind::Terminated => InstanceState::Terminated,
+            _ => InstanceState::Failed,
+        };
         let instance = instance.clone();
         let birth = start.map(PendingStart::birth);
         let command = TerminateInstance { instance, state, output, messages, birth };

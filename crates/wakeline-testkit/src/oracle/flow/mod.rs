@@ -25,10 +25,11 @@ use wakeline_core::{
 };
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
-    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
-    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
-    TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkKey,
+    Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
+    HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
+    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
+    TurnCommit, TurnItem, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim, WorkClaimed,
+    WorkKey,
 };
 use wakeline_store::{Consequence, StoreError};
 
@@ -317,6 +318,10 @@ impl FlowAdmin for MemoryStore {
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
         Ok(self.flow_act("delete_matching", |state, _| state.flow.delete_matching(&filter)))
+    }
+
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError> {
+        Ok(self.flow("unclaimed", |state, now| state.flow.unclaimed(&find, now)))
     }
 
     async fn prune(

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, KvKey};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, PruneOptions,
-    PruneReport, Suspension, TerminateInstance, Watched,
+    DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths,
+    FlowReader, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances,
+    ListedInstances, PruneOptions, PruneReport, Suspension, TerminateInstance, Unclaimed, Watched,
 };
 
 use super::{Sin, Sinner};
@@ -116,6 +116,10 @@ impl FlowAdmin for Sinner {
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
         self.inner.delete_matching(filter).await
+    }
+
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError> {
+        self.inner.unclaimed(find).await
     }
 
     async fn prune(

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wakeline_core::{ActivityName, Capability, NameError, OrchestrationName};
 
-use crate::activity::{Activity, ActivityContext, fn_name};
+use crate::activity::{Activity, ActivityContext, FnNameError, fn_name};
 use crate::capability::capability;
 use crate::context::{Orchestration, OrchestrationContext};
 use crate::engine::{CodeFuture, panicked};
@@ -158,7 +158,8 @@ impl Registry {
         self.activities.get(name).cloned()
     }
 
-    /// The same code with one activity more, or another in the place of one: for tests.
+    /// The same code with one activity more, or another in the place of one: for tests. A function
+    /// that was registered under its path may be named by its last part, if no other has that.
     pub fn with_activity<I, O, E, F, R>(
         mut self,
         activity: impl Into<Activity<I, O>>,
@@ -171,8 +172,19 @@ impl Registry {
         O: Serialize,
         E: IntoFlowError,
     {
-        self.activities.insert(activity.into().into_name(), Arc::new(erased(code)));
+        let name = activity.into().into_name();
+        let name = self.path_of(&name).unwrap_or(name);
+        self.activities.insert(name, Arc::new(erased(code)));
         self
+    }
+
+    /// The one path that ends with this name, if nothing else is registered under it.
+    fn path_of(&self, name: &str) -> Option<String> {
+        let ends =
+            |path: &&String| path.strip_suffix(name).is_some_and(|before| before.ends_with("::"));
+        let mut paths = self.activities.keys().filter(ends);
+        let path = paths.next().filter(|_| !self.activities.contains_key(name))?;
+        paths.next().is_none().then(|| path.clone())
     }
 
     /// Whether it has activities at all.
@@ -285,6 +297,10 @@ impl RegistryBuilder {
         E: IntoFlowError,
     {
         let name = activity.into().into_name();
+        if let Err(source) = ActivityName::new(&name) {
+            self.error.get_or_insert(RegistryError::Name { name, source });
+            return self;
+        }
         let known = self.registry.activities.insert(name.clone(), Arc::new(erased(code)));
         if known.is_some() {
             let what = format!("activity {name}");
@@ -293,8 +309,12 @@ impl RegistryBuilder {
         self
     }
 
-    /// Registers a function as an activity, under the function's name. Orchestrations run it with
-    /// [`OrchestrationContext::call`].
+    /// Registers a function as an activity, under its path with its type arguments, such as
+    /// `shop::billing::charge`. Orchestrations run it with [`OrchestrationContext::call`].
+    ///
+    /// Histories keep that name: a function that moves to another module has another one, and
+    /// instances that wait for it under the old one do not fit any more. Where code moves, give
+    /// activities names of their own with [`RegistryBuilder::activity`].
     pub fn activity_fn<I, O, E, F, R>(mut self, code: F) -> Self
     where
         F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
@@ -303,12 +323,17 @@ impl RegistryBuilder {
         O: Serialize,
         E: IntoFlowError,
     {
-        let name = fn_name(&code);
-        if name.starts_with("{{") {
-            self.error.get_or_insert(RegistryError::Closure);
-            return self;
+        match fn_name(&code) {
+            Ok(name) => self.activity(name.as_str().to_owned(), code),
+            Err(error) => {
+                let name = std::any::type_name::<F>().to_owned();
+                self.error.get_or_insert(match error {
+                    FnNameError::Closure => RegistryError::Closure,
+                    FnNameError::Name(source) => RegistryError::Name { name, source },
+                });
+                self
+            }
         }
-        self.activity(name, code)
     }
 
     /// The registry, or the first thing that was wrong.

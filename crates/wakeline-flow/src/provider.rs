@@ -158,6 +158,12 @@ pub trait Provider: Send + Sync {
         Ok(0)
     }
 
+    /// Ends the sessions of these owners now, so that others may claim them. Returns how many.
+    async fn release_sessions(&self, owners: &[OwnerId]) -> Result<u64, ProviderError> {
+        let _ = owners;
+        Ok(0)
+    }
+
     /// Removes sessions that have expired and for which nothing waits. Returns how many.
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
         Ok(0)

@@ -51,6 +51,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(5);
 /// what runs is given back by its lease.
 pub struct Runtime {
     provider: Arc<dyn Provider>,
+    shared: Arc<Shared>,
     dispatchers: JoinSet<()>,
     /// No more fetches.
     closing: CancellationToken,
@@ -127,7 +128,7 @@ impl Runtime {
             dispatchers.spawn(unclaimed::fail_late(Arc::clone(&shared), timeout));
         }
         let owner = closing.clone().drop_guard();
-        Ok(Self { provider, dispatchers, closing, cancelling, _owner: owner })
+        Ok(Self { provider, shared, dispatchers, closing, cancelling, _owner: owner })
     }
 
     /// A client over the same provider.
@@ -144,6 +145,7 @@ impl Runtime {
             self.cancelling.cancel();
             while self.dispatchers.join_next().await.is_some() {}
         }
+        sessions::release(&self.shared).await;
         // A claim that was under way may have leased something to a dispatcher that has gone.
         if tokio::time::timeout(SETTLE_TIME, self.provider.settle()).await.is_err() {
             tracing::warn!("a claim did not end; what it took is available when its lease ends");

@@ -123,6 +123,9 @@ impl FlowStore for SqliteStore {
             if owners.is_empty() {
                 return session::tidy(s);
             }
+            if span.is_zero() {
+                return session::end(s, &owners);
+            }
             let idle = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
             session::keep(s, &owners, s.now.plus(span).0, s.now.0.saturating_sub(idle))
         }))

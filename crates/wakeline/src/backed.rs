@@ -194,6 +194,10 @@ impl<S: StoreAdmin + 'static> Provider for Backed<S> {
         self.provider.renew_session_lock(owners, extend_for, idle).await
     }
 
+    async fn release_sessions(&self, owners: &[OwnerId]) -> Result<u64, ProviderError> {
+        self.provider.release_sessions(owners).await
+    }
+
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
         self.provider.cleanup_orphaned_sessions().await
     }

@@ -346,6 +346,19 @@ impl Provider for StoreProvider {
         kept.map_err(|error| failed("renew sessions", error))
     }
 
+    async fn release_sessions(&self, owners: &[OwnerId]) -> Result<u64, ProviderError> {
+        if owners.is_empty() {
+            return Ok(0);
+        }
+        let ended = self.inner.store.keep_sessions(owners.to_vec(), Duration::ZERO, Duration::MAX);
+        let ended = ended.await.map_err(|error| failed("release sessions", error))?;
+        if ended > 0 {
+            // The store tells other processes; workers of this one look for themselves.
+            self.inner.hub.everything();
+        }
+        Ok(ended)
+    }
+
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {
         let gone = self.inner.store.keep_sessions(Vec::new(), Duration::ZERO, Duration::ZERO).await;
         gone.map_err(|error| failed("clean up sessions", error))

@@ -139,3 +139,63 @@ async fn what_no_worker_claims_fails_at_its_deadline() {
     assert_eq!(client.status("alone").await.expect("read").name(), "failed");
     runtime.shutdown(Duration::from_secs(1)).await;
 }
+
+async fn stays(ctx: OrchestrationContext, spans: Vec<u64>) -> Result<Vec<String>, FlowError> {
+    let mut calls = Vec::new();
+    for span in spans {
+        calls.push(ctx.activity::<_, String>("work", span).session("s").start());
+        // The first one claims the session before the others come.
+        ctx.sleep(Duration::from_secs(1)).await;
+    }
+    wakeline_flow::try_join_all(calls).await
+}
+
+/// A runtime with one slot, as this owner, whose activities take so many seconds.
+async fn worker(provider: Arc<dyn Provider>, owner: &'static str, slots: usize) -> Runtime {
+    let work = move |_: ActivityContext, secs: u64| async move {
+        tokio::time::sleep(Duration::from_secs(secs)).await;
+        Ok::<_, FlowError>(owner.to_owned())
+    };
+    let registry = Registry::builder().orchestration("stays", stays).activity("work", work);
+    let options = RuntimeOptions {
+        worker_concurrency: slots,
+        session_owner: wakeline_core::OwnerId::new(owner).ok(),
+        session_idle_timeout: Duration::from_secs(5),
+        prefetch: wakeline_flow::Prefetch::Fixed(0),
+        ..RuntimeOptions::default()
+    };
+    let registry = registry.build().expect("no name twice");
+    Runtime::start_with_options(provider, registry, options).await.expect("valid options")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_stays_while_an_activity_runs_longer_than_its_idle_time() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let first = worker(node(&store), "first", 1).await;
+    let client = Client::new(node(&store));
+    client.start("i", "stays", &[200_u64, 1]).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let second = worker(node(&store), "second", 1).await;
+    let told: Vec<String> = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(told, ["first", "first"]);
+    for runtime in [first, second] {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_ends_lets_its_sessions_go() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let first = worker(Arc::clone(&provider), "first", 1).await;
+    let client = Client::new(Arc::clone(&provider));
+    client.start("i", "stays", &[2_u64, 1]).await.expect("started");
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let second = worker(provider, "second", 1).await;
+    first.shutdown(Duration::from_secs(10)).await;
+    let began = Instant::now();
+    let told: Vec<String> = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(told, ["first", "second"]);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    second.shutdown(Duration::from_secs(1)).await;
+}

@@ -135,8 +135,15 @@ impl Core {
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&owners, &micros(span), &micros(idle)];
         let rows = self.general(KEEP, &self.sql.sessions_keep, params).await?;
-        let count = rows.first().map(|row| Columns::new(KEEP, row).take::<i64>()).transpose()?;
-        Ok(u64::try_from(count.unwrap_or(0)).unwrap_or(0))
+        let Some((first, open)) = rows.split_first() else { return Ok(0) };
+        let mut changes = Vec::with_capacity(open.len());
+        for row in open {
+            let what = FlowWhat::Work(route(&mut Columns::from(KEEP, row, 1))?);
+            changes.push(FlowChange::now(what));
+        }
+        self.hints.tell(&self.shared, changes);
+        let count: i64 = Columns::new(KEEP, first).take()?;
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     /// Stores an activity outside of a turn.

@@ -6,10 +6,10 @@
 //!   a claim finds that one has ended.
 
 use rusqlite::OptionalExtension as _;
-use wakeline_core::{OwnerId, SessionId};
+use wakeline_core::{FlowChange, FlowWhat, OwnerId, SessionId};
 use wakeline_store::flow::SessionClaim;
 
-use super::names::Route;
+use super::names::{self, Route};
 use crate::error::Res;
 use crate::session::Session;
 
@@ -132,6 +132,34 @@ pub(super) fn keep(s: &Session<'_>, owners: &[OwnerId], until: i64, since: i64) 
         kept += statement.execute((owner.as_str(), s.now.0, until, since))? as u64;
     }
     Ok(kept)
+}
+
+/// Ends the live sessions of owners, and tells workers of their activities.
+pub(super) fn end(s: &mut Session<'_>, owners: &[OwnerId]) -> Res<u64> {
+    let mut ended = 0;
+    for owner in owners {
+        let sql = include_str!("../../sql/queries/flow_session_end.sql");
+        ended += s.conn.prepare_cached(sql)?.execute((owner.as_str(), s.now.0))? as u64;
+    }
+    if ended == 0 {
+        return Ok(0);
+    }
+    release_expired(s)?;
+    let sql = include_str!("../../sql/queries/flow_work_open.sql");
+    let mut open: Vec<Route> = Vec::new();
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query([ANY_OWNER])?;
+    while let Some(row) = rows.next()? {
+        open.push(Route { tag: row.get(0)?, name: row.get(1)? });
+    }
+    drop(rows);
+    drop(statement);
+    let mut changes = Vec::with_capacity(open.len());
+    for route in open {
+        changes.push(FlowChange::now(FlowWhat::Work(names::route(s, route)?)));
+    }
+    s.hint_flow(&changes);
+    Ok(ended)
 }
 
 /// Removes sessions that have ended and for which there is no work.

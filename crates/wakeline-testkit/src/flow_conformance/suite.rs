@@ -219,6 +219,7 @@ macro_rules! flow_conformance_suite {
             a_claim_of_several_takes_a_whole_session,
             a_session_is_not_claimed_for_work_of_another_tag,
             a_claim_of_a_session_repeated_with_its_key_returns_the_same,
+            sessions_that_are_let_go_are_claimed_by_others_at_once,
         );
         $crate::flow_conformance_module!([$($fixture)*]; born;
             a_start_is_leased_to_a_dispatcher_that_waits,

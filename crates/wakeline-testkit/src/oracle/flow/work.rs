@@ -298,6 +298,11 @@ impl Flow {
         }
         let mut kept = 0;
         for session in self.sessions.values_mut() {
+            if span.is_zero() && owners.contains(&session.owner) && session.until > now {
+                session.until = now;
+                kept += 1;
+                continue;
+            }
             let active = session.active_at.plus(idle) >= now;
             if owners.contains(&session.owner) && session.until > now && active {
                 session.until = session.until.max(now.plus(span));

@@ -179,7 +179,12 @@ async fn what_no_worker_claims_is_waiting_with_a_reason() {
         page.json()["orchestrations"].as_array().expect("a list").clone()
     };
     assert!(waiting().await.is_empty());
-    tokio::time::sleep(Duration::from_secs(31)).await;
+    let client = node.state.flow().clone();
+    let running = async || client.status("b").await.expect("read").name() == "running";
+    while !running().await {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    node.store.advance(Duration::from_secs(31));
     let listed = waiting().await;
     assert_eq!(listed.len(), 1, "{listed:?}");
     let reason = "no worker has claimed orchestration `unknown`";

@@ -98,8 +98,7 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     if keeping.await.is_err() {
         tracing::error!("the housekeeping task panicked; this is a defect: report it");
     }
-    let tasks =
-        [(removing, "that applies retention"), (counting, "that counts statistics")];
+    let tasks = [(removing, "that applies retention"), (counting, "that counts statistics")];
     for (task, what) in tasks {
         if task.await.is_err() {
             tracing::error!("the task {what} panicked; this is a defect: report it");

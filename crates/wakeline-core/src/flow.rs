@@ -3,11 +3,13 @@
 //!
 //! # Invariants
 //! * A token describes itself (what it leases, which rows): no table translates it.
-//! * Tags and sessions are filters of a line, never topics: a waiter may take five tags or any.
+//! * Tags, names and sessions are filters of a line, never topics: a waiter may take five tags or
+//!   any.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,10 @@ name!(
     /// What code an instance needs, as the runtimes spell it: a name, or a name and a version.
     /// A store compares it as a whole.
     Capability, "capability"
+);
+name!(
+    /// Names the code of an activity.
+    ActivityName, "activity"
 );
 name!(
     /// Routes activities to the workers that take this tag.
@@ -109,7 +115,7 @@ impl Capabilities {
     }
 }
 
-/// Which activities a worker takes.
+/// Which activities a worker takes, by tag.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TagFilter {
     /// All, with or without a tag.
@@ -139,6 +145,86 @@ impl TagFilter {
     }
 }
 
+/// Which activities a worker can run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ActivityNames {
+    /// Whatever there is.
+    Any,
+    /// Those with one of these names, and those whose name the store does not know.
+    Of(Arc<BTreeSet<ActivityName>>),
+}
+
+impl ActivityNames {
+    /// Whether an activity of this name can be run.
+    pub fn allow(&self, name: Option<&ActivityName>) -> bool {
+        match (self, name) {
+            (Self::Any, _) | (Self::Of(_), None) => true,
+            (Self::Of(known), Some(name)) => known.contains(name),
+        }
+    }
+}
+
+/// Which activities a worker takes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ActivityFilter {
+    /// By tag.
+    pub tags: TagFilter,
+    /// By name.
+    pub names: ActivityNames,
+}
+
+impl ActivityFilter {
+    /// By tag only.
+    pub fn of_tags(tags: TagFilter) -> Self {
+        Self { tags, names: ActivityNames::Any }
+    }
+
+    /// Whether an activity of this route is taken.
+    pub fn allows(&self, route: &ActivityRoute) -> bool {
+        self.tags.allows(route.tag.as_ref()) && self.names.allow(route.name.as_ref())
+    }
+}
+
+/// Which workers an activity is for: those that take its tag and know its name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(from = "RouteForm", into = "RouteForm")]
+pub struct ActivityRoute {
+    /// Its tag.
+    pub tag: Option<Tag>,
+    /// Its name, if the store knows it.
+    pub name: Option<ActivityName>,
+}
+
+/// A route as nodes send it to each other. Nodes of earlier releases send and read the tag alone.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum RouteForm {
+    Named {
+        name: ActivityName,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tag: Option<Tag>,
+    },
+    Tag(Option<Tag>),
+}
+
+impl From<RouteForm> for ActivityRoute {
+    fn from(form: RouteForm) -> Self {
+        match form {
+            RouteForm::Named { name, tag } => Self { tag, name: Some(name) },
+            RouteForm::Tag(tag) => Self { tag, name: None },
+        }
+    }
+}
+
+impl From<ActivityRoute> for RouteForm {
+    fn from(route: ActivityRoute) -> Self {
+        match route.name {
+            Some(name) => Self::Named { name, tag: route.tag },
+            None => Self::Tag(route.tag),
+        }
+    }
+}
+
 /// What is claimed together: a topic and the whole filter.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FlowLine {
@@ -146,8 +232,8 @@ pub enum FlowLine {
     Turns(Capabilities),
     /// Activities.
     Work {
-        /// Which tags are taken.
-        tags: TagFilter,
+        /// Which are taken.
+        filter: ActivityFilter,
         /// On whose behalf sessions are claimed; without, only activities without a session.
         owner: Option<OwnerId>,
     },
@@ -192,8 +278,8 @@ pub struct FlowChange {
 pub enum FlowWhat {
     /// A turn of an instance that needs this capability.
     Turn(Capability),
-    /// An activity with this tag.
-    Work(Option<Tag>),
+    /// An activity for these workers.
+    Work(ActivityRoute),
     /// This instance's outcome, status or key-value state.
     Outcome(InstanceId),
 }
@@ -217,7 +303,7 @@ impl FlowChange {
     pub fn concerns(&self, line: &FlowLine) -> bool {
         match (&self.what, line) {
             (FlowWhat::Turn(capability), FlowLine::Turns(known)) => known.allow(capability),
-            (FlowWhat::Work(tag), FlowLine::Work { tags, .. }) => tags.allows(tag.as_ref()),
+            (FlowWhat::Work(route), FlowLine::Work { filter, .. }) => filter.allows(route),
             (FlowWhat::Outcome(changed), FlowLine::Outcome(instance)) => changed == instance,
             _ => false,
         }
@@ -243,21 +329,48 @@ mod tests {
     #[test]
     fn a_hint_speaks_only_to_those_who_can_take_it() {
         let tag = |text: &str| Tag::new(text).expect("valid");
-        let line = |tags| FlowLine::Work { tags, owner: None };
+        let line = |tags| FlowLine::Work { filter: ActivityFilter::of_tags(tags), owner: None };
         let of = |untagged, tags: &[&str]| {
             line(TagFilter::Of { untagged, tags: tags.iter().map(|text| tag(text)).collect() })
         };
-        let tagged = FlowChange::now(FlowWhat::Work(Some(tag("gpu"))));
+        let work = |tag, name| FlowChange::now(FlowWhat::Work(ActivityRoute { tag, name }));
+        let tagged = work(Some(tag("gpu")), None);
         assert!(tagged.concerns(&of(false, &["cpu", "gpu"])));
         assert!(tagged.concerns(&line(TagFilter::Any)));
         assert!(!tagged.concerns(&of(true, &["cpu"])));
-        let plain = FlowChange::now(FlowWhat::Work(None));
+        let plain = work(None, None);
         assert!(plain.concerns(&line(TagFilter::untagged())));
         assert!(!plain.concerns(&of(false, &["gpu"])));
+        let name = |text: &str| ActivityName::new(text).expect("valid");
+        let names = ActivityNames::Of(Arc::new([name("charge")].into()));
+        let knows_charge = FlowLine::Work {
+            filter: ActivityFilter { tags: TagFilter::untagged(), names },
+            owner: None,
+        };
+        assert!(plain.concerns(&knows_charge), "the store may not know a name");
+        assert!(work(None, Some(name("charge"))).concerns(&knows_charge));
+        assert!(!work(None, Some(name("refund"))).concerns(&knows_charge));
+        assert!(!work(Some(tag("gpu")), Some(name("charge"))).concerns(&knows_charge));
         let capability = Capability::new("ship@1.0.0").expect("valid");
         let turn = FlowChange::now(FlowWhat::Turn(capability.clone()));
         assert!(turn.concerns(&FlowLine::Turns(Capabilities::Of([capability].into()))));
         assert!(!turn.concerns(&FlowLine::Turns(Capabilities::Of(BTreeSet::new()))));
         assert!(!turn.concerns(&line(TagFilter::Any)));
+    }
+
+    #[test]
+    fn nodes_of_earlier_releases_and_this_one_read_routes_without_names() {
+        let tag = Some(Tag::new("gpu").expect("valid"));
+        for (text, tag) in [("null", None), ("\"gpu\"", tag.clone())] {
+            let route = ActivityRoute { tag, name: None };
+            assert_eq!(serde_json::to_string(&route).expect("JSON"), text);
+            assert_eq!(serde_json::from_str::<ActivityRoute>(text).expect("a route"), route);
+        }
+        let name = Some(ActivityName::new("charge").expect("valid"));
+        for tag in [None, tag] {
+            let route = ActivityRoute { tag, name: name.clone() };
+            let text = serde_json::to_string(&route).expect("JSON");
+            assert_eq!(serde_json::from_str::<ActivityRoute>(&text).expect("a route"), route);
+        }
     }
 }

@@ -28,8 +28,9 @@ mod time;
 pub use access::{Realm, Scope, ScopeError, Scopes, Verb};
 pub use cause::error_chain;
 pub use flow::{
-    Capabilities, Capability, FlowChange, FlowLine, FlowToken, FlowTopic, FlowWhat, InstanceId,
-    KvKey, OrchestrationName, OwnerId, SessionId, Tag, TagFilter,
+    ActivityFilter, ActivityName, ActivityNames, ActivityRoute, Capabilities, Capability,
+    FlowChange, FlowLine, FlowToken, FlowTopic, FlowWhat, InstanceId, KvKey, OrchestrationName,
+    OwnerId, SessionId, Tag, TagFilter,
 };
 pub use hook::{
     ApplicationId, ApplicationRef, AttemptId, BreakerOptions, Channel, DeliveryToken, EndpointId,

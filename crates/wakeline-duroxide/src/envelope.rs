@@ -109,6 +109,7 @@ pub(crate) fn work(operation: &'static str, item: &WorkItem) -> Result<NewWork, 
     Ok(NewWork {
         instance: names::instance(operation, instance)?,
         key: WorkKey { execution: *execution_id, activity: *id },
+        name: None,
         tag,
         session,
         visible: Visible::Now,

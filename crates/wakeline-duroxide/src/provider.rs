@@ -13,7 +13,7 @@ use duroxide::{Event, SystemStats};
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
-use wakeline_core::{Change, FlowChange, FlowWhat, TagFilter as StoredTags};
+use wakeline_core::{ActivityFilter, Change, FlowChange, FlowWhat, TagFilter as StoredTags};
 use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_store::flow::{
     Completion, FlowBackend, SessionClaim, TurnOutcome, WorkOutcome, WorkRequest,
@@ -235,7 +235,8 @@ impl Provider for DuroxideProvider {
         let request = WorkRequest {
             key: Uuid::now_v7(),
             lease: lock_timeout,
-            tags: tags(OP, tag_filter)?,
+            // This provider is not told which activities a worker knows.
+            filter: ActivityFilter::of_tags(tags(OP, tag_filter)?),
             session: session.map(|config| claim(OP, config)).transpose()?,
         };
         let patience = Some(poll_timeout).filter(|timeout| !timeout.is_zero());

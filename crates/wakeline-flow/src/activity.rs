@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use wakeline_core::InstanceId;
+use wakeline_core::{ActivityName, InstanceId, NameError};
 
 use crate::error::FlowError;
 use crate::message::ActivityTask;
@@ -55,10 +55,22 @@ impl<I, O> From<String> for Activity<I, O> {
     }
 }
 
-/// The name of a function without its path; `{{closure}}` for a closure.
-pub(crate) fn fn_name<F>(_: &F) -> &'static str {
+/// The name of a function: its whole path with its type arguments, so that functions of two modules
+/// and two instances of a generic one have different names. A closure has none.
+pub(crate) fn fn_name<F>(_: &F) -> Result<ActivityName, FnNameError> {
     let path = std::any::type_name::<F>();
-    path.rsplit("::").next().unwrap_or(path)
+    // A function inside of a closure or of async code has a path through it.
+    if path.ends_with("{{closure}}") {
+        return Err(FnNameError::Closure);
+    }
+    ActivityName::new(path).map_err(FnNameError::Name)
+}
+
+/// Why a function has no name that can be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FnNameError {
+    Closure,
+    Name(NameError),
 }
 
 /// What a running activity knows of itself. Cheap to clone.

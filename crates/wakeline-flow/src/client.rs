@@ -24,6 +24,7 @@ use crate::json::Json;
 use crate::message::WorkItem;
 use crate::provider::{Enqueued, Provider, ProviderAdmin, ProviderError, Seen, envelope};
 
+pub use manage::UNCLAIMED_AFTER;
 pub use status::{Instance, Status};
 
 /// The longest single wait in a provider; a longer one is made of several.
@@ -229,7 +230,9 @@ impl Client {
     pub async fn status(&self, instance: &str) -> Result<Status, ClientError> {
         let instance = InstanceId::new(instance)?;
         let watched = self.admin("read instances")?.instance(&instance).await?;
-        Status::of(watched)
+        let mut status = Status::of(watched)?;
+        self.note_unclaimed(status.instance_mut().into_iter()).await?;
+        Ok(status)
     }
 
     /// Waits for the end of an instance, and decodes what it returned.

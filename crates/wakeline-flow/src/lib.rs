@@ -28,7 +28,7 @@ mod runtime;
 
 pub use activity::{Activity, ActivityContext};
 pub use capability::capability;
-pub use client::{Client, ClientError, Instance, Started, Status};
+pub use client::{Client, ClientError, Instance, Started, Status, UNCLAIMED_AFTER};
 pub use combinators::{
     Either, Either3, join, join_all, join3, race, select2, select3, try_join_all,
 };

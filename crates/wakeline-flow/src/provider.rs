@@ -94,7 +94,8 @@ pub trait Provider: Send + Sync {
         poll_timeout: Option<Duration>,
     ) -> Result<Option<FetchedWork>, ProviderError>;
 
-    /// The same, of these tags and sessions. A provider that knows neither fetches any.
+    /// The same, of these tags, names and sessions. A provider that knows none of them fetches any:
+    /// what the runtime cannot run it gives back for later.
     async fn fetch_work_item_for(
         &self,
         filter: &WorkFilter,
@@ -167,6 +168,12 @@ pub trait Provider: Send + Sync {
         idle: Duration,
     ) -> Result<u64, ProviderError> {
         let _ = (owners, extend_for, idle);
+        Ok(0)
+    }
+
+    /// Ends the sessions of these owners now, so that others may claim them. Returns how many.
+    async fn release_sessions(&self, owners: &[OwnerId]) -> Result<u64, ProviderError> {
+        let _ = owners;
         Ok(0)
     }
 

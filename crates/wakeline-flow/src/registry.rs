@@ -5,7 +5,7 @@
 //! * An instance keeps the version that it began with: [`Registry::exact`]. A start that names
 //!   none takes the newest: [`Registry::newest`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use futures_util::future::BoxFuture;
 use semver::Version;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wakeline_core::{Capability, NameError, OrchestrationName};
+use wakeline_core::{ActivityName, Capability, NameError, OrchestrationName};
 
-use crate::activity::{Activity, ActivityContext, States, fn_name};
+use crate::activity::{Activity, ActivityContext, FnNameError, States, fn_name};
 use crate::capability::capability;
 use crate::context::{Orchestration, OrchestrationContext};
 use crate::engine::{CodeFuture, panicked};
@@ -164,7 +164,8 @@ impl Registry {
         Arc::clone(&self.states)
     }
 
-    /// The same code with one activity more, or another in the place of one: for tests.
+    /// The same code with one activity more, or another in the place of one: for tests. A function
+    /// that was registered under its path may be named by its last part, if no other has that.
     pub fn with_activity<I, O, E, F, R>(
         mut self,
         activity: impl Into<Activity<I, O>>,
@@ -178,14 +179,28 @@ impl Registry {
         E: IntoFlowError,
     {
         let name = activity.into().into_name();
-        let code = Arc::new(erased(code));
-        self.activities.insert(name, code);
+        let name = self.path_of(&name).unwrap_or(name);
+        self.activities.insert(name, Arc::new(erased(code)));
         self
+    }
+
+    /// The one path that ends with this name, if nothing else is registered under it.
+    fn path_of(&self, name: &str) -> Option<String> {
+        let ends =
+            |path: &&String| path.strip_suffix(name).is_some_and(|before| before.ends_with("::"));
+        let mut paths = self.activities.keys().filter(ends);
+        let path = paths.next().filter(|_| !self.activities.contains_key(name))?;
+        paths.next().is_none().then(|| path.clone())
     }
 
     /// Whether it has activities at all.
     pub fn has_activities(&self) -> bool {
         !self.activities.is_empty()
+    }
+
+    /// The activities that this process can run.
+    pub fn activity_names(&self) -> BTreeSet<ActivityName> {
+        self.activities.keys().filter_map(|name| ActivityName::new(name).ok()).collect()
     }
 
     /// What this process can run: for each orchestration its name, and its name with each version.
@@ -288,6 +303,10 @@ impl RegistryBuilder {
         E: IntoFlowError,
     {
         let name = activity.into().into_name();
+        if let Err(source) = ActivityName::new(&name) {
+            self.error.get_or_insert(RegistryError::Name { name, source });
+            return self;
+        }
         let known = self.registry.activities.insert(name.clone(), Arc::new(erased(code)));
         if known.is_some() {
             let what = format!("activity {name}");
@@ -296,8 +315,12 @@ impl RegistryBuilder {
         self
     }
 
-    /// Registers a function as an activity, under the function's name. Orchestrations run it with
-    /// [`OrchestrationContext::call`].
+    /// Registers a function as an activity, under its path with its type arguments, such as
+    /// `shop::billing::charge`. Orchestrations run it with [`OrchestrationContext::call`].
+    ///
+    /// Histories keep that name: a function that moves to another module has another one, and
+    /// instances that wait for it under the old one do not fit any more. Where code moves, give
+    /// activities names of their own with [`RegistryBuilder::activity`].
     pub fn activity_fn<I, O, E, F, R>(mut self, code: F) -> Self
     where
         F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
@@ -306,12 +329,17 @@ impl RegistryBuilder {
         O: Serialize,
         E: IntoFlowError,
     {
-        let name = fn_name(&code);
-        if name.starts_with("{{") {
-            self.error.get_or_insert(RegistryError::Closure);
-            return self;
+        match fn_name(&code) {
+            Ok(name) => self.activity(name.as_str().to_owned(), code),
+            Err(error) => {
+                let name = std::any::type_name::<F>().to_owned();
+                self.error.get_or_insert(match error {
+                    FnNameError::Closure => RegistryError::Closure,
+                    FnNameError::Name(source) => RegistryError::Name { name, source },
+                });
+                self
+            }
         }
-        self.activity(name, code)
     }
 
     /// Hands a value to all activities, which take it by its type with

@@ -22,13 +22,14 @@ mod sessions;
 mod slots;
 mod sticky;
 mod turn;
+mod unclaimed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{Capabilities, error_chain};
+use wakeline_core::{ActivityFilter, ActivityNames, Capabilities, error_chain};
 
 use crate::client::Client;
 use crate::provider::{Provider, WorkFilter};
@@ -54,6 +55,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(5);
 /// for it.
 pub struct Runtime {
     provider: Arc<dyn Provider>,
+    shared: Arc<Shared>,
     dispatchers: JoinSet<()>,
     /// No more fetches.
     closing: CancellationToken,
@@ -134,7 +136,10 @@ impl Runtime {
         let mut dispatchers = JoinSet::new();
         spawn_turns(&shared, &capabilities, &mut dispatchers);
         spawn_activities(&shared, &mut dispatchers);
-        Ok(Self { provider, dispatchers, closing, cancelling })
+        if let Some(timeout) = shared.options.unclaimed_timeout {
+            dispatchers.spawn(unclaimed::fail_late(Arc::clone(&shared), timeout));
+        }
+        Ok(Self { provider, shared, dispatchers, closing, cancelling })
     }
 
     /// A client over the same provider.
@@ -151,6 +156,7 @@ impl Runtime {
             self.cancelling.cancel();
             while self.dispatchers.join_next().await.is_some() {}
         }
+        sessions::release(&self.shared).await;
         // A claim that was under way may have leased something to a dispatcher that has gone.
         if tokio::time::timeout(SETTLE_TIME, self.provider.settle()).await.is_err() {
             tracing::warn!("a claim did not end; what it took is available when its lease ends");
@@ -187,7 +193,9 @@ fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
         return;
     }
     let runner = Arc::new(ActivityRunner::new(Arc::clone(shared)));
-    let filter = WorkFilter { tags: shared.options.tags.clone(), session: shared.sessions.claim() };
+    let (tags, names) = (shared.options.tags.clone(), shared.registry.activity_names());
+    let activities = ActivityFilter { tags, names: ActivityNames::Of(Arc::new(names)) };
+    let filter = WorkFilter { activities, session: shared.sessions.claim() };
     let slots = shared.slots(shared.options.worker_concurrency);
     for _ in 0..slots.dispatchers() {
         let activities = Activities { runner: Arc::clone(&runner), filter: filter.clone() };

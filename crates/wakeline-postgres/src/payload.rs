@@ -176,7 +176,7 @@ impl From<Wire> for Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wakeline_core::{Capability, InstanceId};
+    use wakeline_core::{ActivityRoute, Capability, InstanceId};
 
     fn change(queue: &str, partition: &str, due_ms: u64) -> Change {
         Change {
@@ -224,7 +224,7 @@ mod tests {
         };
         let sent = vec![
             change(7),
-            FlowChange::now(FlowWhat::Work(None)),
+            FlowChange::now(FlowWhat::Work(ActivityRoute::default())),
             FlowChange::now(FlowWhat::Turn(Capability::new("c").expect("valid"))),
         ];
         let text = Payload::of_flow_changes(NodeId::generate(), sent.clone());

@@ -17,6 +17,7 @@ mod read;
 mod retries;
 mod session;
 mod turn;
+mod unclaimed;
 mod work;
 
 use std::sync::Arc;
@@ -30,10 +31,10 @@ use wakeline_core::{
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
-    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PruneOptions,
-    PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
-    TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed,
+    Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
+    HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
+    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
+    TurnCommit, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim, WorkClaimed,
 };
 
 pub(crate) use names::Names;
@@ -123,6 +124,9 @@ impl FlowStore for SqliteStore {
         self.write(Work::new("keep_sessions", move |s| {
             if owners.is_empty() {
                 return session::tidy(s);
+            }
+            if span.is_zero() {
+                return session::end(s, &owners);
             }
             let idle = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
             session::keep(s, &owners, s.now.plus(span).0, s.now.0.saturating_sub(idle))
@@ -251,6 +255,10 @@ impl FlowAdmin for SqliteStore {
         self.delete_ended(filter).await
     }
 
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError> {
+        self.read("unclaimed", move |s| unclaimed::find(s, &find)).await
+    }
+
     async fn prune(
         &self,
         filter: InstanceFilter,
@@ -292,7 +300,7 @@ fn sweep(s: &mut Session<'_>, lines: &[FlowLine]) -> Res<Vec<Option<Duration>>> 
     for line in lines {
         let due = match line {
             FlowLine::Turns(capabilities) => turn::line_due(s, capabilities)?,
-            FlowLine::Work { tags, owner } => line::line_due(s, tags, owner.as_ref())?,
+            FlowLine::Work { filter, owner } => line::line_due(s, filter, owner.as_ref())?,
             FlowLine::Outcome(instance) => {
                 let state = lane::Lane::named(s, instance)?.and_then(|lane| lane.state);
                 state.filter(|state| state.is_ended()).map(|_| s.now.0)

@@ -84,6 +84,16 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../sql/migrations/0017_instance_starts.sql"),
     },
     Migration {
+        version: 18,
+        name: "activity names",
+        sql: include_str!("../sql/migrations/0018_activity_names.sql"),
+    },
+    Migration {
+        version: 19,
+        name: "unclaimed",
+        sql: include_str!("../sql/migrations/0019_unclaimed.sql"),
+    },
+    Migration {
         version: 20,
         name: "lane leftovers",
         sql: include_str!("../sql/migrations/0020_lane_leftovers.sql"),
@@ -94,14 +104,14 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../sql/migrations/0021_hook_deletions.sql"),
     },
     Migration {
-        version: 23,
+        version: 22,
         name: "activity errors",
-        sql: include_str!("../sql/migrations/0023_activity_errors.sql"),
+        sql: include_str!("../sql/migrations/0022_activity_errors.sql"),
     },
     Migration {
-        version: 25,
+        version: 23,
         name: "fan-outs",
-        sql: include_str!("../sql/migrations/0025_fan_outs.sql"),
+        sql: include_str!("../sql/migrations/0023_fan_outs.sql"),
     },
 ];
 

@@ -408,7 +408,10 @@ mod tests {
     fn hints_of_orchestrations_come_back_from_a_page() {
         let instance = InstanceId::new("a").expect("valid");
         let flow = vec![FlowChange::now(FlowWhat::Outcome(instance)), {
-            FlowChange { what: FlowWhat::Work(None), due_in: std::time::Duration::from_millis(5) }
+            FlowChange {
+                what: FlowWhat::Work(wakeline_core::ActivityRoute::default()),
+                due_in: std::time::Duration::from_millis(5),
+            }
         }];
         let entry = Entry { seq: 1, changes: Some(Vec::new()), flow, hook: Vec::new() };
         let text = serde_json::to_string(&entry).expect("names and numbers");

@@ -11,7 +11,7 @@ use wakeline_flow::provider::{
     Enqueued, FetchedWork, OrchestrationAck, OrchestrationItem, Provider, ProviderAdmin,
     ProviderError, StoreProvider, StoreProviderOptions, WorkFilter,
 };
-use wakeline_flow::{Event, WorkItem};
+use wakeline_flow::{Event, FlowError, WorkItem};
 use wakeline_seal::KeyRing as EncryptionKeys;
 use wakeline_store::flow::{FlowBackend, InstanceState};
 use wakeline_store::{HintFeed, KeyedStore, StoreAdmin, StoreError};
@@ -212,6 +212,10 @@ impl<S: StoreAdmin + 'static> Provider for Backed<S> {
         idle: Duration,
     ) -> Result<u64, ProviderError> {
         self.provider.renew_session_lock(owners, extend_for, idle).await
+    }
+
+    async fn release_sessions(&self, owners: &[OwnerId]) -> Result<u64, ProviderError> {
+        self.provider.release_sessions(owners).await
     }
 
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {

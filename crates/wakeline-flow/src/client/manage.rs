@@ -1,12 +1,13 @@
 //! Listing, holding back, ending, deleting.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use wakeline_core::{InstanceId, KvKey, Timestamp};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceStats,
-    ListInstances, PruneOptions, PruneReport, Suspension,
+    DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowDepths, InstanceFilter,
+    InstanceStats, ListInstances, PruneOptions, PruneReport, Suspension, Unclaimed,
 };
 
 use super::{Client, ClientError, Instance};
@@ -15,6 +16,12 @@ use crate::error::{FailureKind, FlowError};
 use crate::event::Event;
 use crate::json::Json;
 use crate::provider::{EventPage, PendingActivity};
+
+/// What waits longer than this for a worker is shown with its instance: claims take milliseconds.
+pub const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
+
+/// Most unclaimed turns and activities that are read for a page of instances.
+const UNCLAIMED_MAX: u32 = 10_000;
 
 impl Client {
     /// Holds an instance back: it takes no turns until it is resumed. False if it has ended, or is
@@ -51,7 +58,43 @@ impl Client {
     ) -> Result<(Vec<Instance>, Option<(Timestamp, InstanceId)>), ClientError> {
         let page = self.admin("list instances")?.list(filter).await?;
         let instances: Result<_, _> = page.instances.into_iter().map(Instance::of).collect();
-        Ok((instances?, page.next))
+        let mut instances: Vec<Instance> = instances?;
+        self.note_unclaimed(instances.iter_mut()).await?;
+        Ok((instances, page.next))
+    }
+
+    /// Turns and activities that could be claimed for at least so long and that no worker claimed,
+    /// longest first: most often no worker has registered their code.
+    pub async fn unclaimed(
+        &self,
+        waited_min: Duration,
+        limit: u32,
+    ) -> Result<Vec<Unclaimed>, ClientError> {
+        let find = FindUnclaimed { instances: None, waited_min, limit };
+        Ok(self.admin("find unclaimed work")?.unclaimed(find).await?)
+    }
+
+    /// Says of instances that go on what of them nobody claims.
+    pub(super) async fn note_unclaimed(
+        &self,
+        instances: impl Iterator<Item = &mut Instance>,
+    ) -> Result<(), ClientError> {
+        let mut open: BTreeMap<InstanceId, &mut Instance> = instances
+            .filter(|one| !one.state.is_ended() && one.suspended.is_none())
+            .map(|one| (one.instance.clone(), one))
+            .collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let asked = Some(open.keys().cloned().collect());
+        let find =
+            FindUnclaimed { instances: asked, waited_min: UNCLAIMED_AFTER, limit: UNCLAIMED_MAX };
+        for unclaimed in self.admin("find unclaimed work")?.unclaimed(find).await? {
+            if let Some(instance) = open.get_mut(&unclaimed.instance) {
+                instance.unclaimed.get_or_insert(unclaimed);
+            }
+        }
+        Ok(())
     }
 
     /// The history of an execution, or of the current one.

@@ -1,7 +1,7 @@
 //! How an instance stands, decoded.
 
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
-use wakeline_store::flow::{InstanceDetail, InstanceState, Watched};
+use wakeline_store::flow::{InstanceDetail, InstanceState, Unclaimed, Watched};
 
 use super::ClientError;
 use crate::error::FlowError;
@@ -35,6 +35,10 @@ pub struct Instance {
     pub result: Result<Json, FlowError>,
     /// Why it is held back, if it is.
     pub suspended: Option<String>,
+    /// What of it no worker has claimed for [`UNCLAIMED_AFTER`](crate::UNCLAIMED_AFTER), if there
+    /// is such a thing: most often because no worker has registered its code. Told by
+    /// [`Client::status`](crate::Client::status) and [`Client::list`](crate::Client::list).
+    pub unclaimed: Option<Unclaimed>,
     /// The status text.
     pub status: Option<String>,
     /// The version of the status text.
@@ -76,6 +80,7 @@ impl Instance {
             state: detail.state,
             result,
             suspended: detail.suspended,
+            unclaimed: None,
             status: detail.status,
             status_version: detail.status_version,
             kv_version: detail.kv_version,
@@ -112,6 +117,15 @@ impl Status {
             }
             Self::Pending(instance) | Self::Running(instance) | Self::Ended(instance) => {
                 instance.state.as_str()
+            }
+        }
+    }
+
+    pub(super) fn instance_mut(&mut self) -> Option<&mut Instance> {
+        match self {
+            Self::Missing => None,
+            Self::Pending(instance) | Self::Running(instance) | Self::Ended(instance) => {
+                Some(instance)
             }
         }
     }

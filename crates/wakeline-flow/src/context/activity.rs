@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wakeline_core::{SessionId, Tag};
+use wakeline_core::{ActivityName, SessionId, Tag};
 
 use super::OrchestrationContext;
 use super::send::refused;
 use super::ticket::{Gives, Ticket, decode};
 use super::timer::Sleep;
-use crate::activity::{Activity, ActivityContext, fn_name};
+use crate::activity::{Activity, ActivityContext, FnNameError, fn_name};
 use crate::engine::state::{At, Shared};
 use crate::error::{FailureKind, FlowError};
 use crate::event::EventKind;
@@ -31,11 +31,13 @@ impl OrchestrationContext {
         activity: impl Into<Activity<I, O>>,
         input: I,
     ) -> ActivityCall<O> {
-        self.activity_at(activity.into().into_name(), &input, Location::caller())
+        let name = activity.into().into_name();
+        let name = ActivityName::new(&name).map(|_| name).map_err(refused);
+        self.activity_named(name, &input, Location::caller())
     }
 
     /// Runs an activity that is a function, registered by `activity_fn`. The types are those of
-    /// the function, its name is the function's.
+    /// the function, its name is the function's path with its type arguments. A closure is refused.
     #[track_caller]
     pub fn call<I, O, E, F, R>(&self, activity: F, input: I) -> ActivityCall<O>
     where
@@ -44,18 +46,29 @@ impl OrchestrationContext {
         I: Serialize,
         O: DeserializeOwned,
     {
-        self.activity_at(fn_name(&activity).to_owned(), &input, Location::caller())
+        let name = fn_name(&activity).map(String::from).map_err(|error| match error {
+            FnNameError::Closure => {
+                let words = "a closure has no name of its own: register it with \
+                    `activity` under a name, and run it with `ctx.activity`";
+                FlowError::new(FailureKind::Permanent, words)
+            }
+            FnNameError::Name(error) => refused(error),
+        });
+        self.activity_named(name, &input, Location::caller())
     }
 
-    fn activity_at<I: Serialize, O>(&self, name: String, input: &I, at: At) -> ActivityCall<O> {
-        let input = Json::of(input)
-            .map_err(|error| FlowError::encoding(format!("the input of activity {name}"), &error));
-        let plan = input.map(|input| Plan {
-            name,
-            input,
-            tag: None,
-            session: None,
-            policy: ActivityPolicy::default(),
+    fn activity_named<I: Serialize, O>(
+        &self,
+        name: Result<String, FlowError>,
+        input: &I,
+        at: At,
+    ) -> ActivityCall<O> {
+        let plan = name.and_then(|name| {
+            let wrong =
+                |error| FlowError::encoding(format!("the input of activity {name}"), &error);
+            let input = Json::of(input).map_err(wrong)?;
+            let policy = ActivityPolicy::default();
+            Ok(Plan { name, input, tag: None, session: None, policy })
         });
         ActivityCall { context: self.clone(), at, plan, timeout: None, gives: PhantomData }
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wakeline_core::{Capabilities, InstanceId, KvKey, Timestamp};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceStats,
-    KvEntry, ListInstances, ListedInstances, PruneOptions, PruneReport, Suspension, Watched,
+    DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowDepths, InstanceFilter,
+    InstanceStats, KvEntry, ListInstances, ListedInstances, PruneOptions, PruneReport, Suspension,
+    Unclaimed, Watched,
 };
 
 use super::item::ProviderError;
@@ -129,9 +130,16 @@ pub trait ProviderAdmin: Send + Sync {
     /// Lets those go on that were held back because other code did not fit. Returns how many.
     async fn retry_mismatched(&self, capabilities: Capabilities) -> Result<u64, ProviderError>;
 
-    /// Ends an instance without its code, and tells its parent. Its children are closed by the next
-    /// turn, by their policies. With `child_of` only if an event of that instance started it. False
-    /// if it does not run.
+    /// Turns and activities that could be claimed for a while, and that no worker claimed. A
+    /// provider that does not know finds none.
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, ProviderError> {
+        let _ = find;
+        Ok(Vec::new())
+    }
+
+    /// Ends an instance without its code, and tells its parent: as terminated, or as failed if the
+    /// error is of another kind. Its children are closed by the next turn, by their policies. With
+    /// `child_of` only if an event of that instance started it. False if it does not run.
     async fn terminate(
         &self,
         instance: &InstanceId,

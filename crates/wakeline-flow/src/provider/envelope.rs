@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use wakeline_core::{Capability, NameError, Timestamp};
+use wakeline_core::{ActivityName, Capability, NameError, Timestamp};
 use wakeline_store::flow::{
     Envelope, HistoryBatch, InlineHistory, NewWork, TurnItem, Visible, WorkItem as StoredWork,
     WorkKey,
@@ -76,6 +76,7 @@ pub(super) fn work(task: &ActivityTask) -> Result<NewWork, ProviderError> {
     Ok(NewWork {
         instance: task.instance.clone(),
         key: WorkKey { execution: task.execution, activity: task.event },
+        name: ActivityName::new(&task.name).ok(),
         tag: task.tag.clone(),
         session: task.session.clone(),
         visible: Visible::Now,

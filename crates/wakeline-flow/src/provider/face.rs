@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeline_core::{
-    Capabilities, FlowChange, FlowLine, FlowTopic, FlowWhat, InstanceId, OwnerId, TagFilter,
+    ActivityFilter, Capabilities, FlowChange, FlowLine, FlowTopic, FlowWhat, InstanceId, OwnerId,
     error_chain,
 };
 use wakeline_store::StoreError;
@@ -31,8 +31,8 @@ pub enum Line {
     Turns(Capabilities),
     /// Activities.
     Work {
-        /// Which tags are taken.
-        tags: TagFilter,
+        /// Which are taken.
+        filter: ActivityFilter,
         /// On whose behalf sessions are claimed.
         owner: Option<OwnerId>,
     },
@@ -189,7 +189,7 @@ impl Face for FlowFace {
         let Hint::Change(change) = hint else { return matches!(line, Line::Turns(_)) };
         match (&change.what, line) {
             (FlowWhat::Turn(capability), Line::Turns(known)) => known.allow(capability),
-            (FlowWhat::Work(tag), Line::Work { tags, .. }) => tags.allows(tag.as_ref()),
+            (FlowWhat::Work(route), Line::Work { filter, .. }) => filter.allows(route),
             (FlowWhat::Outcome(changed), Line::Outcome(instance, _)) => changed == instance,
             _ => false,
         }
@@ -257,9 +257,9 @@ impl Face for FlowFace {
                     asked.push(place);
                     stored.push(FlowLine::Turns(capabilities));
                 }
-                Line::Work { tags, owner } => {
+                Line::Work { filter, owner } => {
                     asked.push(place);
-                    stored.push(FlowLine::Work { tags, owner });
+                    stored.push(FlowLine::Work { filter, owner });
                 }
                 Line::Outcome(instance, seen) => {
                     watching.push((place, seen));
@@ -320,12 +320,12 @@ impl Sorted {
                     sorted.turns.0.push(TurnClaim { capabilities, requests });
                     sorted.turns.1.push(traces);
                 }
-                Line::Work { tags, .. } => {
+                Line::Work { filter, .. } => {
                     let (requests, traces): (Vec<WorkRequest>, _) =
                         asks.into_iter().filter_map(Ask::into_work).unzip();
                     let session = requests.first().and_then(|request| request.session.clone());
                     sorted.kinds.push(Kind::Work);
-                    sorted.work.0.push(WorkClaim { tags, session, requests });
+                    sorted.work.0.push(WorkClaim { filter, session, requests });
                     sorted.work.1.push(traces);
                 }
                 Line::Outcome(instance, seen) => {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use wakeline_core::{
-    Capability, InstanceId, OrchestrationName, OwnerId, SessionId, Tag, TagFilter, Timestamp,
+    ActivityFilter, Capability, InstanceId, OrchestrationName, OwnerId, SessionId, Tag, TagFilter,
+    Timestamp,
 };
 use wakeline_store::flow::{ExecutionEnd, InstanceState, KvChange, KvEntry, StatusChange};
 use wakeline_store::hook::NewMessage;
@@ -141,8 +142,8 @@ pub struct FetchedWork {
 /// Which activities a worker takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkFilter {
-    /// By tag.
-    pub tags: TagFilter,
+    /// By tag and by name.
+    pub activities: ActivityFilter,
     /// By session; without, only activities without one.
     pub session: Option<Session>,
 }
@@ -158,7 +159,7 @@ pub struct Session {
 
 impl Default for WorkFilter {
     fn default() -> Self {
-        Self { tags: TagFilter::untagged(), session: None }
+        Self { activities: ActivityFilter::of_tags(TagFilter::untagged()), session: None }
     }
 }
 

@@ -20,9 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
-use wakeline_core::{
-    Capabilities, Change, FlowChange, FlowToken, HookChange, InstanceId, OwnerId, TagFilter,
-};
+use wakeline_core::{Capabilities, Change, FlowChange, FlowToken, HookChange, InstanceId, OwnerId};
 use wakeline_store::flow::{
     Completion, EnqueueOutcome, FlowBackend, InstanceState, SessionClaim, TurnOutcome, TurnRequest,
     WorkOutcome, WorkRequest,
@@ -256,8 +254,7 @@ impl Provider for StoreProvider {
         lock_timeout: Duration,
         poll_timeout: Option<Duration>,
     ) -> Result<Option<FetchedWork>, ProviderError> {
-        let filter = WorkFilter { tags: TagFilter::untagged(), session: None };
-        self.fetch_work_item_for(&filter, lock_timeout, poll_timeout).await
+        self.fetch_work_item_for(&WorkFilter::default(), lock_timeout, poll_timeout).await
     }
 
     async fn fetch_work_item_for(
@@ -270,8 +267,8 @@ impl Provider for StoreProvider {
             owner: session.owner.clone(),
             lease: session.lock_timeout,
         });
-        let tags = filter.tags.clone();
-        let request = WorkRequest { key: Uuid::now_v7(), lease: lock_timeout, tags, session };
+        let filter = filter.activities.clone();
+        let request = WorkRequest { key: Uuid::now_v7(), lease: lock_timeout, filter, session };
         let work = self.take_work(request, poll_timeout).await?;
         work.map(envelope::fetched).transpose()
     }
@@ -371,6 +368,19 @@ impl Provider for StoreProvider {
         }
         let kept = self.inner.store.keep_sessions(owners.to_vec(), extend_for, idle).await;
         kept.map_err(|error| failed("renew sessions", error))
+    }
+
+    async fn release_sessions(&self, owners: &[OwnerId]) -> Result<u64, ProviderError> {
+        if owners.is_empty() {
+            return Ok(0);
+        }
+        let ended = self.inner.store.keep_sessions(owners.to_vec(), Duration::ZERO, Duration::MAX);
+        let ended = ended.await.map_err(|error| failed("release sessions", error))?;
+        if ended > 0 {
+            // The store tells other processes; workers of this one look for themselves.
+            self.inner.hub.everything();
+        }
+        Ok(ended)
     }
 
     async fn cleanup_orphaned_sessions(&self) -> Result<u64, ProviderError> {

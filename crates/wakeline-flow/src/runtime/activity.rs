@@ -49,9 +49,7 @@ impl ActivityRunner {
     /// Runs one try and settles it.
     pub(super) async fn run(&self, work: FetchedWork, slot: Slot<'_>) {
         let FetchedWork { item, lock_token, attempt, state, session, .. } = work;
-        if session.is_some() {
-            self.shared.sessions.touch();
-        }
+        let _in_session = session.is_some().then(|| self.shared.sessions.enter());
         let WorkItem::ActivityExecute(task) = item else {
             tracing::error!(
                 instance = %item.instance(),

@@ -75,6 +75,8 @@ pub struct RuntimeOptions {
     pub session_lock_timeout: Duration,
     /// A session without activity for so long is let go. 5 minutes.
     pub session_idle_timeout: Duration,
+    /// Pending instances and activities that no worker claims for so long fail. `None`: they wait.
+    pub unclaimed_timeout: Option<Duration>,
     /// Histories longer than this many events are warned of. 10,000.
     pub history_warn_len: u64,
 }
@@ -99,6 +101,7 @@ impl Default for RuntimeOptions {
             session_owner: Some(owner.expect("a UUID is a valid name")),
             session_lock_timeout: Duration::from_secs(30),
             session_idle_timeout: Duration::from_secs(300),
+            unclaimed_timeout: None,
             history_warn_len: 10_000,
         }
     }
@@ -136,6 +139,10 @@ impl RuntimeOptions {
                     &format!("must be at least 1 ms, not {span:?}"),
                 ));
             }
+        }
+        if self.unclaimed_timeout.is_some_and(|span| span < Duration::from_secs(1)) {
+            let reason = "must be at least 1 s: claims take a while on a busy store";
+            return Err(RuntimeOptionsError::new("unclaimed_timeout", reason));
         }
         if self.attempts_max == 0 {
             return Err(RuntimeOptionsError::new("attempts_max", "must be at least 1, not 0"));

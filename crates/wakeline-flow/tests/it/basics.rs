@@ -148,7 +148,8 @@ fn functions_are_called_by_their_own_names_and_types() {
     let registry = registry(|r| r.orchestration("flow", flow).activity_fn(double));
     let mut script = Script::new(&registry, 4);
     let turn = script.turn(vec![]);
-    assert_eq!(turn.effects.activities[0].name, "double");
-    assert!(registry.activity("double").is_some());
+    let name = "it::basics::double";
+    assert_eq!(turn.effects.activities[0].name, name);
+    assert!(registry.activity(name).is_some());
     assert_eq!(script.turn(vec![done(3, 8)]).end, completed(8));
 }

@@ -16,6 +16,7 @@ mod outages;
 mod prefetch;
 mod random_programs;
 mod registering;
+mod routing;
 mod runtime;
 mod script;
 mod slots;

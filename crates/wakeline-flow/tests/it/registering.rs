@@ -66,7 +66,7 @@ fn what_is_registered_twice_or_wrongly_is_refused() {
     let twice = Registry::builder().orchestration("a", nothing).orchestration("a", nothing);
     let what = "a@1.0.0".to_owned();
     assert_eq!(twice.build().err(), Some(RegistryError::Duplicate { what }));
-    let twice = Registry::builder().activity_fn(echo).activity("echo", echo);
+    let twice = Registry::builder().activity_fn(echo).activity_fn(echo);
     assert!(matches!(twice.build(), Err(RegistryError::Duplicate { .. })));
     let version = Registry::builder().orchestration_versioned("a", "one", nothing);
     assert!(matches!(version.build(), Err(RegistryError::Version { .. })));
@@ -75,6 +75,60 @@ fn what_is_registered_twice_or_wrongly_is_refused() {
     let closure = Registry::builder()
         .activity_fn(|_: ActivityContext, n: u32| async move { Ok::<_, FlowError>(n) });
     assert_eq!(closure.build().err(), Some(RegistryError::Closure));
+    let control = Registry::builder().activity("a\0b", echo);
+    assert!(matches!(control.build(), Err(RegistryError::Name { .. })));
+}
+
+mod eu {
+    use super::{ActivityContext, FlowError};
+
+    pub(super) async fn charge(_: ActivityContext, _: u32) -> Result<String, FlowError> {
+        Ok("eu".to_owned())
+    }
+}
+
+mod us {
+    use super::{ActivityContext, FlowError};
+
+    pub(super) async fn charge(_: ActivityContext, _: u32) -> Result<String, FlowError> {
+        Ok("us".to_owned())
+    }
+}
+
+async fn parse<T: std::str::FromStr>(_: ActivityContext, text: String) -> Result<bool, FlowError> {
+    Ok(text.parse::<T>().is_ok())
+}
+
+#[test]
+fn functions_of_two_modules_and_of_two_types_have_different_names() {
+    async fn inner(_: ActivityContext, (): ()) -> Result<(), FlowError> {
+        Ok(())
+    }
+    let registry = registry(|r| {
+        let r = r.activity_fn(eu::charge).activity_fn(us::charge).activity_fn(inner);
+        r.activity_fn(parse::<u32>).activity_fn(parse::<String>)
+    });
+    let names: Vec<String> = registry.activity_names().into_iter().map(String::from).collect();
+    assert_eq!(names.len(), 5, "{names:?}");
+    for name in ["it::registering::eu::charge", "it::registering::us::charge"] {
+        assert!(names.iter().any(|known| known == name), "{name} is not in {names:?}");
+    }
+}
+
+#[test]
+fn a_call_schedules_the_function_that_was_named_and_never_a_closure() {
+    let flow = async |ctx: OrchestrationContext, (): ()| {
+        let closure = |_: ActivityContext, n: u32| async move { Ok::<_, FlowError>(n) };
+        let refused = ctx.call(closure, 1).await.expect_err("it has no name");
+        assert!(refused.message.contains("closure"), "{refused}");
+        let both = (ctx.call(us::charge, 1).start(), ctx.call(parse::<u32>, String::new()).start());
+        let (charged, parsed) = (both.0.await?, both.1.await?);
+        Ok::<_, FlowError>(format!("{charged} {parsed}"))
+    };
+    let registry = registry(|r| r.orchestration("flow", flow));
+    let turn = crate::script::Script::new(&registry, ()).turn(vec![]);
+    let names: Vec<&str> = turn.effects.activities.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["it::registering::us::charge", "it::registering::parse<u32>"]);
 }
 
 async fn tried(input: Json, attempt: u32) -> Result<Json, FlowError> {
@@ -92,7 +146,7 @@ async fn tried(input: Json, attempt: u32) -> Result<Json, FlowError> {
         policy: ActivityPolicy::default(),
     };
     let context = ActivityContext::new(&task, attempt, CancellationToken::new());
-    registry.activity("echo").expect("registered").run(context, input).await
+    registry.activity("it::registering::echo").expect("registered").run(context, input).await
 }
 
 #[tokio::test]

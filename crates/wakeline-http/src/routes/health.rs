@@ -1,16 +1,25 @@
 //! Probes, metrics and the documentation.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 
+use wakeline_flow::UNCLAIMED_AFTER;
 use wakeline_wake::Link;
 
 use crate::docs;
 use crate::error::ApiError;
 use crate::state::AppState;
 use crate::wire::health::{HealthAnswer, WakeHealth};
+
+/// Most unclaimed turns and activities that the metrics count.
+const UNCLAIMED_MAX: u32 = 10_000;
+
+/// How long the metrics wait for the store.
+const UNCLAIMED_TIME: Duration = Duration::from_secs(1);
 
 /// How this node is, in detail. 503 if it cannot serve.
 #[utoipa::path(
@@ -97,6 +106,11 @@ pub(crate) async fn readyz(State(state): State<AppState>) -> Result<&'static str
     responses((status = 200, description = "The metrics", body = String))
 )]
 pub(crate) async fn metrics(State(state): State<AppState>) -> Response {
+    // Counted when somebody looks: nothing polls the store for it.
+    let unclaimed = state.flow().unclaimed(UNCLAIMED_AFTER, UNCLAIMED_MAX);
+    if let Ok(Ok(unclaimed)) = tokio::time::timeout(UNCLAIMED_TIME, unclaimed).await {
+        metrics::gauge!("wakeline_flow_unclaimed").set(unclaimed.len() as f64);
+    }
     let kind = (header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8");
     ([kind], state.render_metrics()).into_response()
 }

@@ -72,6 +72,16 @@ pub(crate) struct FailureAnswer {
     message: String,
 }
 
+/// What waits for a worker.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WaitingAnswer {
+    /// In words.
+    reason: String,
+    /// Since when.
+    since: String,
+}
+
 /// An instance.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -95,6 +105,9 @@ pub(crate) struct OrchestrationAnswer {
     /// Why it is held back.
     #[serde(skip_serializing_if = "Option::is_none")]
     suspended: Option<String>,
+    /// What of it waits for a worker, if no worker has claimed it for 30 seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<WaitingAnswer>,
     /// The status text that it set.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<String>,
@@ -178,6 +191,10 @@ impl From<&Instance> for OrchestrationAnswer {
             output,
             error,
             suspended: instance.suspended.clone(),
+            waiting: instance.unclaimed.as_ref().map(|unclaimed| WaitingAnswer {
+                reason: unclaimed.what.to_string(),
+                since: render::time(unclaimed.since),
+            }),
             status: instance.status.clone(),
             status_version: instance.status_version,
             kv_version: instance.kv_version,

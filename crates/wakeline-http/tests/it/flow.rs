@@ -205,6 +205,39 @@ async fn pending_instances_are_seen_and_can_be_terminated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_no_worker_claims_is_waiting_with_a_reason() {
+    let node = Node::start().await;
+    let runtime = runtime(&node).await;
+    start(&node, "unknown", "a", Value::Null).await;
+    start(&node, "forever", "b", Value::Null).await;
+    let waiting = async || {
+        let page = node.get(&format!("{BASE}?state=waiting")).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.json());
+        page.json()["orchestrations"].as_array().expect("a list").clone()
+    };
+    assert!(waiting().await.is_empty());
+    let client = node.state.flow().clone();
+    let running = async || client.status("b").await.expect("read").name() == "running";
+    while !running().await {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    node.store.advance(Duration::from_secs(31));
+    let listed = waiting().await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let reason = "no worker has claimed orchestration `unknown`";
+    let told = node.get(&format!("{BASE}/a")).await.json();
+    for one in [&listed[0], &told] {
+        assert_eq!((&one["instance"], &one["state"]), (&json!("a"), &json!("pending")));
+        assert_eq!(one["waiting"]["reason"], reason);
+        assert!(one["waiting"]["since"].is_string());
+    }
+    assert!(node.get(&format!("{BASE}/b")).await.json()["waiting"].is_null());
+    let mixed = node.get(&format!("{BASE}?state=waiting&name=unknown")).await;
+    assert_eq!(mixed.status, StatusCode::BAD_REQUEST);
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_does_not_exist_is_404_and_bad_input_is_named() {
     let node = Node::start().await;
     for (method, path) in [

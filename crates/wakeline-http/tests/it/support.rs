@@ -22,6 +22,7 @@ pub(crate) struct Node {
     pub(crate) app: Router,
     pub(crate) state: AppState,
     pub(crate) flow: StoreProvider,
+    pub(crate) store: Arc<MemoryStore>,
     listening: tokio_util::sync::DropGuard,
 }
 
@@ -80,10 +81,10 @@ impl Node {
         let listening = CancellationToken::new();
         let (service, token) = (queue.clone(), listening.clone());
         tokio::spawn(async move { service.listen(token).await });
-        let access = Access::start(store, access).await.expect("the oracle answers");
+        let access = Access::start(store.clone(), access).await.expect("the oracle answers");
         let faces = Faces { queue, flow: flow.clone(), hook, access };
         let state = AppState::new(faces, settings, None);
-        Self { app: app(state.clone()), state, flow, listening: listening.drop_guard() }
+        Self { app: app(state.clone()), state, flow, store, listening: listening.drop_guard() }
     }
 
     /// A node that does the background work of queues.

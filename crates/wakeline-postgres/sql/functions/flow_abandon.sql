@@ -1,11 +1,11 @@
 -- Gives a leased turn or work back: what the lease holds becomes visible after a delay, and nothing
--- else. One row: whether the token was the last that leased it; the capability or tag, and the time
--- until something is due.
+-- else. One row: whether the token was the last that leased it; the capability, or the tag
+-- and the name, and the time until something is due.
 -- Called by: FlowStore::abandon. Lock order: the lane, or the work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_abandon(
     p_lane bigint, p_work bigint, p_key uuid, p_delay_us bigint, p_uncounted boolean,
-    OUT o_held boolean, OUT o_what text, OUT o_due_us bigint)
+    OUT o_held boolean, OUT o_what text, OUT o_name text, OUT o_due_us bigint)
 LANGUAGE plpgsql
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -36,7 +36,7 @@ BEGIN
         SELECT c.name INTO o_what FROM @schema@.flow_capabilities c
         WHERE c.capability_id = l.capability_id;
     ELSE
-        SELECT x.tag_id INTO w FROM @schema@.flow_work x
+        SELECT x.tag_id, x.name_id INTO w FROM @schema@.flow_work x
         WHERE x.work_id = p_work AND x.lease_token = p_key FOR NO KEY UPDATE;
         IF NOT FOUND THEN
             RETURN;
@@ -46,9 +46,10 @@ BEGIN
         UPDATE @schema@.flow_work x SET lease_token = NULL,
             attempts = greatest(x.attempts - CASE WHEN p_uncounted THEN 1 ELSE 0 END, 0),
             state = CASE WHEN v_due > v_now THEN 1 ELSE 0 END,
-            due_at = CASE WHEN v_due > v_now THEN v_due END
+            due_at = v_due
         WHERE x.work_id = p_work;
         SELECT t.name INTO o_what FROM @schema@.flow_tags t WHERE t.tag_id = w.tag_id;
+        SELECT n.name INTO o_name FROM @schema@.flow_activity_names n WHERE n.name_id = w.name_id;
     END IF;
     o_held := true;
     o_due_us := CASE WHEN v_due <= v_now THEN 0

@@ -6,7 +6,7 @@
 -- p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_work_line(
-    p_tags integer[], p_owner text, p_session_us bigint, p_requests jsonb, p_patient boolean,
+    p_routes bigint[], p_owner text, p_session_us bigint, p_requests jsonb, p_patient boolean,
     OUT o_ids bigint[], OUT o_requests integer[], OUT o_code smallint, OUT o_due_us bigint,
     OUT o_now timestamptz)
 LANGUAGE plpgsql AS $$
@@ -26,7 +26,7 @@ BEGIN
     IF p_patient THEN
         PERFORM set_config('lock_timeout', '50ms', true);
         PERFORM FROM @schema@.flow_work w WHERE w.work_id = (
-            SELECT x.o_work FROM @schema@.flow_work_ready(p_tags, p_owner, -1, 1, o_now) x)
+            SELECT x.o_work FROM @schema@.flow_work_ready(p_routes, p_owner, -1, 1, o_now) x)
         FOR NO KEY UPDATE;
         o_now := @schema@.clock();
     END IF;
@@ -42,7 +42,7 @@ BEGIN
                 WITH ORDINALITY AS x (key, again, ord)
             CROSS JOIN LATERAL (
                 SELECT f.work_id FROM @schema@.flow_work f
-                WHERE f.tag_id = ANY (p_tags) AND f.state = 1 AND f.due_at > o_now
+                WHERE f.route = ANY (p_routes) AND f.state = 1 AND f.due_at > o_now
                     AND f.lease_token = x.key
                 LIMIT 1) f
             WHERE x.again
@@ -52,18 +52,18 @@ BEGIN
         END LOOP;
     END IF;
     IF v_open <> '{}' AND EXISTS (
-        SELECT FROM unnest(p_tags) AS t (tag_id)
+        SELECT FROM unnest(p_routes) AS t (route)
         CROSS JOIN LATERAL (
             (SELECT FROM @schema@.flow_work k
-            WHERE k.tag_id = t.tag_id AND k.state = 1 AND k.session IS NULL AND k.due_at <= o_now
+            WHERE k.route = t.route AND k.state = 1 AND k.session IS NULL AND k.due_at <= o_now
             LIMIT 1)
             UNION ALL
             (SELECT FROM @schema@.flow_work k
-            WHERE p_owner IS NOT NULL AND k.tag_id = t.tag_id AND k.state = 1
+            WHERE p_owner IS NOT NULL AND k.route = t.route AND k.state = 1
                 AND k.session IS NOT NULL AND k.due_at <= o_now
             LIMIT 1)) k)
     THEN
-        PERFORM @schema@.flow_work_again(p_tags, p_owner, o_now);
+        PERFORM @schema@.flow_work_again(p_routes, p_owner, o_now);
     END IF;
     WHILE v_open <> '{}' LOOP
         v_asked := cardinality(v_open);
@@ -74,7 +74,7 @@ BEGIN
         INTO c
         FROM (
             SELECT x.o_work AS candidate, k.* FROM @schema@.flow_work_ready(
-                p_tags, p_owner, v_after, v_asked, o_now) x
+                p_routes, p_owner, v_after, v_asked, o_now) x
             LEFT JOIN LATERAL (
                 SELECT k.work_id, k.session FROM @schema@.flow_work k
                 WHERE k.work_id = x.o_work AND k.state = 0
@@ -112,7 +112,7 @@ BEGIN
         -- What rivals have in hand may come back in a moment.
         o_due_us := 2000;
     ELSE
-        v_due := @schema@.flow_work_later(p_tags, p_owner, o_now);
+        v_due := @schema@.flow_work_later(p_routes, p_owner, o_now);
         o_due_us := CASE WHEN v_due <= o_now THEN 0
             ELSE ceil(extract(epoch FROM v_due - o_now) * 1000000)::bigint END;
     END IF;

@@ -16,7 +16,7 @@
 
 CREATE OR REPLACE FUNCTION @schema@.flow_commit(
     p_commands jsonb, p_kv jsonb, p_work_commands integer[], p_work_executions bigint[],
-    p_work_activities bigint[], p_work_tags integer[], p_work_sessions text[],
+    p_work_activities bigint[], p_work_routes bigint[], p_work_sessions text[],
     p_work_afters bigint[], p_work_ats bigint[], p_work_bodies bytea[], p_unwork jsonb,
     p_messages jsonb, p_unsend jsonb, p_turn_requests jsonb, p_work_requests jsonb,
     p_blobs bytea[],
@@ -28,7 +28,7 @@ CREATE OR REPLACE FUNCTION @schema@.flow_commit(
     p_sealed boolean[])
 RETURNS TABLE (
     kind smallint, codes smallint[], lasts bigint[], outcomes smallint[], command integer,
-    watched boolean, due_us bigint, what text, ids bigint[], commands integer[],
+    watched boolean, due_us bigint, what text, activity text, ids bigint[], commands integer[],
     requests integer[], now_at timestamptz,
     slot integer, state smallint, first_offset bigint, created_at timestamptz, window_secs bigint,
     wait_secs bigint, namespace text, task text, known_txns text[], known_ids uuid[],
@@ -120,7 +120,7 @@ BEGIN
     END IF;
     PERFORM @schema@.flow_commit_unwork(p_commands, p_unwork, v_ok);
     SELECT x.* INTO w FROM @schema@.flow_work_add(p_work_commands, p_work_executions,
-        p_work_activities, p_work_tags, p_work_sessions, p_work_afters, p_work_ats, p_work_bodies,
+        p_work_activities, p_work_routes, p_work_sessions, p_work_afters, p_work_ats, p_work_bodies,
         p_work_requests, v_own, v_ok, v_now) AS x;
     SELECT x.* INTO p FROM @schema@.flow_put(v_lanes, p_messages, p_blobs, v_ok, v_now) AS x;
     v_before := v_lanes;
@@ -187,6 +187,7 @@ BEGIN
     kind := 5;
     FOR i IN 1 .. coalesce(cardinality(w.o_hint_commands), 0) LOOP
         command := w.o_hint_commands[i]; due_us := w.o_hint_us[i]; what := w.o_hint_tags[i];
+        activity := w.o_hint_names[i];
         RETURN NEXT;
     END LOOP;
     command := NULL; due_us := NULL; what := NULL; now_at := v_now;

@@ -9,11 +9,11 @@ CREATE OR REPLACE FUNCTION @schema@.flow_commit_plain(
     p_parent_events bigint[], p_capabilities integer[], p_versions text[], p_firsts bigint[],
     p_lasts bigint[], p_events bytea[], p_statuses integer[], p_status text[], p_endings text[],
     p_outputs bytea[], p_work_commands integer[], p_work_executions bigint[],
-    p_work_activities bigint[], p_work_tags integer[], p_work_sessions text[],
+    p_work_activities bigint[], p_work_routes bigint[], p_work_sessions text[],
     p_work_afters bigint[], p_work_ats bigint[], p_work_bodies bytea[], p_work_requests jsonb)
 RETURNS TABLE (
     kind smallint, codes smallint[], lasts bigint[], command integer, watched boolean,
-    due_us bigint, what text, ids bigint[], commands integer[], requests integer[],
+    due_us bigint, what text, activity text, ids bigint[], commands integer[], requests integer[],
     now_at timestamptz)
 LANGUAGE plpgsql ROWS 4
 SET jit = off SET plan_cache_mode = force_generic_plan
@@ -114,7 +114,7 @@ BEGIN
         PERFORM @schema@.flow_kv_merge(v_kept);
     END IF;
     SELECT x.* INTO w FROM @schema@.flow_work_add(p_work_commands, p_work_executions,
-        p_work_activities, p_work_tags, p_work_sessions, p_work_afters, p_work_ats, p_work_bodies,
+        p_work_activities, p_work_routes, p_work_sessions, p_work_afters, p_work_ats, p_work_bodies,
         p_work_requests, p_lanes, v_ok, v_now) AS x;
     -- As flow_commit_clean.
     DELETE FROM @schema@.flow_messages m
@@ -168,6 +168,7 @@ BEGIN
     kind := 5;
     FOR i IN 1 .. coalesce(cardinality(w.o_hint_commands), 0) LOOP
         command := w.o_hint_commands[i]; due_us := w.o_hint_us[i]; what := w.o_hint_tags[i];
+        activity := w.o_hint_names[i];
         RETURN NEXT;
     END LOOP;
     IF w.o_ids <> '{}' THEN

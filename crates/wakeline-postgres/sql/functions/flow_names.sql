@@ -1,5 +1,5 @@
--- The numbers of capabilities (kind 0) or tags (kind 1), made if they are missing. Names are never
--- removed, so nodes remember the numbers.
+-- The numbers of capabilities (kind 0), tags (kind 1) or names of activities (kind 2), made if they
+-- are missing. Names are never removed, so nodes remember the numbers.
 -- Called by: whoever names one that its node does not know yet, in a commit of its own. Lock
 -- order: rows in the order of their names.
 
@@ -15,12 +15,19 @@ BEGIN
         ORDER BY 1 ON CONFLICT DO NOTHING;
         RETURN QUERY SELECT c.name, c.capability_id FROM @schema@.flow_capabilities c
         WHERE c.name = ANY (p_names);
-    ELSE
+    ELSIF p_kind = 1 THEN
         INSERT INTO @schema@.flow_tags (name)
         SELECT DISTINCT n COLLATE "C" FROM unnest(p_names) AS n
         WHERE NOT EXISTS (SELECT FROM @schema@.flow_tags t WHERE t.name = n)
         ORDER BY 1 ON CONFLICT DO NOTHING;
         RETURN QUERY SELECT t.name, t.tag_id FROM @schema@.flow_tags t WHERE t.name = ANY (p_names);
+    ELSE
+        INSERT INTO @schema@.flow_activity_names (name)
+        SELECT DISTINCT n COLLATE "C" FROM unnest(p_names) AS n
+        WHERE NOT EXISTS (SELECT FROM @schema@.flow_activity_names a WHERE a.name = n)
+        ORDER BY 1 ON CONFLICT DO NOTHING;
+        RETURN QUERY SELECT a.name, a.name_id FROM @schema@.flow_activity_names a
+        WHERE a.name = ANY (p_names);
     END IF;
 END
 $$;

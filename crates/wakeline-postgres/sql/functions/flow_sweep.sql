@@ -1,7 +1,7 @@
 -- Tells, without claiming, how many microseconds until each line has something; no row for lines
 -- that have nothing in sight. p_lines: an array of objects, with caps (turns: numbers, null for
--- any), or with tags (work: numbers, null for any) and perhaps owner, or with instance (an
--- outcome).
+-- any), or with tags and names (work: numbers, null for any) and perhaps owner, or with instance
+-- (an outcome).
 -- Called by: FlowStore::sweep_flow. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_sweep(p_lines jsonb)
@@ -13,17 +13,17 @@ SET enable_mergejoin = off SET enable_hashjoin = off AS $$
 DECLARE
     v_now timestamptz := @schema@.clock();
     v_due timestamptz;
-    v_tags integer[];
+    v_routes bigint[];
     n record;
 BEGIN
     FOR n IN SELECT x.x, x.ord FROM jsonb_array_elements(p_lines) WITH ORDINALITY AS x (x, ord) LOOP
         IF n.x ? 'caps' THEN
             v_due := @schema@.flow_turns_due(@schema@.flow_capabilities_of(n.x->'caps'));
         ELSIF n.x ? 'tags' THEN
-            v_tags := @schema@.flow_tags_of(n.x->'tags');
+            v_routes := @schema@.flow_routes_of(n.x->'tags', n.x->'names');
             v_due := CASE WHEN EXISTS (SELECT FROM @schema@.flow_work_ready(
-                    v_tags, n.x->>'owner', -1, 1, v_now)) THEN v_now
-                ELSE @schema@.flow_work_later(v_tags, n.x->>'owner', v_now) END;
+                    v_routes, n.x->>'owner', -1, 1, v_now)) THEN v_now
+                ELSE @schema@.flow_work_later(v_routes, n.x->>'owner', v_now) END;
         ELSE
             SELECT v_now INTO v_due FROM @schema@.flow_lanes l
             WHERE l.instance = n.x->>'instance' AND l.phase = 2;

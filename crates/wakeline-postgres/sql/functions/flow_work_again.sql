@@ -3,27 +3,27 @@
 -- Called by: flow_claim_work_line. Lock order: work, only tried.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_work_again(
-    p_tags integer[], p_owner text, p_now timestamptz)
+    p_routes bigint[], p_owner text, p_now timestamptz)
 RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE @schema@.flow_work w SET state = 0, due_at = NULL
+    UPDATE @schema@.flow_work w SET state = 0
     FROM (
-        SELECT k.work_id FROM unnest(p_tags) AS t (tag_id)
+        SELECT k.work_id FROM unnest(p_routes) AS t (route)
         CROSS JOIN LATERAL (
             SELECT k.work_id FROM @schema@.flow_work k
-            WHERE k.tag_id = t.tag_id AND k.state = 1 AND k.session IS NULL AND k.due_at <= p_now
+            WHERE k.route = t.route AND k.state = 1 AND k.session IS NULL AND k.due_at <= p_now
             ORDER BY k.due_at LIMIT 1000
             FOR NO KEY UPDATE SKIP LOCKED) k
     ) d
     WHERE w.work_id = d.work_id;
     IF p_owner IS NOT NULL THEN
-        UPDATE @schema@.flow_work w SET state = 0, due_at = NULL
+        UPDATE @schema@.flow_work w SET state = 0
         FROM (
-            SELECT k.work_id FROM unnest(p_tags) AS t (tag_id)
+            SELECT k.work_id FROM unnest(p_routes) AS t (route)
             CROSS JOIN LATERAL (
                 SELECT k.work_id FROM @schema@.flow_work k
-                WHERE k.tag_id = t.tag_id AND k.state = 1 AND k.session IS NOT NULL
+                WHERE k.route = t.route AND k.state = 1 AND k.session IS NOT NULL
                     AND k.due_at <= p_now
                 ORDER BY k.due_at LIMIT 1000
                 FOR NO KEY UPDATE SKIP LOCKED) k

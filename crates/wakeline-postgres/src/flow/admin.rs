@@ -9,13 +9,15 @@ use uuid::Uuid;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, FlowAdmin, InstanceFilter, PruneOptions, PruneReport,
-    Suspension, TerminateInstance,
+    DeleteInstances, DeleteReport, FindUnclaimed, FlowAdmin, InstanceFilter, PruneOptions,
+    PruneReport, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat, WorkKey,
 };
 
 use super::Core;
+use super::delete::texts;
+use super::items::{route, unsigned};
 use super::wire::Blobs;
-use super::wire::signed;
+use super::wire::{micros, signed};
 use crate::PostgresStore;
 use crate::access::Act;
 use crate::rows::{self, Columns};
@@ -23,6 +25,7 @@ use crate::rows::{self, Columns};
 const SUSPEND: &str = "suspend";
 const RESUME: &str = "resume";
 const TERMINATE: &str = "terminate";
+const UNCLAIMED: &str = "find unclaimed work";
 
 /// Whom a suspension concerns: an instance, or the holder of a turn.
 #[derive(Clone, Copy)]
@@ -169,6 +172,19 @@ impl FlowAdmin for PostgresStore {
         self.flow.core.delete_matching(filter).await
     }
 
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError> {
+        let core = &self.flow.core;
+        let (span, limit) = (micros(find.waited_min), i64::from(find.limit));
+        let names = find.instances.as_deref().map(texts);
+        let rows = match &names {
+            None => core.general(UNCLAIMED, &core.sql.unclaimed, &[&span, &limit]).await?,
+            Some(names) => {
+                core.general(UNCLAIMED, &core.sql.unclaimed_of, &[&span, &limit, names]).await?
+            }
+        };
+        rows.iter().map(unclaimed).collect()
+    }
+
     async fn prune(
         &self,
         filter: InstanceFilter,
@@ -180,4 +196,21 @@ impl FlowAdmin for PostgresStore {
     async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
         self.flow.core.clear_deleted().await
     }
+}
+
+fn unclaimed(row: &Row) -> Result<Unclaimed, StoreError> {
+    let mut columns = Columns::new(UNCLAIMED, row);
+    let instance = columns.name("instance")?;
+    let capability = columns.name_if("capability")?;
+    let (execution, activity): (Option<i64>, Option<i64>) = (columns.take()?, columns.take()?);
+    let route = route(&mut columns)?;
+    let what = match capability {
+        Some(capability) => UnclaimedWhat::Turn(capability),
+        None => {
+            let (execution, activity) = (execution.unwrap_or(0), activity.unwrap_or(0));
+            let key = WorkKey { execution: unsigned(execution), activity: unsigned(activity) };
+            UnclaimedWhat::Work(key, route)
+        }
+    };
+    Ok(Unclaimed { instance, what, since: columns.moment()? })
 }

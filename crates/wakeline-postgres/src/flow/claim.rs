@@ -21,6 +21,7 @@ use wakeline_store::flow::{
 
 use super::Core;
 use super::items::{self, Leased};
+use super::names::FilterForm;
 use super::wire::micros;
 use crate::commands::{Flushed, one_by_one};
 use crate::connect::{Link, Params, Sql};
@@ -59,7 +60,8 @@ pub(super) struct TurnLine {
 /// The workers of one line on their way.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct WorkLine {
-    tags: Option<Vec<i32>>,
+    #[serde(flatten)]
+    filter: FilterForm,
     owner: Option<String>,
     session_lease: Option<i64>,
     requests: Vec<RequestForm>,
@@ -127,7 +129,7 @@ impl Core {
             let session = claim.session.as_ref();
             let form = |request: &WorkRequest| self.request(request.key, request.lease);
             lines.push(WorkLine {
-                tags: self.tags(&claim.tags).await?,
+                filter: self.filter(&claim.filter).await?,
                 owner: session.map(|session| session.owner.as_str().to_owned()),
                 session_lease: session.map(|session| micros(session.lease)),
                 requests: claim.requests.iter().map(form).collect(),
@@ -193,10 +195,8 @@ impl Core {
     /// Remembers activities that were leased, and tells other nodes when they end.
     pub(super) fn granted_work<'a>(&self, work: impl Iterator<Item = &'a WorkItem> + Clone) {
         self.remember(work.clone().map(|work| work.token.key));
-        let ends = work.map(|work| FlowChange {
-            what: FlowWhat::Work(work.tag.clone()),
-            due_in: work.lease_for,
-        });
+        let ends = work
+            .map(|work| FlowChange { what: FlowWhat::Work(work.route()), due_in: work.lease_for });
         self.hints.tell_leases(&self.shared, ends.collect());
     }
 

@@ -29,7 +29,7 @@ use crate::rows::{self, Columns};
 const OPERATION: &str = "commit turn";
 
 /// Where the columns of a push's slot begin, and those of a turn and of an activity behind them.
-const SLOT_COLUMN: usize = 8;
+const SLOT_COLUMN: usize = 9;
 const TURN_COLUMN: usize = SLOT_COLUMN + 14;
 const WORK_COLUMN: usize = TURN_COLUMN + TURN_COLUMNS;
 /// Where those of an activity begin if there are neither slots nor turns.
@@ -116,7 +116,7 @@ fn read_change(
     let due: Option<i64> = columns.take()?;
     let what = match kind {
         2 => FlowWhat::Turn(columns.name("capability")?),
-        5 => FlowWhat::Work(columns.name_if("tag")?),
+        5 => FlowWhat::Work(items::route(columns)?),
         _ => FlowWhat::Outcome(columns.name("instance")?),
     };
     let change = FlowChange { what, due_in: rows::span(due.unwrap_or(0)) };

@@ -321,6 +321,6 @@ fn names(columns: &mut Columns<'_>) -> Result<Vec<InstanceId>, StoreError> {
     texts.into_iter().map(|text| rows::name("instance", text)).collect()
 }
 
-fn texts(instances: &[InstanceId]) -> Vec<&str> {
+pub(super) fn texts(instances: &[InstanceId]) -> Vec<&str> {
     instances.iter().map(InstanceId::as_str).collect()
 }

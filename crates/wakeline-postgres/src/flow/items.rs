@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use tokio_postgres::Row;
-use wakeline_core::{FlowToken, KvKey};
+use wakeline_core::{ActivityRoute, FlowToken, KvKey};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     HistoryBatch, InlineHistory, InstanceState, KvEntry, LaneMessage, TurnItem, WorkItem, WorkKey,
@@ -147,12 +147,19 @@ pub(super) fn work(
     let attempt = attempts(columns.take()?);
     let instance = columns.name("instance")?;
     let key = WorkKey { execution: unsigned(columns.take()?), activity: unsigned(columns.take()?) };
+    let name = columns.name_if("activity")?;
     let tag = columns.name_if("tag")?;
     let session = columns.name_if("session")?;
     let payload = Bytes::from(columns.take::<Vec<u8>>()?);
     let standing: Option<&str> = columns.take()?;
     let state = standing.map(state).transpose()?;
     let lease_for = rows::span(columns.take()?);
-    let item = WorkItem { token, attempt, instance, key, tag, session, payload, state, lease_for };
+    let item =
+        WorkItem { token, attempt, instance, key, name, tag, session, payload, state, lease_for };
     Ok(Leased { command, request: usize::try_from(request).unwrap_or(0), item })
+}
+
+/// Reads the tag and the name of an activity.
+pub(super) fn route(columns: &mut Columns<'_>) -> Result<ActivityRoute, StoreError> {
+    Ok(ActivityRoute { tag: columns.name_if("tag")?, name: columns.name_if("activity")? })
 }

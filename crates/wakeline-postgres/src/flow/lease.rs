@@ -12,7 +12,8 @@ use wakeline_store::StoreError;
 use wakeline_store::flow::{AbandonOutcome, NewWork, RenewOutcome};
 
 use super::Core;
-use super::items::{index, state};
+use super::items::{index, route, state};
+use super::names::FilterForm;
 use super::wire::{WorkArrays, micros};
 use crate::commands::{Flushed, one_by_one};
 use crate::rows::{self, Columns};
@@ -36,9 +37,17 @@ pub(super) struct RenewForm {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum SweepLine<'a> {
-    Turns { caps: Option<Vec<i32>> },
-    Work { tags: Option<Vec<i32>>, owner: Option<&'a str> },
-    Outcome { instance: &'a str },
+    Turns {
+        caps: Option<Vec<i32>>,
+    },
+    Work {
+        #[serde(flatten)]
+        filter: FilterForm,
+        owner: Option<&'a str>,
+    },
+    Outcome {
+        instance: &'a str,
+    },
 }
 
 impl Core {
@@ -101,8 +110,12 @@ impl Core {
             return Ok((AbandonOutcome::Stale, Vec::new()));
         }
         let what = match token.work {
-            None => columns.name_if("capability")?.map(FlowWhat::Turn),
-            Some(_) => Some(FlowWhat::Work(columns.name_if("tag")?)),
+            None => {
+                let capability = columns.name_if("capability")?;
+                columns.skip(1);
+                capability.map(FlowWhat::Turn)
+            }
+            Some(_) => Some(FlowWhat::Work(route(&mut columns)?)),
         };
         let due: Option<i64> = columns.take()?;
         let change = |(what, due)| FlowChange { what, due_in: rows::span(due) };
@@ -122,8 +135,15 @@ impl Core {
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
             &[&owners, &micros(span), &micros(idle)];
         let rows = self.general(KEEP, &self.sql.sessions_keep, params).await?;
-        let count = rows.first().map(|row| Columns::new(KEEP, row).take::<i64>()).transpose()?;
-        Ok(u64::try_from(count.unwrap_or(0)).unwrap_or(0))
+        let Some((first, open)) = rows.split_first() else { return Ok(0) };
+        let mut changes = Vec::with_capacity(open.len());
+        for row in open {
+            let what = FlowWhat::Work(route(&mut Columns::from(KEEP, row, 1))?);
+            changes.push(FlowChange::now(what));
+        }
+        self.hints.tell(&self.shared, changes);
+        let count: i64 = Columns::new(KEEP, first).take()?;
+        Ok(u64::try_from(count).unwrap_or(0))
     }
 
     /// Stores an activity outside of a turn.
@@ -138,7 +158,7 @@ impl Core {
         let mut changes = Vec::new();
         for row in &rows {
             let mut columns = Columns::new(ENQUEUE_WORK, row);
-            let what = FlowWhat::Work(columns.name_if("tag")?);
+            let what = FlowWhat::Work(route(&mut columns)?);
             changes.push(FlowChange { what, due_in: rows::span(columns.take()?) });
         }
         self.hints.tell(&self.shared, changes.iter().cloned());
@@ -158,8 +178,8 @@ impl Core {
                     FlowLine::Turns(known) => {
                         SweepLine::Turns { caps: self.capabilities(known).await? }
                     }
-                    FlowLine::Work { tags, owner } => SweepLine::Work {
-                        tags: self.tags(tags).await?,
+                    FlowLine::Work { filter, owner } => SweepLine::Work {
+                        filter: self.filter(filter).await?,
                         owner: owner.as_ref().map(OwnerId::as_str),
                     },
                     FlowLine::Outcome(instance) => {

@@ -1,4 +1,4 @@
-//! Capabilities and tags have numbers, by which claims probe their indexes.
+//! Capabilities, tags and names of activities have numbers, by which claims probe their indexes.
 //!
 //! # Invariants
 //! * A number is never taken back, so what was learnt stays true.
@@ -8,7 +8,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use parking_lot::RwLock;
-use wakeline_core::{Capabilities, Capability, Tag, TagFilter};
+use serde::Serialize;
+use wakeline_core::{
+    ActivityFilter, ActivityName, ActivityNames, ActivityRoute, Capabilities, Capability, Tag,
+    TagFilter,
+};
 use wakeline_store::StoreError;
 
 use super::Core;
@@ -20,13 +24,14 @@ const OPERATION: &str = "resolve names";
 /// Most names that are remembered of each kind.
 const LEN_MAX: usize = 10_000;
 
-/// The number that stands for no tag.
-const UNTAGGED: i32 = 0;
+/// The number that stands for no tag, or for no name.
+const NONE: i32 = 0;
 
 #[derive(Clone, Copy)]
 enum Kind {
     Capability = 0,
     Tag = 1,
+    Activity = 2,
 }
 
 /// Remembers numbers of names.
@@ -34,6 +39,14 @@ enum Kind {
 pub(super) struct Names {
     capabilities: RwLock<HashMap<String, i32>>,
     tags: RwLock<HashMap<String, i32>>,
+    activities: RwLock<HashMap<String, i32>>,
+}
+
+/// A worker's filter on its way: numbers of tags and of names; `None` for any.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct FilterForm {
+    tags: Option<Vec<i32>>,
+    names: Option<Vec<i32>>,
 }
 
 impl Names {
@@ -41,6 +54,7 @@ impl Names {
         match kind {
             Kind::Capability => &self.capabilities,
             Kind::Tag => &self.tags,
+            Kind::Activity => &self.activities,
         }
     }
 }
@@ -65,20 +79,40 @@ impl Core {
         }
     }
 
-    /// The number of a tag, or of none.
-    pub(super) async fn tag(&self, tag: Option<&Tag>) -> Result<i32, StoreError> {
-        match tag {
-            None => Ok(UNTAGGED),
-            Some(tag) => Ok(self.numbers(Kind::Tag, [tag.as_str()].into()).await?[0]),
+    /// The numbers of a route as one: that of the tag in the upper half, that of the name in the
+    /// lower.
+    pub(super) async fn route(&self, route: &ActivityRoute) -> Result<i64, StoreError> {
+        let tag = self.number_if(Kind::Tag, route.tag.as_ref().map(Tag::as_str)).await?;
+        let name = route.name.as_ref().map(ActivityName::as_str);
+        let name = self.number_if(Kind::Activity, name).await?;
+        Ok(i64::from(tag) << 32 | i64::from(name))
+    }
+
+    /// The numbers of what a worker takes.
+    pub(super) async fn filter(&self, filter: &ActivityFilter) -> Result<FilterForm, StoreError> {
+        let names = match &filter.names {
+            ActivityNames::Any => None,
+            ActivityNames::Of(names) => {
+                let names = names.iter().map(ActivityName::as_str).collect();
+                Some(self.numbers(Kind::Activity, names).await?)
+            }
+        };
+        Ok(FilterForm { tags: self.tags(&filter.tags).await?, names })
+    }
+
+    async fn number_if(&self, kind: Kind, name: Option<&str>) -> Result<i32, StoreError> {
+        match name {
+            None => Ok(NONE),
+            Some(name) => Ok(self.numbers(kind, [name].into()).await?[0]),
         }
     }
 
     /// The numbers of a worker's tags; `None` for any.
-    pub(super) async fn tags(&self, taken: &TagFilter) -> Result<Option<Vec<i32>>, StoreError> {
+    async fn tags(&self, taken: &TagFilter) -> Result<Option<Vec<i32>>, StoreError> {
         let TagFilter::Of { untagged, tags } = taken else { return Ok(None) };
         let mut numbers = self.numbers(Kind::Tag, tags.iter().map(Tag::as_str).collect()).await?;
         if *untagged {
-            numbers.push(UNTAGGED);
+            numbers.push(NONE);
         }
         Ok(Some(numbers))
     }

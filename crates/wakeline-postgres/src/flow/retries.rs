@@ -10,7 +10,7 @@ use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{AbandonOutcome, PendingWork, WorkKey, WorkRetries};
 
-use super::items::unsigned;
+use super::items::{route, unsigned};
 use super::wire::micros;
 use crate::PostgresStore;
 use crate::rows::{self, Columns};
@@ -44,7 +44,7 @@ impl WorkRetries for PostgresStore {
         let params: &[&(dyn ToSql + Sync)] = &[&token.work, &token.key, &micros(delay), &error];
         let rows = core.general(RETRY, &core.sql.work_retry, params).await?;
         let Some(row) = rows.first() else { return Ok((AbandonOutcome::Stale, Vec::new())) };
-        let what = FlowWhat::Work(Columns::new(RETRY, row).name_if("tag")?);
+        let what = FlowWhat::Work(route(&mut Columns::new(RETRY, row))?);
         let changes = vec![FlowChange { what, due_in: delay }];
         core.hints.tell(&core.shared, changes.iter().cloned());
         Ok((AbandonOutcome::Abandoned, changes))

@@ -58,5 +58,7 @@ statements![
     sweep,
     terminate,
     tree,
+    unclaimed,
+    unclaimed_of,
     watch,
 ];

@@ -18,6 +18,7 @@ use wakeline_store::StoreError;
 use wakeline_store::flow::{Envelope, NewWork, TurnRequest, Visible, WorkRequest};
 
 use super::Core;
+use super::names::FilterForm;
 
 /// Longest span: 100 years.
 const SPAN_MAX: Duration = Duration::from_secs(3_155_760_000);
@@ -153,7 +154,8 @@ pub(super) struct WorkRequestForm {
     r: usize,
     pub(super) key: Uuid,
     lease: i64,
-    tags: Option<Vec<i32>>,
+    #[serde(flatten)]
+    filter: FilterForm,
     owner: Option<String>,
     session_lease: Option<i64>,
 }
@@ -180,7 +182,7 @@ impl WorkRequestForm {
 pub(super) struct WorkForm {
     execution: i64,
     activity: i64,
-    tag: i32,
+    route: i64,
     session: Option<String>,
     moment: Moment,
     payload: Bytes,
@@ -192,7 +194,7 @@ pub(super) struct WorkArrays<'a> {
     commands: Vec<i32>,
     executions: Vec<i64>,
     activities: Vec<i64>,
-    tags: Vec<i32>,
+    routes: Vec<i64>,
     sessions: Vec<Option<&'a str>>,
     afters: Vec<Option<i64>>,
     ats: Vec<Option<i64>>,
@@ -205,7 +207,7 @@ impl<'a> WorkArrays<'a> {
         self.commands.push(i32::try_from(c).expect("a call has few commands"));
         self.executions.push(work.execution);
         self.activities.push(work.activity);
-        self.tags.push(work.tag);
+        self.routes.push(work.route);
         self.sessions.push(work.session.as_deref());
         self.afters.push(work.moment.after);
         self.ats.push(work.moment.at);
@@ -218,7 +220,7 @@ impl<'a> WorkArrays<'a> {
             &self.commands,
             &self.executions,
             &self.activities,
-            &self.tags,
+            &self.routes,
             &self.sessions,
             &self.afters,
             &self.ats,
@@ -286,7 +288,7 @@ impl Core {
                 r,
                 key: request.key,
                 lease: micros(request.lease),
-                tags: self.tags(&request.tags).await?,
+                filter: self.filter(&request.filter).await?,
                 owner: session.map(|session| session.owner.as_str().to_owned()),
                 session_lease: session.map(|session| micros(session.lease)),
             });
@@ -299,7 +301,7 @@ impl Core {
         Ok(WorkForm {
             execution: signed(work.key.execution),
             activity: signed(work.key.activity),
-            tag: self.tag(work.tag.as_ref()).await?,
+            route: self.route(&work.route()).await?,
             session: work.session.map(|session| session.as_str().to_owned()),
             moment: work.visible.into(),
             payload: work.payload,

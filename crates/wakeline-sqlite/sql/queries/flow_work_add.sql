@@ -1,4 +1,5 @@
 -- Adds an activity, unless it is there.
 -- Called by: work::insert.
-INSERT INTO work (lane_id, execution, activity, tag_id, session, taker, due_at, payload)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (lane_id, execution, activity) DO NOTHING
+INSERT INTO work (lane_id, execution, activity, tag_id, name_id, session, taker, due_at,
+                  payload, available_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT (lane_id, execution, activity) DO NOTHING

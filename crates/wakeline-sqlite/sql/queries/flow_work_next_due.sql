@@ -1,4 +1,4 @@
--- When the next activity of a tag can be taken by some.
+-- When the next activity of a route can be taken by some.
 -- Called by: Line::next_due. Probes work_due.
 SELECT due_at FROM work INDEXED BY work_due
-WHERE tag_id = ?1 AND taker = ?2 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1
+WHERE tag_id = ?1 AND name_id = ?2 AND taker = ?3 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1

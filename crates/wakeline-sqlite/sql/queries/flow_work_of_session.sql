@@ -1,3 +1,3 @@
--- When the first activity of a session and a tag is free, if there is one.
+-- The activities of a session, and when each is free.
 -- Called by: session::first_free.
-SELECT min(coalesce(due_at, 0)) FROM work INDEXED BY work_session WHERE session = ?1 AND tag_id = ?2
+SELECT tag_id, name_id, coalesce(due_at, 0) FROM work INDEXED BY work_session WHERE session = ?1

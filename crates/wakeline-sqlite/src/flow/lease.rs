@@ -114,7 +114,7 @@ fn abandon_work(
     row.due_at = Some(at).filter(|at| *at > s.now.0);
     row.attempts = row.attempts.saturating_sub(u32::from(how.uncounted));
     row.write(s)?;
-    let what = FlowWhat::Work(names::tag_name(s, row.tag)?);
+    let what = FlowWhat::Work(names::route(s, row.route)?);
     let changes = vec![FlowChange { what, due_in: s.now.until(Timestamp(at)) }];
     s.hint_flow(&changes);
     Ok(Some(changes))

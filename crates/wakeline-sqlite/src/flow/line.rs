@@ -1,7 +1,7 @@
 //! Leases activities to workers, by claims and in the commit that made them available.
 //!
 //! # Invariants
-//! * First come, first served among what a line may take: one probe per tag and kind of taker.
+//! * First come, first served among what a line may take: one probe per route and kind of taker.
 //! * An activity that cannot be read is left alone for a while, as it is, so that it holds up no
 //!   other. It is an error for whoever's claim found nothing else (trap 46).
 
@@ -9,20 +9,26 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use uuid::Uuid;
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, OwnerId, TagFilter, Timestamp, error_chain};
+use wakeline_core::{
+    ActivityFilter, ActivityRoute, FlowChange, FlowToken, FlowWhat, OwnerId, Timestamp, error_chain,
+};
 use wakeline_store::flow::{SessionClaim, WorkClaim, WorkClaimed, WorkItem, WorkRequest};
 
 use super::found::{Found, SET_ASIDE};
-use super::names;
+use super::names::{self, Route};
 use super::session;
 use super::turn;
 use super::work::WorkRow;
 use crate::error::{Fault, Res};
 use crate::session::Session;
 
+/// A tag, a name, and a kind of taker: what one probe finds.
+type Stream<'s> = (i64, i64, &'s str);
+
 /// What a line of workers may take.
 struct Line<'l> {
-    tags: Vec<i64>,
+    /// Sorted.
+    routes: Vec<Route>,
     takers: Vec<String>,
     session: Option<&'l SessionClaim>,
 }
@@ -30,16 +36,17 @@ struct Line<'l> {
 impl<'l> Line<'l> {
     fn new(
         s: &mut Session<'_>,
-        filter: &TagFilter,
+        filter: &ActivityFilter,
         session: Option<&'l SessionClaim>,
     ) -> Res<Self> {
         let takers = session::takers(session.map(|claim| &claim.owner));
-        Ok(Self { tags: names::tags(s, filter)?, takers, session })
+        Ok(Self { routes: names::routes(s, filter)?, takers, session })
     }
 
-    fn streams(&self) -> impl Iterator<Item = (i64, &str)> {
-        let takers = move |tag| self.takers.iter().map(move |taker| (tag, taker.as_str()));
-        self.tags.iter().flat_map(move |tag| takers(*tag))
+    fn streams(&self) -> impl Iterator<Item = Stream<'_>> {
+        self.routes.iter().flat_map(|route| {
+            self.takers.iter().map(|taker| (route.tag, route.name, taker.as_str()))
+        })
     }
 
     /// Lets that be taken whose time has come.
@@ -49,8 +56,8 @@ impl<'l> Line<'l> {
         }
         let sql = include_str!("../../sql/queries/flow_work_awake.sql");
         let mut statement = s.conn.prepare_cached(sql)?;
-        for (tag, taker) in self.streams() {
-            statement.execute((tag, taker, s.now.0))?;
+        for (tag, name, taker) in self.streams() {
+            statement.execute((tag, name, taker, s.now.0))?;
         }
         Ok(())
     }
@@ -69,7 +76,7 @@ impl<'l> Line<'l> {
         let sql = include_str!("../../sql/queries/flow_work_next_due.sql");
         let due = least(s, sql, self.streams())?;
         let end = match self.session {
-            Some(claim) => session::next_end(s, &claim.owner, &self.tags)?,
+            Some(claim) => session::next_end(s, &claim.owner, &self.routes)?,
             None => None,
         };
         Ok(due.into_iter().chain(end).min())
@@ -83,7 +90,7 @@ impl<'l> Line<'l> {
         while let Some(row) = rows.next()? {
             let Some(row) = WorkRow::read(s, row.get(0)?)? else { continue };
             let open = row.session.is_none() || self.session.is_some();
-            if open && self.tags.contains(&row.tag) {
+            if open && self.routes.binary_search(&row.route).is_ok() {
                 return Ok(Some(item(s, row)?));
             }
         }
@@ -126,7 +133,7 @@ impl<'l> Line<'l> {
         if let (Some(session), Some(claim)) = (&row.session, self.session) {
             session::claim(s, session, claim)?;
         }
-        let what = FlowWhat::Work(item.tag.clone());
+        let what = FlowWhat::Work(item.route());
         s.hint_flow_lease_end(FlowChange { what, due_in: item.lease_for });
         Ok(Some(item))
     }
@@ -135,7 +142,7 @@ impl<'l> Line<'l> {
 fn least<'l>(
     s: &Session<'_>,
     sql: &str,
-    streams: impl Iterator<Item = (i64, &'l str)>,
+    streams: impl Iterator<Item = Stream<'l>>,
 ) -> Res<Option<i64>> {
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut least: Option<i64> = None;
@@ -153,13 +160,14 @@ fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
     let sql = include_str!("../../sql/queries/flow_work_payload.sql");
     let payload: Vec<u8> = s.conn.prepare_cached(sql)?.query_row([row.id], |row| row.get(0))?;
     let (key, until) = row.lease.expect("it is leased");
-    let tag = names::tag_name(s, row.tag)?;
+    let ActivityRoute { tag, name } = names::route(s, row.route)?;
     let state = row.state(s)?;
     Ok(WorkItem {
         token: FlowToken { lane: row.lane, work: Some(row.id), key },
         attempt: row.attempts,
         instance: row.instance,
         key: row.key,
+        name,
         tag,
         session: row.session,
         payload: Bytes::from(payload),
@@ -172,8 +180,8 @@ fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
 pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkClaimed>> {
     let mut spoilt = None;
     let mut outcomes = Vec::with_capacity(lines.len());
-    for WorkClaim { tags, session, requests } in lines {
-        let line = Line::new(s, tags, session.as_ref())?;
+    for WorkClaim { filter, session, requests } in lines {
+        let line = Line::new(s, filter, session.as_ref())?;
         line.awake(s)?;
         let mut work = Vec::with_capacity(requests.len());
         for request in requests {
@@ -197,8 +205,8 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkC
 /// Answers a claim from a snapshot, if there is nothing in it to lease.
 pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Found<WorkClaimed>>> {
     let mut outcomes = Vec::with_capacity(lines.len());
-    for WorkClaim { tags, session, requests } in lines {
-        let line = Line::new(s, tags, session.as_ref())?;
+    for WorkClaim { filter, session, requests } in lines {
+        let line = Line::new(s, filter, session.as_ref())?;
         let due = line.next_due(s)?;
         if due.is_some_and(|due| due <= s.now.0) {
             return Ok(None);
@@ -217,7 +225,7 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Found
 /// When a line of workers has something; it may have passed.
 pub(super) fn line_due(
     s: &mut Session<'_>,
-    filter: &TagFilter,
+    filter: &ActivityFilter,
     owner: Option<&OwnerId>,
 ) -> Res<Option<i64>> {
     let claim =
@@ -243,7 +251,7 @@ pub(super) fn born(
         if open.is_empty() {
             break;
         }
-        let line = Line::new(s, &request.tags, request.session.as_ref())?;
+        let line = Line::new(s, &request.filter, request.session.as_ref())?;
         line.awake(s)?;
         if let Some(id) = line.first(s)?
             && open.remove(&id)

@@ -6,9 +6,10 @@
 //!   a claim finds that one has ended.
 
 use rusqlite::OptionalExtension as _;
-use wakeline_core::{OwnerId, SessionId};
+use wakeline_core::{FlowChange, FlowWhat, OwnerId, SessionId};
 use wakeline_store::flow::SessionClaim;
 
+use super::names::{self, Route};
 use crate::error::Res;
 use crate::session::Session;
 
@@ -85,8 +86,9 @@ pub(super) fn touch(s: &Session<'_>, session: Option<&SessionId>) -> Res<()> {
     Ok(())
 }
 
-/// When work of these tags can be taken next because the session of another owner ends.
-pub(super) fn next_end(s: &Session<'_>, owner: &OwnerId, tags: &[i64]) -> Res<Option<i64>> {
+/// When work of these sorted routes can be taken next because the session of another owner
+/// ends.
+pub(super) fn next_end(s: &Session<'_>, owner: &OwnerId, routes: &[Route]) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/flow_session_ends.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query([])?;
@@ -98,21 +100,25 @@ pub(super) fn next_end(s: &Session<'_>, owner: &OwnerId, tags: &[i64]) -> Res<Op
             break;
         }
         if other != owner.as_str() {
-            let free = first_free(s, &session, tags)?.map(|free| free.max(until));
+            let free = first_free(s, &session, routes)?.map(|free| free.max(until));
             next = next.into_iter().chain(free).min();
         }
     }
     Ok(next)
 }
 
-/// When the first work of a session, of these tags, is held by no lease and its time has come.
-fn first_free(s: &Session<'_>, session: &str, tags: &[i64]) -> Res<Option<i64>> {
+/// When the first work of a session, of these sorted routes, is held by no lease and its time
+/// has come.
+fn first_free(s: &Session<'_>, session: &str, routes: &[Route]) -> Res<Option<i64>> {
     let sql = include_str!("../../sql/queries/flow_work_of_session.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query([session])?;
     let mut first: Option<i64> = None;
-    for tag in tags {
-        let free: Option<i64> = statement.query_row((session, tag), |row| row.get(0))?;
-        first = first.into_iter().chain(free).min();
+    while let Some(row) = rows.next()? {
+        let route = Route { tag: row.get(0)?, name: row.get(1)? };
+        if routes.binary_search(&route).is_ok() {
+            first = first.into_iter().chain([row.get(2)?]).min();
+        }
     }
     Ok(first)
 }
@@ -126,6 +132,34 @@ pub(super) fn keep(s: &Session<'_>, owners: &[OwnerId], until: i64, since: i64) 
         kept += statement.execute((owner.as_str(), s.now.0, until, since))? as u64;
     }
     Ok(kept)
+}
+
+/// Ends the live sessions of owners, and tells workers of their activities.
+pub(super) fn end(s: &mut Session<'_>, owners: &[OwnerId]) -> Res<u64> {
+    let mut ended = 0;
+    for owner in owners {
+        let sql = include_str!("../../sql/queries/flow_session_end.sql");
+        ended += s.conn.prepare_cached(sql)?.execute((owner.as_str(), s.now.0))? as u64;
+    }
+    if ended == 0 {
+        return Ok(0);
+    }
+    release_expired(s)?;
+    let sql = include_str!("../../sql/queries/flow_work_open.sql");
+    let mut open: Vec<Route> = Vec::new();
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let mut rows = statement.query([ANY_OWNER])?;
+    while let Some(row) = rows.next()? {
+        open.push(Route { tag: row.get(0)?, name: row.get(1)? });
+    }
+    drop(rows);
+    drop(statement);
+    let mut changes = Vec::with_capacity(open.len());
+    for route in open {
+        changes.push(FlowChange::now(FlowWhat::Work(names::route(s, route)?)));
+    }
+    s.hint_flow(&changes);
+    Ok(ended)
 }
 
 /// Removes sessions that have ended and for which there is no work.

@@ -9,7 +9,7 @@ use wakeline_store::flow::{
 
 use super::lane::{Lanes, Opened, count, decode_state, number};
 use super::message;
-use super::names;
+use super::names::{self, Route};
 use super::session;
 use super::turn;
 use crate::error::{Res, corrupt};
@@ -22,7 +22,7 @@ pub(super) struct WorkRow {
     pub(super) lane: i64,
     pub(super) instance: InstanceId,
     pub(super) key: WorkKey,
-    pub(super) tag: i64,
+    pub(super) route: Route,
     pub(super) session: Option<SessionId>,
     pub(super) due_at: Option<i64>,
     /// The last lease: its key and its end.
@@ -61,6 +61,7 @@ impl WorkRow {
             self.lease.map(|(key, _)| key.into_bytes()),
             self.lease.map(|(_, until)| until),
             self.attempts,
+            s.now.0,
         ))?;
         Ok(())
     }
@@ -90,7 +91,7 @@ fn decode(row: &Row<'_>) -> Res<WorkRow> {
             execution: count("work", row.get(3)?)?,
             activity: count("work", row.get(4)?)?,
         },
-        tag: row.get(5)?,
+        route: Route { tag: row.get(5)?, name: row.get(11)? },
         session: session.map(SessionId::new).transpose().map_err(corrupt("work", id))?,
         due_at: row.get(7)?,
         lease,
@@ -104,7 +105,7 @@ pub(super) fn insert(
     lane: i64,
     work: &NewWork,
 ) -> Res<Option<(i64, FlowChange)>> {
-    let tag = names::ensure_tag(s, work.tag.as_ref())?;
+    let route = names::ensure_route(s, &work.route())?;
     let taker = session::taker(s, work.session.as_ref())?;
     let visible_at = message::visible_at(work.visible, s.now);
     let sql = include_str!("../../sql/queries/flow_work_add.sql");
@@ -112,14 +113,16 @@ pub(super) fn insert(
         lane,
         number("execution", work.key.execution)?,
         number("activity", work.key.activity)?,
-        tag,
+        route.tag,
+        route.name,
         work.session.as_ref().map(SessionId::as_str),
         taker,
         Some(visible_at).filter(|at| *at > s.now.0),
         work.payload.as_ref(),
+        visible_at,
     ))?;
     let due_in = s.now.until(Timestamp(visible_at));
-    let change = FlowChange { what: FlowWhat::Work(work.tag.clone()), due_in };
+    let change = FlowChange { what: FlowWhat::Work(work.route()), due_in };
     Ok((added > 0).then(|| (s.conn.last_insert_rowid(), change)))
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use uuid::Uuid;
 use wakeline_core::{
-    Capabilities, Capability, FlowToken, InstanceId, OrchestrationName, TagFilter,
+    ActivityFilter, Capabilities, Capability, FlowToken, InstanceId, OrchestrationName, TagFilter,
 };
 use wakeline_sqlite::SqliteStore;
 use wakeline_store::flow::{
@@ -53,13 +53,17 @@ pub(crate) async fn turn(store: &SqliteStore) -> Option<TurnItem> {
     claimed.turns.into_iter().next().expect("one per request")
 }
 
+fn any() -> ActivityFilter {
+    ActivityFilter::of_tags(TagFilter::Any)
+}
+
 fn work_request() -> WorkRequest {
-    WorkRequest { key: Uuid::now_v7(), lease: LEASE, tags: TagFilter::Any, session: None }
+    WorkRequest { key: Uuid::now_v7(), lease: LEASE, filter: any(), session: None }
 }
 
 pub(crate) async fn work(store: &SqliteStore) -> Option<WorkItem> {
     let requests = vec![work_request()];
-    let line = WorkClaim { tags: TagFilter::Any, session: None, requests };
+    let line = WorkClaim { filter: any(), session: None, requests };
     let claimed = store.claim_work(vec![line]).await.expect("answered").remove(0);
     claimed.work.into_iter().next().expect("one per request")
 }
@@ -75,6 +79,7 @@ pub(crate) fn first_turn(token: FlowToken, instance: &str) -> TurnCommit {
         work: vec![NewWork {
             instance: id(instance),
             key: WorkKey { execution: 1, activity: 2 },
+            name: None,
             tag: None,
             session: None,
             visible: Visible::Now,

@@ -16,6 +16,8 @@ macro_rules! sql {
 
 /// Every statement that messages, turns and activities run.
 const HOT: &[(&str, &str)] = &[
+    sql!("flow_activity_name_by_id"),
+    sql!("flow_activity_name_by_name"),
     sql!("flow_capability_by_id"),
     sql!("flow_capability_by_name"),
     sql!("flow_execution_read"),

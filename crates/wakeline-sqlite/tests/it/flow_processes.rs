@@ -33,7 +33,10 @@ async fn messages_turns_and_activities_of_one_process_are_heard_in_the_other() {
     there.commit_turn(first_turn(leased.token, "a")).await.expect("answered");
     mark(&there, "again").await;
     let end = FlowChange { what: turn_of("ship"), due_in: leased.lease_for };
-    assert_eq!(ears.flow_until_mark().await, [end, FlowChange::now(FlowWhat::Work(None))]);
+    assert_eq!(
+        ears.flow_until_mark().await,
+        [end, FlowChange::now(FlowWhat::Work(wakeline_core::ActivityRoute::default()))]
+    );
     assert!(turn(&here.store).await.is_none());
 }
 

@@ -1,13 +1,17 @@
 //! Interventions: holding back, ending, deleting, pruning.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, Timestamp};
+use wakeline_core::{
+    ActivityRoute, Capabilities, Capability, FlowChange, FlowToken, InstanceId, Timestamp,
+};
 
 use super::lane::{Envelope, InstanceBirth};
 use super::read::InstanceState;
+use super::work::WorkKey;
 use crate::error::StoreError;
 
 /// Why an instance is held back.
@@ -107,6 +111,56 @@ pub struct PruneReport {
     pub events: u64,
 }
 
+/// Which unclaimed work to find.
+#[derive(Debug, Clone)]
+pub struct FindUnclaimed {
+    /// Only of these instances; `None` for all.
+    pub instances: Option<Vec<InstanceId>>,
+    /// Only what could have been claimed for at least so long.
+    pub waited_min: Duration,
+    /// At most so much.
+    pub limit: u32,
+}
+
+/// A turn or an activity that could be claimed, and that no worker has claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unclaimed {
+    /// Whose.
+    pub instance: InstanceId,
+    /// What workers need to have.
+    pub what: UnclaimedWhat,
+    /// Since when it could be claimed.
+    pub since: Timestamp,
+}
+
+/// What an [`Unclaimed`] waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnclaimedWhat {
+    /// A worker with this orchestration.
+    Turn(Capability),
+    /// A worker with this activity.
+    Work(WorkKey, ActivityRoute),
+}
+
+impl fmt::Display for UnclaimedWhat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let route = match self {
+            Self::Turn(capability) => {
+                return write!(f, "no worker has claimed orchestration `{capability}`");
+            }
+            Self::Work(_, route) => route,
+        };
+        match &route.name {
+            Some(name) => write!(f, "no worker has claimed activity `{name}`")?,
+            None => f.write_str("no worker has claimed an activity")?,
+        }
+        match &route.tag {
+            Some(tag) => write!(f, " with tag `{tag}`"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Interventions into orchestrations.
 #[async_trait]
 pub trait FlowAdmin: Send + Sync {
@@ -135,6 +189,10 @@ pub trait FlowAdmin: Send + Sync {
         &self,
         capabilities: Capabilities,
     ) -> Result<(u64, Vec<FlowChange>), StoreError>;
+
+    /// Turns and activities that could be claimed for a while, and that nobody claimed; longest
+    /// first. Most often no worker has their code.
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError>;
 
     /// Ends an instance without its code: its lease, messages and activities go. False if it did
     /// not exist or had ended, or is pending and the command does not say what to record of it.

@@ -9,8 +9,8 @@ mod read;
 mod work;
 
 pub use admin::{
-    DeleteInstances, DeleteReport, FlowAdmin, InstanceFilter, PruneOptions, PruneReport,
-    Suspension, TerminateInstance,
+    DeleteInstances, DeleteReport, FindUnclaimed, FlowAdmin, InstanceFilter, PruneOptions,
+    PruneReport, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
 };
 pub use lane::{
     EnqueueOutcome, EnqueueReply, Envelope, ExecutionEnd, FlowStore, HistoryBatch, InlineHistory,

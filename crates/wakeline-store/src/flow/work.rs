@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use uuid::Uuid;
 use wakeline_core::{
-    FlowChange, FlowToken, InstanceId, OwnerId, SessionId, Tag, TagFilter, Timestamp,
+    ActivityFilter, ActivityName, ActivityRoute, FlowChange, FlowToken, InstanceId, OwnerId,
+    SessionId, Tag, Timestamp,
 };
 
 use super::lane::{EnqueueOutcome, Envelope, TurnItem, Visible};
@@ -29,6 +30,8 @@ pub struct NewWork {
     pub instance: InstanceId,
     /// Which. One that is there already is left as it is.
     pub key: WorkKey,
+    /// What workers must know to run it; without, any worker takes it.
+    pub name: Option<ActivityName>,
     /// Which workers take it.
     pub tag: Option<Tag>,
     /// The session it belongs to.
@@ -46,8 +49,8 @@ pub struct WorkRequest {
     pub key: Uuid,
     /// How long the lease lasts.
     pub lease: Duration,
-    /// Which tags it takes.
-    pub tags: TagFilter,
+    /// Which activities it takes.
+    pub filter: ActivityFilter,
     /// The sessions it may claim; without, only activities without a session.
     pub session: Option<SessionClaim>,
 }
@@ -64,8 +67,8 @@ pub struct SessionClaim {
 /// The workers of one line.
 #[derive(Debug, Clone)]
 pub struct WorkClaim {
-    /// Which tags they take: the same for all of them, whatever the requests say.
-    pub tags: TagFilter,
+    /// Which activities they take: the same for all of them, whatever the requests say.
+    pub filter: ActivityFilter,
     /// The sessions they may claim: the same for all of them, whatever the requests say.
     pub session: Option<SessionClaim>,
     /// The workers, in order of arrival.
@@ -92,6 +95,8 @@ pub struct WorkItem {
     pub instance: InstanceId,
     /// Which.
     pub key: WorkKey,
+    /// Its name, if the store knows it.
+    pub name: Option<ActivityName>,
     /// Its tag.
     pub tag: Option<Tag>,
     /// Its session.
@@ -102,6 +107,20 @@ pub struct WorkItem {
     pub state: Option<InstanceState>,
     /// How long the lease lasts.
     pub lease_for: Duration,
+}
+
+impl NewWork {
+    /// Which workers it is for.
+    pub fn route(&self) -> ActivityRoute {
+        ActivityRoute { tag: self.tag.clone(), name: self.name.clone() }
+    }
+}
+
+impl WorkItem {
+    /// Which workers it is for.
+    pub fn route(&self) -> ActivityRoute {
+        ActivityRoute { tag: self.tag.clone(), name: self.name.clone() }
+    }
 }
 
 /// The end of an activity.

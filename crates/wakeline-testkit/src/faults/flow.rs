@@ -7,10 +7,11 @@ use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId};
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
-    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PendingWork,
-    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
-    TurnCommit, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkRetries,
+    Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
+    HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
+    PendingWork, PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim,
+    TurnClaimed, TurnCommit, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim, WorkClaimed,
+    WorkRetries,
 };
 use wakeline_store::{StoreError, WholeStore};
 
@@ -93,6 +94,7 @@ passes! { FlowAdmin:
     fn suspend_turn(token: FlowToken, suspension: Suspension) -> bool;
     fn resume(instance: &InstanceId) -> (bool, Vec<FlowChange>);
     fn retry_mismatched(capabilities: Capabilities) -> (u64, Vec<FlowChange>);
+    fn unclaimed(find: FindUnclaimed) -> Vec<Unclaimed>;
     fn terminate(command: TerminateInstance) -> (bool, Vec<FlowChange>);
     fn delete_instances(command: DeleteInstances) -> DeleteReport;
     fn delete_matching(filter: InstanceFilter) -> DeleteReport;

@@ -22,6 +22,7 @@ pub mod lanes;
 pub mod lease;
 pub mod list;
 pub mod messages;
+pub mod names;
 pub mod neighbours;
 pub mod prune;
 pub mod read;
@@ -31,6 +32,7 @@ pub mod suspend;
 pub mod tags;
 pub mod terminate;
 pub mod transact;
+pub mod unclaimed;
 mod words;
 pub mod work;
 
@@ -42,9 +44,10 @@ use crate::rules::RuleFuture;
 
 pub use bench::{Flow, FlowBench, FlowUnderTest};
 pub use words::{
-    LEASE, MAIN, SESSION, Worker, after, batch, birth, capabilities, capability, continues,
-    dispatcher, ends, event, finish, id, in_session, kv_key, main_line, nothing, orchestration,
-    owner, push, secs, start, start_of, step, tag, tagged, texts, told, turn_line, work,
+    LEASE, MAIN, SESSION, Worker, activity_name, after, batch, birth, capabilities, capability,
+    continues, dispatcher, ends, event, finish, id, in_session, kv_key, main_line, named, nothing,
+    orchestration, owner, push, secs, start, start_of, step, tag, tagged, texts, told, turn_line,
+    work,
 };
 
 /// A rule, as [`boxed`] has it.

@@ -275,3 +275,18 @@ pub async fn a_claim_of_a_session_repeated_with_its_key_returns_the_same(bench: 
     }
     assert_eq!(bench.work(&worker).await.lease_for, LEASE);
 }
+
+/// A worker that ends lets its sessions go.
+pub async fn sessions_that_are_let_go_are_claimed_by_others_at_once(bench: &FlowBench) {
+    for n in 1..=2 {
+        bench.add_work(in_session("a", n, "s")).await;
+    }
+    bench.add_work(in_session("a", 3, "t")).await;
+    let first = bench.work(&Worker::owning("me")).await;
+    bench.complete(first.token, None).await;
+    assert_eq!(bench.all_work(&Worker::owning("you")).await, [3], "the other session is free");
+    assert_eq!(bench.kept(&["me", "nobody"], 0, 0).await, 1);
+    assert_eq!(bench.kept(&["me"], 0, 0).await, 0, "there is none any more");
+    assert_eq!(bench.all_work(&Worker::owning("you")).await, [2]);
+    assert_eq!(bench.kept(&["me"], 60, 300).await, 0, "it cannot be kept either");
+}

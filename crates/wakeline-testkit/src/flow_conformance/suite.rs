@@ -181,6 +181,22 @@ macro_rules! flow_conformance_suite {
             a_tag_survives_turn_abandon_and_expiry,
             the_filter_of_the_line_counts,
         );
+        $crate::flow_conformance_module!([$($fixture)*]; unclaimed;
+            a_turn_that_nobody_claims_is_found_with_what_it_needs,
+            an_activity_that_nobody_claims_is_found_with_its_name_and_tag,
+            a_leased_activity_is_not_unclaimed_before_it_can_be_claimed_again,
+        );
+        $crate::flow_conformance_module!([$($fixture)*]; names;
+            a_worker_takes_only_activities_that_it_knows,
+            work_whose_name_the_store_does_not_know_is_for_any_worker,
+            a_worker_that_names_none_takes_all_in_order,
+            a_tag_and_a_name_both_count,
+            work_of_a_session_goes_to_a_worker_that_knows_it,
+            a_name_survives_turn_abandon_and_expiry,
+            a_commit_leases_work_only_to_a_worker_that_knows_it,
+            a_name_is_told_in_hints,
+            a_line_is_due_by_what_its_worker_knows,
+        );
         $crate::flow_conformance_module!([$($fixture)*]; sessions;
             work_of_a_session_is_not_for_workers_without_an_owner,
             an_owner_takes_work_with_and_without_a_session,
@@ -204,6 +220,7 @@ macro_rules! flow_conformance_suite {
             a_claim_of_several_takes_a_whole_session,
             a_session_is_not_claimed_for_work_of_another_tag,
             a_claim_of_a_session_repeated_with_its_key_returns_the_same,
+            sessions_that_are_let_go_are_claimed_by_others_at_once,
         );
         $crate::flow_conformance_module!([$($fixture)*]; born;
             a_start_is_leased_to_a_dispatcher_that_waits,

@@ -63,7 +63,7 @@ pub async fn a_tag_survives_turn_abandon_and_expiry(bench: &FlowBench) {
 pub async fn the_filter_of_the_line_counts(bench: &FlowBench) {
     with_tags(bench).await;
     let mut claim = Worker::of(false, &["cpu"]).claim(1);
-    claim.requests[0].tags = wakeline_core::TagFilter::Any;
+    claim.requests[0].filter = Worker::any().filter;
     let answer = bench.claim_work(vec![claim]).await.remove(0);
     assert_eq!(answer.work[0].as_ref().map(|work| work.key.activity), Some(3));
 }

@@ -1,12 +1,13 @@
 //! The words of the rules: what is sent, who asks, what a turn did.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use uuid::Uuid;
 use wakeline_core::{
-    Capabilities, Capability, FlowChange, FlowLine, InstanceId, KvKey, OrchestrationName, OwnerId,
-    QueueName, SessionId, Tag, TagFilter,
+    ActivityFilter, ActivityName, ActivityNames, Capabilities, Capability, FlowChange, FlowLine,
+    InstanceId, KvKey, OrchestrationName, OwnerId, QueueName, SessionId, Tag, TagFilter,
 };
 use wakeline_store::PushItem;
 use wakeline_store::flow::{
@@ -169,6 +170,7 @@ pub fn work(instance: &str, activity: u64) -> NewWork {
     NewWork {
         instance: id(instance),
         key: WorkKey { execution: 1, activity },
+        name: None,
         tag: None,
         session: None,
         visible: Visible::Now,
@@ -181,6 +183,16 @@ pub fn tagged(instance: &str, activity: u64, of: &str) -> NewWork {
     NewWork { tag: Some(tag(of)), ..work(instance, activity) }
 }
 
+/// An activity with a name.
+pub fn named(instance: &str, activity: u64, name: &str) -> NewWork {
+    NewWork { name: Some(activity_name(name)), ..work(instance, activity) }
+}
+
+/// A name of activities.
+pub fn activity_name(text: &str) -> ActivityName {
+    ActivityName::new(text).expect("a valid name")
+}
+
 /// An activity of a session.
 pub fn in_session(instance: &str, activity: u64, session: &str) -> NewWork {
     let session = Some(SessionId::new(session).expect("a valid name"));
@@ -190,8 +202,8 @@ pub fn in_session(instance: &str, activity: u64, session: &str) -> NewWork {
 /// Who asks for work.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    /// Which tags are taken.
-    pub tags: TagFilter,
+    /// Which activities are taken.
+    pub filter: ActivityFilter,
     /// On whose behalf sessions are claimed.
     pub session: Option<SessionClaim>,
     /// How long leases last.
@@ -201,18 +213,26 @@ pub struct Worker {
 impl Worker {
     /// Takes what has neither tag nor session.
     pub fn plain() -> Self {
-        Self { tags: TagFilter::untagged(), session: None, lease: LEASE }
+        let filter = ActivityFilter::of_tags(TagFilter::untagged());
+        Self { filter, session: None, lease: LEASE }
     }
 
     /// Takes all tags, but no sessions.
     pub fn any() -> Self {
-        Self { tags: TagFilter::Any, ..Self::plain() }
+        Self { filter: ActivityFilter::of_tags(TagFilter::Any), ..Self::plain() }
     }
 
     /// Takes these tags, and what has none if it says so.
     pub fn of(untagged: bool, tags: &[&str]) -> Self {
         let tags = tags.iter().map(|text| tag(text)).collect();
-        Self { tags: TagFilter::Of { untagged, tags }, ..Self::plain() }
+        Self { filter: ActivityFilter::of_tags(TagFilter::Of { untagged, tags }), ..Self::plain() }
+    }
+
+    /// The same, of a worker that knows only these activities.
+    pub fn knowing(mut self, names: &[&str]) -> Self {
+        let names = names.iter().map(|text| activity_name(text)).collect();
+        self.filter.names = ActivityNames::Of(Arc::new(names));
+        self
     }
 
     /// Takes what has no tag, of all sessions that this owner may have.
@@ -226,7 +246,7 @@ impl Worker {
         WorkRequest {
             key: Uuid::new_v4(),
             lease: self.lease,
-            tags: self.tags.clone(),
+            filter: self.filter.clone(),
             session: self.session.clone(),
         }
     }
@@ -234,7 +254,7 @@ impl Worker {
     /// A line of so many of them.
     pub fn claim(&self, requests: usize) -> WorkClaim {
         WorkClaim {
-            tags: self.tags.clone(),
+            filter: self.filter.clone(),
             session: self.session.clone(),
             requests: (0..requests).map(|_| self.request()).collect(),
         }
@@ -243,7 +263,7 @@ impl Worker {
     /// Its line, as sweeps and hints know it.
     pub fn line(&self) -> FlowLine {
         let owner = self.session.as_ref().map(|session| session.owner.clone());
-        FlowLine::Work { tags: self.tags.clone(), owner }
+        FlowLine::Work { filter: self.filter.clone(), owner }
     }
 }
 

@@ -75,7 +75,7 @@ pub async fn work_comes_back_as_it_was_scheduled(bench: &FlowBench) {
         ..super::in_session("a", 0, "s")
     };
     bench.turned("a", |turn| TurnCommit { work: vec![new.clone()], ..step(turn) }).await;
-    let worker = Worker { tags: wakeline_core::TagFilter::Any, ..Worker::owning("me") };
+    let worker = Worker { filter: Worker::any().filter, ..Worker::owning("me") };
     let item = bench.work(&worker).await;
     assert_eq!((item.instance.clone(), item.key), (id("a"), new.key));
     assert_eq!((&item.tag, &item.session, item.payload), (&new.tag, &new.session, payload));

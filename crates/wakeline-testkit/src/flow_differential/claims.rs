@@ -12,7 +12,7 @@ use wakeline_store::flow::{
 
 use super::compare::{Same, same, same_next_due};
 use super::op::{Asks, Line};
-use super::side::{Leased, plain_work, session_claim, tags, work_line};
+use super::side::{Leased, filter, plain_work, session_claim, work_line};
 use super::world::{World, failed, worker};
 
 /// What waited before a write.
@@ -144,7 +144,7 @@ impl World<'_> {
         lease: Duration,
     ) -> Same {
         let claim = WorkClaim {
-            tags: tags(asks.tags),
+            filter: filter(asks),
             session: session_claim(asks),
             requests: (0..requests).map(|_| worker(asks, lease)).collect(),
         };
@@ -174,14 +174,14 @@ impl World<'_> {
         }
         for (n, request) in requests.iter().enumerate() {
             let owner = request.session.as_ref().map(|session| &session.owner);
-            let first = self.oracle.first_work(&request.tags, owner);
+            let first = self.oracle.first_work(&request.filter, owner);
             let expected = first.filter(|first| fresh.contains(first));
             let served = born.iter().find(|(served, _)| *served == n).map(|(_, item)| item);
             let got = served.map(|item| (item.instance.clone(), item.key));
             same(&format!("work born for request {n}"), expected, got)?;
             let Some(item) = served else { continue };
             let claim = WorkClaim {
-                tags: request.tags.clone(),
+                filter: request.filter.clone(),
                 session: request.session.clone(),
                 requests: vec![request.clone()],
             };

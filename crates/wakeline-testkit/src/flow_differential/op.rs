@@ -8,6 +8,8 @@ use wakeline_store::flow::InstanceState;
 pub(super) const INSTANCES: usize = 4;
 /// Capabilities of a case.
 pub(super) const CAPABILITIES: usize = 2;
+/// Names of activities of a case.
+const NAMES: usize = 2;
 
 /// When something can be claimed.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +42,8 @@ pub(super) enum Line {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asks {
     pub(super) tags: Tags,
+    /// The one activity that it knows; without, it takes any.
+    pub(super) name: Option<usize>,
     pub(super) owner: Option<usize>,
 }
 
@@ -55,6 +59,7 @@ pub(super) enum Tags {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task {
     pub(super) activity: u64,
+    pub(super) name: Option<usize>,
     pub(super) tagged: bool,
     pub(super) session: Option<usize>,
     pub(super) when: When,
@@ -160,13 +165,17 @@ fn lines() -> impl Strategy<Value = Vec<Line>> {
 
 fn asks() -> impl Strategy<Value = Asks> {
     let tags = select(vec![Tags::Any, Tags::Untagged, Tags::Tag, Tags::Both]);
-    (tags, prop::option::weighted(0.7, 0_usize..2)).prop_map(|(tags, owner)| Asks { tags, owner })
+    let (name, owner) =
+        (prop::option::weighted(0.5, 0..NAMES), prop::option::weighted(0.7, 0_usize..2));
+    (tags, name, owner).prop_map(|(tags, name, owner)| Asks { tags, name, owner })
 }
 
 fn task() -> impl Strategy<Value = Task> {
     let session = prop::option::weighted(0.4, 0_usize..2);
-    (0_u64..5, prop::bool::weighted(0.3), session, when())
-        .prop_map(|(activity, tagged, session, when)| Task { activity, tagged, session, when })
+    let name = prop::option::weighted(0.6, 0..NAMES);
+    (0_u64..5, name, prop::bool::weighted(0.3), session, when()).prop_map(
+        |(activity, name, tagged, session, when)| Task { activity, name, tagged, session, when },
+    )
 }
 
 fn end() -> impl Strategy<Value = End> {

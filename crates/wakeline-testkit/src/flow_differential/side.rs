@@ -1,11 +1,12 @@
 //! The names and times that both sides share, and those that differ.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use wakeline_core::{
-    Capabilities, Capability, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, QueueName,
-    SessionId, Tag, TagFilter, Timestamp,
+    ActivityFilter, ActivityName, ActivityNames, Capabilities, Capability, FlowLine, FlowToken,
+    InstanceId, KvKey, OwnerId, QueueName, SessionId, Tag, TagFilter, Timestamp,
 };
 use wakeline_store::flow::{
     Envelope, ExecutionDetail, InstanceDetail, KvEntry, NewWork, SessionClaim, TurnItem, Visible,
@@ -66,7 +67,9 @@ impl Names {
         let turns = [Line::Any, Line::Only(0), Line::Only(1), Line::Both].into_iter();
         let tags = [Tags::Any, Tags::Untagged, Tags::Tag, Tags::Both].into_iter();
         let work = tags.flat_map(|tags| {
-            [None, Some(0), Some(1)].into_iter().map(move |owner| Asks { tags, owner })
+            [None, Some(0), Some(1)].into_iter().flat_map(move |owner| {
+                [None, Some(0)].into_iter().map(move |name| Asks { tags, name, owner })
+            })
         });
         (turns.map(|line| FlowLine::Turns(self.capabilities(line))))
             .chain(work.map(work_line))
@@ -78,6 +81,7 @@ impl Names {
         NewWork {
             instance: self.instance(to),
             key: WorkKey { execution, activity: task.activity },
+            name: task.name.map(activity_name),
             tag: task.tagged.then(tag),
             session: task.session.map(|n| self.session(n)),
             visible,
@@ -111,13 +115,22 @@ fn tag() -> Tag {
     Tag::new("gpu").expect("a short name")
 }
 
-pub(super) fn tags(tags: Tags) -> TagFilter {
-    match tags {
+fn activity_name(n: usize) -> ActivityName {
+    ActivityName::new(format!("a{n}")).expect("a short name")
+}
+
+pub(super) fn filter(asks: Asks) -> ActivityFilter {
+    let tags = match asks.tags {
         Tags::Any => TagFilter::Any,
         Tags::Untagged => TagFilter::untagged(),
         Tags::Tag => TagFilter::Of { untagged: false, tags: [tag()].into() },
         Tags::Both => TagFilter::Of { untagged: true, tags: [tag()].into() },
-    }
+    };
+    let names = match asks.name {
+        None => ActivityNames::Any,
+        Some(n) => ActivityNames::Of(Arc::new([activity_name(n)].into())),
+    };
+    ActivityFilter { tags, names }
 }
 
 pub(super) fn session_claim(asks: Asks) -> Option<SessionClaim> {
@@ -125,7 +138,7 @@ pub(super) fn session_claim(asks: Asks) -> Option<SessionClaim> {
 }
 
 pub(super) fn work_line(asks: Asks) -> FlowLine {
-    FlowLine::Work { tags: tags(asks.tags), owner: asks.owner.map(owner) }
+    FlowLine::Work { filter: filter(asks), owner: asks.owner.map(owner) }
 }
 
 /// How far the store's clock is ahead of the oracle's, in microseconds.

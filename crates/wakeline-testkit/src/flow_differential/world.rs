@@ -13,7 +13,7 @@ use wakeline_store::{Store, StoreError};
 
 use super::compare::{Same, same, sweep_is_not_late, told_of_what_became_due};
 use super::op::{Asks, Line, Mail, Op};
-use super::side::{Hold, Leased, Names, Skew, session_claim, tags};
+use super::side::{Hold, Leased, Names, Skew, filter, session_claim};
 use crate::flow_conformance::{Flow, FlowUnderTest, nothing, start_of, turn_line};
 use crate::oracle::MemoryStore;
 
@@ -221,6 +221,6 @@ impl<'a> World<'a> {
 
 /// One worker of a line.
 pub(super) fn worker(asks: Asks, lease: Duration) -> WorkRequest {
-    let (tags, session) = (tags(asks.tags), session_claim(asks));
-    WorkRequest { key: Uuid::new_v4(), lease, tags, session }
+    let (filter, session) = (filter(asks), session_claim(asks));
+    WorkRequest { key: Uuid::new_v4(), lease, filter, session }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeline_core::{FlowChange, FlowLine, FlowToken, OwnerId, TagFilter};
+use wakeline_core::{ActivityNames, FlowChange, FlowLine, FlowToken, OwnerId, TagFilter};
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, EnqueueReply, Envelope, FlowReader, FlowStore,
     NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnReply, TurnRequest, WorkClaim,
@@ -55,6 +55,8 @@ enum Sin {
     ServesNoWorker,
     /// Tags are not looked at.
     IgnoresTags,
+    /// Names of activities are not looked at.
+    IgnoresNames,
     /// Completions with a stale token are believed.
     BelievesZombies,
     /// Sessions are never kept.
@@ -186,7 +188,10 @@ impl FlowStore for Sinner {
 
     async fn claim_work(&self, mut lines: Vec<WorkClaim>) -> Result<Vec<WorkClaimed>, StoreError> {
         if self.sin == Sin::IgnoresTags {
-            lines.iter_mut().for_each(|line| line.tags = TagFilter::Any);
+            lines.iter_mut().for_each(|line| line.filter.tags = TagFilter::Any);
+        }
+        if self.sin == Sin::IgnoresNames {
+            lines.iter_mut().for_each(|line| line.filter.names = ActivityNames::Any);
         }
         self.inner.claim_work(lines).await
     }
@@ -284,6 +289,7 @@ each_is_caught! {
     a_store_that_serves_no_dispatcher_is_caught: ServesNoDispatcher,
     a_store_that_serves_no_worker_is_caught: ServesNoWorker,
     a_store_that_ignores_tags_is_caught: IgnoresTags,
+    a_store_that_ignores_names_of_activities_is_caught: IgnoresNames,
     a_store_that_believes_zombies_is_caught: BelievesZombies,
     a_store_that_keeps_no_session_is_caught: KeepsNoSession,
     a_store_that_deletes_by_halves_is_caught: DeletesByHalves,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
-use wakeline_core::{Capabilities, FlowLine, Timestamp};
+use wakeline_core::{ActivityFilter, ActivityNames, Capabilities, FlowLine, Timestamp};
 use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_flow::{
     ActivityContext, Client, ClientError, FlowError, Json, Registry, Runtime, RuntimeOptions,
@@ -163,7 +163,9 @@ fn lines(registry: &Registry, options: &RuntimeOptions) -> Vec<FlowLine> {
     }
     if registry.has_activities() {
         let owner = options.session_owner.clone();
-        lines.push(FlowLine::Work { tags: options.tags.clone(), owner });
+        let names = ActivityNames::Of(Arc::new(registry.activity_names()));
+        let filter = ActivityFilter { tags: options.tags.clone(), names };
+        lines.push(FlowLine::Work { filter, owner });
     }
     lines
 }

@@ -20,11 +20,11 @@ use tokio_util::sync::CancellationToken;
 use wakeline_core::{Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId};
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
-    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PendingWork,
-    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
-    TurnCommit, TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkItem,
-    WorkRetries,
+    Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
+    HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
+    PendingWork, PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim,
+    TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim,
+    WorkClaimed, WorkItem, WorkRetries,
 };
 use wakeline_store::{HintFeed, HintSink, StoreAdmin, StoreError, StoreInfo};
 
@@ -330,6 +330,10 @@ impl<S: FlowAdmin> FlowAdmin for Transitions<S> {
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
         self.write("delete_matching", self.inner.delete_matching(filter)).await
+    }
+
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError> {
+        self.plain(self.inner.unclaimed(find)).await
     }
 
     async fn prune(

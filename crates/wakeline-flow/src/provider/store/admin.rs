@@ -6,14 +6,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, Envelope, ExecutionDetail, FlowDepths, HistoryBatch,
-    InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry, ListInstances,
-    ListedInstances, PendingWork, PruneOptions, PruneReport, Suspension, TerminateInstance,
-    Watched,
+    DeleteInstances, DeleteReport, Envelope, ExecutionDetail, FindUnclaimed, FlowDepths,
+    HistoryBatch, InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry,
+    ListInstances, ListedInstances, PendingWork, PruneOptions, PruneReport, Suspension,
+    TerminateInstance, Unclaimed, Watched,
 };
 
 use super::{StoreProvider, failed, token};
-use crate::error::{ErrorOrigin, FlowError};
+use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::message::WorkItem;
 use crate::provider::Provider;
@@ -144,6 +144,10 @@ impl ProviderAdmin for StoreProvider {
         Ok(retried)
     }
 
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, ProviderError> {
+        self.inner.store.unclaimed(find).await.map_err(|error| failed("read", error))
+    }
+
     async fn terminate(
         &self,
         instance: &InstanceId,
@@ -170,9 +174,13 @@ impl ProviderAdmin for StoreProvider {
                 source: Box::new(error),
             }
         })?;
+        let state = match error.kind {
+            FailureKind::Terminated => InstanceState::Terminated,
+            _ => InstanceState::Failed,
+        };
         let command = TerminateInstance {
             instance: instance.clone(),
-            state: InstanceState::Terminated,
+            state,
             output,
             messages,
             birth: starts.into_iter().next().map(Origin::birth),
@@ -282,7 +290,10 @@ impl StoreProvider {
                 Ok(_) => {}
                 Err(error) => {
                     let source = Box::new(error);
-                    return Err(ProviderError::Permanent { operation: "read the instance", source });
+                    return Err(ProviderError::Permanent {
+                        operation: "read the instance",
+                        source,
+                    });
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Waiters of this process that a write serves in its own commit.
 
-use wakeline_core::{FlowChange, FlowWhat, Tag};
+use wakeline_core::{ActivityRoute, FlowChange, FlowWhat};
 use wakeline_store::flow::{TurnItem, TurnRequest, WorkItem as Stored, WorkRequest};
 use wakeline_wake::Reservation;
 
@@ -16,21 +16,21 @@ impl Inner {
         Reserved::of(self.hub.reserve(&Hint::AnyTurn, max.min(RESERVED_MAX)), Ask::into_turn)
     }
 
-    /// Workers for as many activities of these tags as there are.
-    pub(super) fn reserve_work<'a>(
+    /// Workers for as many activities of these routes as there are.
+    pub(super) fn reserve_work(
         &self,
-        tags: impl Iterator<Item = Option<&'a Tag>>,
+        routes: impl Iterator<Item = ActivityRoute>,
     ) -> Reserved<WorkRequest> {
-        let mut wanted: Vec<(Option<&Tag>, usize)> = Vec::new();
-        for tag in tags {
-            match wanted.iter_mut().find(|(known, _)| *known == tag) {
+        let mut wanted: Vec<(ActivityRoute, usize)> = Vec::new();
+        for route in routes {
+            match wanted.iter_mut().find(|(known, _)| *known == route) {
                 Some((_, count)) => *count += 1,
-                None => wanted.push((tag, 1)),
+                None => wanted.push((route, 1)),
             }
         }
         let mut held = Vec::new();
-        for (tag, count) in wanted {
-            let hint = Hint::Change(FlowChange::now(FlowWhat::Work(tag.cloned())));
+        for (route, count) in wanted {
+            let hint = Hint::Change(FlowChange::now(FlowWhat::Work(route)));
             held.extend(self.hub.reserve(&hint, count.min(RESERVED_MAX - held.len())));
         }
         Reserved::of(held, Ask::into_work)

@@ -51,7 +51,7 @@ impl StoreProvider {
         poll_timeout: Option<Duration>,
     ) -> Result<Option<WorkItem>, ProviderError> {
         let owner = request.session.as_ref().map(|session| session.owner.clone());
-        let line = Line::Work { tags: request.tags.clone(), owner };
+        let line = Line::Work { filter: request.filter.clone(), owner };
         let ask = |trace| Ask::Work(request, trace);
         match self.fetch(line, ask, poll_timeout).await? {
             Some(Grant::Work(work, _)) => Ok(Some(*work)),
@@ -179,7 +179,7 @@ impl StoreProvider {
                 let Some(capability) = turn.capability.clone() else { return };
                 (FlowWhat::Turn(capability), turn.lease_for)
             }
-            Grant::Work(work, _) => (FlowWhat::Work(work.tag.clone()), work.lease_for),
+            Grant::Work(work, _) => (FlowWhat::Work(work.route()), work.lease_for),
             Grant::Outcome(_) => return,
         };
         let ends = self.inner.lease_ends.news(what, lease);

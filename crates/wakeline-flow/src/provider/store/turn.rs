@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wakeline_core::{ApplicationRef, EventTypeName};
 use wakeline_store::flow::{
-    Envelope, InstanceBirth, Pinned, TurnCommit, TurnOutcome, Visible, WorkKey,
+    Envelope, InstanceBirth, NewWork, Pinned, TurnCommit, TurnOutcome, Visible, WorkKey,
 };
 use wakeline_store::hook::EmitOutcome;
 
@@ -57,7 +57,7 @@ pub(super) async fn commit(
 ) -> Result<TurnOutcome, ProviderError> {
     let due_now = |message: &&Envelope| matches!(message.visible, Visible::Now);
     let turns = inner.reserve_turns(commit.messages.iter().filter(due_now).count());
-    let work = inner.reserve_work(commit.work.iter().map(|work| work.tag.as_ref()));
+    let work = inner.reserve_work(commit.work.iter().map(NewWork::route));
     commit.turn_requests.clone_from(&turns.requests);
     commit.work_requests.clone_from(&work.requests);
     let emits: Vec<_> = (commit.emits.iter())

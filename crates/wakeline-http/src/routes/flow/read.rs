@@ -1,14 +1,14 @@
 //! Lists, histories, executions and the key-value state of orchestrations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use axum::Json;
 use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use wakeline_core::{InstanceId, OrchestrationName, Realm, Timestamp, Verb};
-use wakeline_flow::Json as Value;
 use wakeline_flow::provider::EventPage;
+use wakeline_flow::{Json as Value, UNCLAIMED_AFTER};
 use wakeline_store::flow::{InstanceState, ListInstances};
 
 use super::{activities, exists};
@@ -28,7 +28,9 @@ const PAGE_BYTES: usize = 1 << 20;
         ("name" = Option<String>, Query, description = "Only of this orchestration"),
         ("state" = Option<String>, Query,
             description = "Only in these states, separated by commas: pending, running, completed, \
-                failed, cancelled, terminated, suspended"),
+                failed, cancelled, terminated, suspended; or `waiting` alone: those of which no \
+                worker has claimed something for 30 seconds, longest first, without further \
+                filters and pages"),
         ("prefix" = Option<String>, Query, description = "Only ids that begin with this"),
         ("parent" = Option<String>, Query, description = "Only children of this instance"),
         ("createdFrom" = Option<String>, Query, description = "Only created at or after"),
@@ -46,6 +48,9 @@ pub(crate) async fn list(
     permit: Permit,
     params: Params,
 ) -> Result<Json<OrchestrationsAnswer>, ApiError> {
+    if params.text("state") == Some("waiting") {
+        return waiting(&state, &permit, &params).await;
+    }
     let (states, suspended) = states(params.text("state").unwrap_or_default())?;
     let time = |name| params.parsed(name, |text| input::timestamp(name, text));
     let limit = params.number("limit", 100, 1..=1_000)?;
@@ -69,6 +74,30 @@ pub(crate) async fn list(
     }))
 }
 
+/// Instances of which something waits for a worker, longest first.
+async fn waiting(
+    state: &AppState,
+    permit: &Permit,
+    params: &Params,
+) -> Result<Json<OrchestrationsAnswer>, ApiError> {
+    for name in ["name", "prefix", "parent", "createdFrom", "createdBefore", "cursor"] {
+        if params.text(name).is_some() {
+            return Err(ApiError::invalid(format!("{name} cannot be used with state=waiting")));
+        }
+    }
+    let limit = params.number("limit", 100, 1..=1_000)?;
+    let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+    let (mut orchestrations, mut seen) = (Vec::new(), HashSet::new());
+    for unclaimed in state.flow().unclaimed(UNCLAIMED_AFTER, limit).await? {
+        let id = unclaimed.instance.as_str();
+        if !seen.insert(unclaimed.instance.clone()) || !permit.may(Realm::Flow, Verb::Read, id) {
+            continue;
+        }
+        orchestrations.extend(state.flow().status(id).await?.instance().map(Into::into));
+    }
+    Ok(Json(OrchestrationsAnswer { orchestrations, next_cursor: None }))
+}
+
 fn states(text: &str) -> Result<(Vec<InstanceState>, Option<bool>), ApiError> {
     let (mut states, mut suspended) = (Vec::new(), None);
     for word in text.split(',').filter(|word| !word.is_empty()) {
@@ -76,8 +105,8 @@ fn states(text: &str) -> Result<(Vec<InstanceState>, Option<bool>), ApiError> {
             _ if word == "suspended" => suspended = Some(true),
             Some(InstanceState::ContinuedAsNew) | None => {
                 return Err(ApiError::invalid(format!(
-                    "state must be pending, running, suspended, completed, failed, cancelled \
-                     or terminated, not {word:?}"
+                    "state must be pending, running, suspended, completed, failed, cancelled, \
+                     terminated, or waiting alone, not {word:?}"
                 )));
             }
             Some(state) => states.push(state),

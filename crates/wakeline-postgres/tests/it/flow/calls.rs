@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use futures_util::future::join_all;
-use wakeline_core::{FlowChange, FlowWhat, Timestamp};
+use wakeline_core::{ActivityRoute, FlowChange, FlowWhat, Timestamp};
 use wakeline_store::StoreAdmin as _;
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
@@ -157,8 +157,9 @@ async fn what_a_node_makes_available_is_hinted_to_the_others() {
     let turn = turns[0].as_ref().expect("a turn");
     let commit = TurnCommit { work: vec![work("i", 1)], ..step(turn) };
     b.store.commit_turn(commit).await.expect("committed");
-    eventually("work is hinted", async || heard(&a, &FlowWhat::Work(None))).await;
-    let own = heard(&b, &FlowWhat::Work(None));
+    eventually("work is hinted", async || heard(&a, &FlowWhat::Work(ActivityRoute::default())))
+        .await;
+    let own = heard(&b, &FlowWhat::Work(ActivityRoute::default()));
     assert!(!own, "a node does not hear itself");
     for node in [a, b] {
         node.stop().await;

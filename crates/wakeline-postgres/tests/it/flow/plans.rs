@@ -248,3 +248,27 @@ async fn an_empty_claim_reads_each_session_of_another_owner_once() {
         assert!(buffers < 2_000 * 15, "state {state}: {buffers} buffers");
     }
 }
+
+/// Activities that a worker has no code for cost its claims nothing, whether they wait or sleep.
+#[tokio::test]
+async fn an_empty_claim_does_not_read_activities_that_its_worker_does_not_know() {
+    let claim = format!(
+        "SELECT * FROM flow_claim_work('[{{\"tags\": [0], \"names\": [1, 2], \"owner\": \"me\", \
+         \"session_lease\": 1000000, \"requests\": [{{\"key\": \"{KEY}\", \"lease\": 9000000, \
+         \"again\": false}}]}}]', false)"
+    );
+    let store = Store::open().await;
+    let grow = |from, to| {
+        format!(
+            "INSERT INTO flow_work (lane_id, execution, activity, name_id, session, state, due_at)
+             SELECT 1, 1, n, 3, CASE WHEN n % 4 < 2 THEN 's' || n END, n % 2,
+                CASE WHEN n % 2 = 1 THEN now() + interval '1 h' END
+             FROM generate_series({from}, {to}) AS n"
+        )
+    };
+    store.0.fill(&grow(1, 100)).await;
+    let few = store.0.buffers("", &claim).await;
+    store.0.fill(&grow(101, 10_000)).await;
+    let many = store.0.buffers("", &claim).await;
+    assert!(many <= few + GROWTH_MAX, "{few} buffers, then {many}");
+}

@@ -2,8 +2,8 @@
 
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, InstanceFilter, InstanceState, PruneOptions, PruneReport,
-    Suspension, TerminateInstance,
+    DeleteInstances, DeleteReport, FindUnclaimed, InstanceFilter, InstanceState, PruneOptions,
+    PruneReport, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
 };
 
 use super::state::{Execution, Flow, Instance};
@@ -60,6 +60,31 @@ impl Flow {
             }
         }
         (resumed, changes)
+    }
+
+    pub(super) fn unclaimed(&self, find: &FindUnclaimed, now: Timestamp) -> Vec<Unclaimed> {
+        let asked = |instance: &InstanceId| {
+            find.instances.as_ref().is_none_or(|instances| instances.contains(instance))
+        };
+        let mut found = Vec::new();
+        for lane in self.lanes.values().filter(|lane| asked(&lane.name)) {
+            if let (Some(capability), Some(since)) = (&lane.capability, lane.due_at(now)) {
+                let what = UnclaimedWhat::Turn(capability.clone());
+                found.push((None, Unclaimed { instance: lane.name.clone(), what, since }));
+            }
+        }
+        for work in self.work.values() {
+            let instance = self.lanes[&work.lane].name.clone();
+            let since = work.lease.map_or(work.visible_at, |lease| lease.until);
+            let what = UnclaimedWhat::Work(work.key, work.route.clone());
+            if asked(&instance) {
+                found.push((Some(work.key), Unclaimed { instance, what, since }));
+            }
+        }
+        found.retain(|(_, one)| one.since.plus(find.waited_min) <= now);
+        found.sort_by_key(|(key, one)| (one.since, one.instance.clone(), *key));
+        let found = found.into_iter().map(|(_, one)| one);
+        found.take(find.limit as usize).collect()
     }
 
     pub(super) fn terminate(

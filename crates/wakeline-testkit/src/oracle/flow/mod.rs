@@ -20,15 +20,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{
-    Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId, TagFilter, Timestamp,
+    ActivityFilter, Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId,
+    Timestamp,
 };
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
-    Envelope, ExecutionDetail, FlowAdmin, FlowDepths, FlowReader, FlowStore, HistoryPage,
-    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork, PendingWork,
-    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
-    TurnCommit, TurnItem, TurnReply, TurnRequest, Watched, WorkClaim, WorkClaimed, WorkKey,
-    WorkRetries,
+    Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
+    HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
+    PendingWork, PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim,
+    TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim,
+    WorkClaimed, WorkKey, WorkRetries,
 };
 use wakeline_store::{Consequence, StoreError};
 
@@ -90,11 +91,11 @@ impl MemoryStore {
     /// The activity that a worker would get next.
     pub(crate) fn first_work(
         &self,
-        tags: &TagFilter,
+        filter: &ActivityFilter,
         owner: Option<&OwnerId>,
     ) -> Option<(InstanceId, WorkKey)> {
         let state = self.state.lock();
-        state.flow.first_work(Asker { tags, owner }, self.now())
+        state.flow.first_work(Asker { filter, owner }, self.now())
     }
 
     fn flow<T>(&self, operation: &'static str, call: impl FnOnce(&mut State, Timestamp) -> T) -> T {
@@ -133,8 +134,8 @@ impl Flow {
     fn sweep(&self, line: &FlowLine, now: Timestamp) -> Option<Duration> {
         match line {
             FlowLine::Turns(capabilities) => self.next_turn(capabilities, now),
-            FlowLine::Work { tags, owner } => {
-                self.next_work(Asker { tags, owner: owner.as_ref() }, now)
+            FlowLine::Work { filter, owner } => {
+                self.next_work(Asker { filter, owner: owner.as_ref() }, now)
             }
             FlowLine::Outcome(name) => {
                 let ended = self.lane(name).is_some_and(|lane| lane.has_ended());
@@ -320,6 +321,10 @@ impl FlowAdmin for MemoryStore {
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
         Ok(self.flow_act("delete_matching", |state, _| state.flow.delete_matching(&filter)))
+    }
+
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError> {
+        Ok(self.flow("unclaimed", |state, now| state.flow.unclaimed(&find, now)))
     }
 
     async fn prune(

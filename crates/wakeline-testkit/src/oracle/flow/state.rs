@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use uuid::Uuid;
 use wakeline_core::{
-    Capability, InstanceId, KvKey, OrchestrationName, OwnerId, SessionId, Tag, Timestamp,
+    ActivityRoute, Capability, InstanceId, KvKey, OrchestrationName, OwnerId, SessionId, Timestamp,
 };
 use wakeline_store::flow::{
     HistoryBatch, InstanceBirth, InstanceState, KvEntry, Suspension, Visible, WorkKey,
@@ -99,7 +99,7 @@ pub(super) struct Execution {
 pub(super) struct Work {
     pub(super) lane: i64,
     pub(super) key: WorkKey,
-    pub(super) tag: Option<Tag>,
+    pub(super) route: ActivityRoute,
     pub(super) session: Option<SessionId>,
     pub(super) payload: Bytes,
     pub(super) visible_at: Timestamp,

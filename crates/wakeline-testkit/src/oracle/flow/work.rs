@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId, OwnerId, TagFilter, Timestamp};
+use wakeline_core::{
+    ActivityFilter, FlowChange, FlowToken, FlowWhat, InstanceId, OwnerId, Timestamp,
+};
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, InstanceState, NewWork, PendingWork, RenewOutcome,
     SessionClaim, TurnRequest, WorkClaim, WorkClaimed, WorkItem, WorkKey, WorkOutcome, WorkRequest,
@@ -13,14 +15,14 @@ use super::state::{Flow, Lease, Session, Work, visible_at};
 /// Who asks for work: a line.
 #[derive(Clone, Copy)]
 pub(super) struct Asker<'a> {
-    pub(super) tags: &'a TagFilter,
+    pub(super) filter: &'a ActivityFilter,
     pub(super) owner: Option<&'a OwnerId>,
 }
 
 impl Asker<'_> {
-    /// Whether work of this tag and session is ever for it.
+    /// Whether work of this tag, name and session is ever for it.
     fn may_take(&self, work: &Work) -> bool {
-        self.tags.allows(work.tag.as_ref()) && (work.session.is_none() || self.owner.is_some())
+        self.filter.allows(&work.route) && (work.session.is_none() || self.owner.is_some())
     }
 }
 
@@ -50,7 +52,7 @@ impl Flow {
         let work = Work {
             lane,
             key: new.key,
-            tag: new.tag,
+            route: new.route(),
             session: new.session,
             payload: new.payload,
             visible_at: visible_at(new.visible, now),
@@ -67,7 +69,7 @@ impl Flow {
         let mut changes = Vec::new();
         for work in ids.iter().filter_map(|id| self.work.get(id)) {
             let due_in = now.until(work.visible_at);
-            let change = FlowChange { what: FlowWhat::Work(work.tag.clone()), due_in };
+            let change = FlowChange { what: FlowWhat::Work(work.route.clone()), due_in };
             if !work.is_leased(now) && !changes.contains(&change) {
                 changes.push(change);
             }
@@ -90,16 +92,16 @@ impl Flow {
 
     pub(super) fn claim_work(&mut self, lines: Vec<WorkClaim>, now: Timestamp) -> Vec<WorkClaimed> {
         let mut answers = Vec::new();
-        for WorkClaim { tags, session, requests } in lines {
+        for WorkClaim { filter, session, requests } in lines {
             let work: Vec<_> = (requests.into_iter())
                 .map(|request| {
-                    let (tags, session) = (tags.clone(), session.clone());
-                    self.claim_one(&WorkRequest { tags, session, ..request }, now)
+                    let (filter, session) = (filter.clone(), session.clone());
+                    self.claim_one(&WorkRequest { filter, session, ..request }, now)
                 })
                 .collect();
             let went_without = work.iter().any(Option::is_none);
             let owner = session.as_ref().map(|session| &session.owner);
-            let next_due = self.next_work(Asker { tags: &tags, owner }, now);
+            let next_due = self.next_work(Asker { filter: &filter, owner }, now);
             answers.push(WorkClaimed { work, next_due: next_due.filter(|_| went_without) });
         }
         answers
@@ -139,7 +141,8 @@ impl Flow {
             attempt: work.attempts,
             instance: self.lanes[&work.lane].name.clone(),
             key: work.key,
-            tag: work.tag.clone(),
+            name: work.route.name.clone(),
+            tag: work.route.tag.clone(),
             session: work.session.clone(),
             payload: work.payload.clone(),
             state: self.state_of(work),
@@ -331,6 +334,11 @@ impl Flow {
         }
         let mut kept = 0;
         for session in self.sessions.values_mut() {
+            if span.is_zero() && owners.contains(&session.owner) && session.until > now {
+                session.until = now;
+                kept += 1;
+                continue;
+            }
             let active = session.active_at.plus(idle) >= now;
             if owners.contains(&session.owner) && session.until > now && active {
                 session.until = session.until.max(now.plus(span));
@@ -344,6 +352,6 @@ impl Flow {
 impl<'a> Asker<'a> {
     fn of(request: &'a WorkRequest) -> Self {
         let owner = request.session.as_ref().map(|session| &session.owner);
-        Self { tags: &request.tags, owner }
+        Self { filter: &request.filter, owner }
     }
 }

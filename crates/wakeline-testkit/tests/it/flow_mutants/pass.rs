@@ -7,10 +7,10 @@ use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, KvKey};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
-    AbandonOutcome, DeleteInstances, DeleteReport, ExecutionDetail, FlowAdmin, FlowDepths,
-    FlowReader, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances,
+    AbandonOutcome, DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowAdmin,
+    FlowDepths, FlowReader, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances,
     ListedInstances, PendingWork, PruneOptions, PruneReport, Suspension, TerminateInstance,
-    Watched, WorkRetries,
+    Unclaimed, Watched, WorkRetries,
 };
 
 use super::{Sin, Sinner};
@@ -119,6 +119,10 @@ impl FlowAdmin for Sinner {
 
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, StoreError> {
         self.inner.delete_matching(filter).await
+    }
+
+    async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError> {
+        self.inner.unclaimed(find).await
     }
 
     async fn prune(

@@ -1,0 +1,201 @@
+//! Which worker gets which activity, with tokio's clock paused.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions};
+use wakeline_flow::{
+    ActivityContext, Client, ClientError, FailureKind, FlowError, OrchestrationContext, Registry,
+    RegistryBuilder, Runtime, RuntimeOptions, UNCLAIMED_AFTER,
+};
+use wakeline_testkit::oracle::MemoryStore;
+
+const LONG: Duration = Duration::from_secs(3600);
+
+/// One of several processes over a store.
+fn node(store: &Arc<MemoryStore>) -> Arc<dyn Provider> {
+    let store = Arc::clone(store);
+    Arc::new(StoreProvider::new(store, StoreProviderOptions::default()))
+}
+
+async fn run(provider: Arc<dyn Provider>, registry: RegistryBuilder) -> Runtime {
+    let registry = registry.build().expect("no name twice");
+    Runtime::start(provider, registry).await.expect("started")
+}
+
+async fn double(_: ActivityContext, n: u32) -> Result<u32, FlowError> {
+    Ok(2 * n)
+}
+
+async fn doubles(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    ctx.activity("double", n).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_activity_runs_at_once_on_the_one_runtime_that_has_it() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    // They share the waiters of one process, so that each of them could be given the activity.
+    let provider = node(&store);
+    let mut runtimes = Vec::new();
+    for _ in 0..9 {
+        let other = Registry::builder().activity("other", double);
+        runtimes.push(run(Arc::clone(&provider), other.orchestration("doubles", doubles)).await);
+    }
+    runtimes.push(run(Arc::clone(&provider), Registry::builder().activity("double", double)).await);
+    let client = Client::new(provider);
+    let began = Instant::now();
+    for n in 0..20 {
+        let id = format!("i-{n}");
+        client.start(&id, "doubles", &n).await.expect("started");
+        let doubled: u32 = client.wait(&id, LONG).await.expect("completed");
+        assert_eq!(doubled, 2 * n);
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    for runtime in runtimes {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_without_its_code_does_not_touch_an_activity() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let other = Registry::builder().orchestration("doubles", doubles).activity("other", double);
+    let without = run(Arc::clone(&provider), other).await;
+    let client = Client::new(Arc::clone(&provider));
+    client.start("i", "doubles", &21).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(store.flow_calls().get("abandon"), None, "nothing was taken and given back");
+    let with = run(provider, Registry::builder().activity("double", double)).await;
+    let began = Instant::now();
+    let doubled: u32 = client.wait("i", LONG).await.expect("completed");
+    assert_eq!((doubled, began.elapsed()), (42, Duration::ZERO));
+    for runtime in [with, without] {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+/// Runs a child and an activity that nobody has, and tells how each failed.
+async fn misspelt(ctx: OrchestrationContext, (): ()) -> Result<Vec<String>, FlowError> {
+    let child = ctx.child::<_, ()>("chlid", ()).await;
+    let activity = ctx.activity::<_, ()>("dubble", 1).await;
+    let told = [child, activity].map(|failed| match failed {
+        Err(error) => format!("{:?}: {}", error.kind, error.message),
+        Ok(()) => "it ran".to_owned(),
+    });
+    Ok(told.to_vec())
+}
+
+fn reason(status: &wakeline_flow::Status) -> Option<String> {
+    let unclaimed = status.instance()?.unclaimed.as_ref()?;
+    Some(unclaimed.what.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_worker_claims_is_told_with_its_instance() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let registry = Registry::builder().orchestration("doubles", doubles);
+    let runtime = run(Arc::clone(&provider), registry).await;
+    let client = Client::new(provider);
+    client.start("misspelt", "dubbles", &1).await.expect("started");
+    client.start("running", "doubles", &1).await.expect("started");
+    tokio::time::sleep(UNCLAIMED_AFTER - Duration::from_secs(1)).await;
+    for instance in ["misspelt", "running"] {
+        let status = client.status(instance).await.expect("read");
+        assert_eq!(reason(&status), None, "{instance}");
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let told = async |instance| reason(&client.status(instance).await.expect("read"));
+    let orchestration = "no worker has claimed orchestration `dubbles`";
+    assert_eq!(told("misspelt").await.as_deref(), Some(orchestration));
+    assert_eq!(told("running").await.as_deref(), Some("no worker has claimed activity `double`"));
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_worker_claims_fails_at_its_deadline() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let deadline = Some(Duration::from_secs(60));
+    let options = RuntimeOptions { unclaimed_timeout: deadline, ..RuntimeOptions::default() };
+    let registry = Registry::builder().orchestration("misspelt", misspelt).build();
+    let registry = registry.expect("no name twice");
+    let started = Runtime::start_with_options(Arc::clone(&provider), registry, options).await;
+    let runtime = started.expect("valid options");
+    let client = Client::new(provider);
+    client.start("parent", "misspelt", &()).await.expect("started");
+    client.start("alone", "mispelt", &()).await.expect("started");
+    let told: Vec<String> = client.wait("parent", LONG).await.expect("completed");
+    let expected = [
+        "Timeout: no worker has claimed orchestration `chlid` within 60000 ms",
+        "Timeout: no worker has claimed activity `dubble` within 60000 ms",
+    ];
+    assert_eq!(told, expected);
+    let failed = client.wait::<()>("alone", LONG).await.expect_err("it has failed");
+    let ClientError::Failed { error, .. } = failed else { panic!("{failed}") };
+    assert_eq!(error.kind, FailureKind::Timeout);
+    assert_eq!(client.status("alone").await.expect("read").name(), "failed");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+async fn stays(ctx: OrchestrationContext, spans: Vec<u64>) -> Result<Vec<String>, FlowError> {
+    let mut calls = Vec::new();
+    for span in spans {
+        calls.push(ctx.activity::<_, String>("work", span).session("s").start());
+        // The first one claims the session before the others come.
+        ctx.sleep(Duration::from_secs(1)).await;
+    }
+    wakeline_flow::try_join_all(calls).await
+}
+
+/// A runtime with one slot, as this owner, whose activities take so many seconds.
+async fn worker(provider: Arc<dyn Provider>, owner: &'static str, slots: usize) -> Runtime {
+    let work = move |_: ActivityContext, secs: u64| async move {
+        tokio::time::sleep(Duration::from_secs(secs)).await;
+        Ok::<_, FlowError>(owner.to_owned())
+    };
+    let registry = Registry::builder().orchestration("stays", stays).activity("work", work);
+    let options = RuntimeOptions {
+        worker_concurrency: slots,
+        session_owner: wakeline_core::OwnerId::new(owner).ok(),
+        session_idle_timeout: Duration::from_secs(5),
+        prefetch: wakeline_flow::Prefetch::Fixed(0),
+        ..RuntimeOptions::default()
+    };
+    let registry = registry.build().expect("no name twice");
+    Runtime::start_with_options(provider, registry, options).await.expect("valid options")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_stays_while_an_activity_runs_longer_than_its_idle_time() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let first = worker(node(&store), "first", 1).await;
+    let client = Client::new(node(&store));
+    client.start("i", "stays", &[200_u64, 1]).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let second = worker(node(&store), "second", 1).await;
+    let told: Vec<String> = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(told, ["first", "first"]);
+    for runtime in [first, second] {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_ends_lets_its_sessions_go() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let first = worker(Arc::clone(&provider), "first", 1).await;
+    let client = Client::new(Arc::clone(&provider));
+    client.start("i", "stays", &[2_u64, 1]).await.expect("started");
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let second = worker(provider, "second", 1).await;
+    first.shutdown(Duration::from_secs(10)).await;
+    let began = Instant::now();
+    let told: Vec<String> = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(told, ["first", "second"]);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    second.shutdown(Duration::from_secs(1)).await;
+}

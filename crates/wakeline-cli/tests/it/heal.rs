@@ -19,9 +19,10 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// A fallback that cannot help.
 const NO_FALLBACK: [&str; 2] = ["--fallback-poll-interval-ms", "3600000"];
 
-async fn park(server: &Server, query: &str) -> tokio::task::JoinHandle<(Vec<String>, Instant)> {
-    let path = format!("/api/v1/pop/queue/q?wait=true&timeout=120000{query}");
-    let parked = server.client.park(&path).await;
+/// Parks a pop. It is not autoAck: one whose claim is lost with its connection is not served, but
+/// answered that its outcome is unknown.
+async fn park(server: &Server) -> tokio::task::JoinHandle<(Vec<String>, Instant)> {
+    let parked = server.client.park("/api/v1/pop/queue/q?wait=true&timeout=120000").await;
     server.parked(1).await;
     tokio::spawn(async move {
         let ids = parked.answer().await.expect("an answer").ids();
@@ -56,8 +57,7 @@ async fn behind_a_proxy(what: &str, begin: impl Fn(&Proxy)) {
     let receiver = Receiver::start("r", Mood::Answers(200)).await;
     Hook::open(&cut_off).await.endpoint(&receiver, json!({})).await;
     for (round, outage) in OUTAGES.into_iter().enumerate() {
-        // Not autoAck: if its claim is swallowed, it has to wait for its deadline.
-        let parked = park(&cut_off, "").await;
+        let parked = park(&cut_off).await;
         begin(&proxy);
         tokio::time::sleep(outage - Duration::from_millis(500)).await;
         let mark = format!("round-{round}");
@@ -87,7 +87,8 @@ async fn connections_that_were_swallowed_delay_nobody_for_long_afterwards() {
 
 /// Pushes and sends until it is accepted.
 async fn bring(client: Client, mark: &str) {
-    let item = json!({"queue": "q", "partition": "p", "payload": 1, "transactionId": mark});
+    // Each in its own partition: the lease on the one before is still live.
+    let item = json!({"queue": "q", "partition": mark, "payload": 1, "transactionId": mark});
     let push = json!({"items": [item]}).to_string();
     let event = json!({"eventType": "plain", "eventId": mark, "payload": {"mark": mark}});
     let calls = [("/api/v1/push", push, 201), ("/api/v1/app/a/msg", event.to_string(), 202)];
@@ -109,7 +110,7 @@ async fn a_database_that_was_stopped_delays_nobody_for_long_afterwards() {
     let receiver = Receiver::start("r", Mood::Answers(200)).await;
     Hook::open(&server).await.endpoint(&receiver, json!({})).await;
     for (round, outage) in OUTAGES.into_iter().enumerate() {
-        let parked = park(&server, "&autoAck=true").await;
+        let parked = park(&server).await;
         postgres.stop();
         tokio::time::sleep(outage).await;
         postgres.restart();

@@ -118,7 +118,7 @@ impl FlowError {
     }
 
     /// The same error as the one who waits for it sees it.
-    pub(crate) fn from_origin(mut self, origin: ErrorOrigin) -> Self {
+    pub(crate) fn with_origin(mut self, origin: ErrorOrigin) -> Self {
         self.origin.insert(0, origin);
         self
     }

@@ -6,9 +6,9 @@
 //! What is sent goes out over the notifier's connection, as a notification of the face's own kind.
 //!
 //! # Invariants
-//! * No write fails because a hint could not be sent, and turns do not wait for theirs. What is sent
-//!   from outside of turns waits until its hint is under way, for a short while at most: its caller
-//!   may be a program that ends right after it ([`FaceHints::sent`]).
+//! * No write fails because a hint could not be sent, and turns do not wait for theirs. What is
+//!   sent from outside of turns waits until its hint was sent, for a short while at most: its
+//!   caller may be a program that ends right after it ([`FaceHints::sent`]).
 //! * At once when it was quiet, together with what follows within a few milliseconds when it is
 //!   busy. The task that sends ends when nothing is left to be sent.
 //! * Nothing is sent while it is known that nobody else listens; whoever joins then is told

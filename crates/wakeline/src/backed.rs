@@ -69,8 +69,8 @@ impl<S: StoreBackend + 'static> Backed<S> {
         Ok(Self { provider, store, listening: Arc::new(shutdown.drop_guard()) })
     }
 
-    /// The same provider with the keys of encrypted queues, those that the servers on the store have:
-    /// turns can push to these queues then. Call it before anything else, once.
+    /// The same provider with the keys of encrypted queues, which are those of the servers on the
+    /// store. Turns can push to these queues then. Call it before anything else, once.
     pub fn with_encryption_keys(self, keys: EncryptionKeys) -> Self
     where
         S: KeyedStore,

@@ -75,7 +75,7 @@ pub(super) fn given_up(
     ack.orchestrator_items = incoming.refusals(parent.as_ref());
     let name = incoming.beginning.as_ref().map(|begun| begun.name.clone()).or(item.name.clone());
     let origin = ErrorOrigin::Child { name, instance: item.instance.clone() };
-    let failed = Err(error.clone().from_origin(origin));
+    let failed = Err(error.clone().with_origin(origin));
     ack.orchestrator_items.extend(parent.map(|parent| (told(parent, failed), None)));
     ack.end = ended(InstanceState::Failed, &error);
     ack.clear = true;
@@ -250,7 +250,7 @@ impl About<'_> {
         ack.end = end;
         let origin =
             || ErrorOrigin::Child { name: Some(self.name()), instance: self.instance.clone() };
-        let result = result.map_err(|error| error.from_origin(origin()));
+        let result = result.map_err(|error| error.with_origin(origin()));
         ack.orchestrator_items.extend(parent.map(|parent| (told(parent, result), None)));
     }
 

@@ -105,7 +105,7 @@ impl ActivityRunner {
                 attempts: Some(attempt - 1),
                 ..FlowError::new(FailureKind::Poison, words)
             };
-            let error = error.from_origin(origin(task, attempt - 1));
+            let error = error.with_origin(origin(task, attempt - 1));
             return self.complete(task, lock_token, Err(error)).await;
         }
         let tried = self.attempt(&code, task, lock_token, attempt).await;
@@ -124,7 +124,7 @@ impl ActivityRunner {
             Tried::Done(result) => {
                 let counted = |error| {
                     FlowError { attempts: Some(attempt), ..error }
-                        .from_origin(origin(task, attempt))
+                        .with_origin(origin(task, attempt))
                 };
                 self.complete(task, lock_token, result.map_err(counted)).await
             }

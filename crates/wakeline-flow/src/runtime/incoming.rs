@@ -108,7 +108,7 @@ impl Incoming {
                 instance: parent.instance.clone(),
                 execution: parent.execution,
                 event: parent.event,
-                result: Err(FlowError::new(FailureKind::Application, words).from_origin(
+                result: Err(FlowError::new(FailureKind::Application, words).with_origin(
                     ErrorOrigin::Child { name: None, instance: self.item.instance.clone() },
                 )),
             }

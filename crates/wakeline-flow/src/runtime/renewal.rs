@@ -52,8 +52,8 @@ pub(super) async fn renew_turn(shared: &Shared, lock_token: &str) {
     }
 }
 
-/// Renews the lease of an activity, for the first time after `first`. Returns when its instance does
-/// not want it any more, or the lease is lost.
+/// Renews the lease of an activity, for the first time after `first`. Returns when its instance
+/// does not want it any more, or the lease is lost.
 pub(super) async fn renew_activity(
     shared: &Shared,
     instance: &InstanceId,
@@ -83,8 +83,8 @@ pub(super) async fn renew_activity(
     }
 }
 
-/// Waits for the end of an instance as a client does, so that an activity of it is cancelled without
-/// waiting for the next renewal. Most activities are over before that is worth a statement.
+/// Waits for the end of an instance as a client does, so that an activity of it is cancelled
+/// without waiting for the next renewal. Most activities are over before that is worth a statement.
 async fn instance_ended(shared: &Shared, instance: &InstanceId) {
     tokio::time::sleep(WATCH_AFTER).await;
     let Some(admin) = shared.provider.admin() else { return std::future::pending().await };

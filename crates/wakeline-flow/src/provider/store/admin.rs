@@ -163,7 +163,7 @@ impl ProviderAdmin for StoreProvider {
         let parents = begun.iter().chain(&starts).filter_map(|origin| origin.parent.clone());
         let name = origin.map(|origin| origin.name.clone());
         let child = ErrorOrigin::Child { name, instance: instance.clone() };
-        let mut messages = told(parents, &error.clone().from_origin(child))?;
+        let mut messages = told(parents, &error.clone().with_origin(child))?;
         let close = WorkItem::CloseChildren { instance: instance.clone() };
         if begun.is_some() {
             messages.push(envelope::envelope(&close, envelope::delayed(None))?);

@@ -1,6 +1,7 @@
 -- Deletes instances, and begins with all below them: see flow_clear. Without p_force nothing is deleted
 -- if one of them has not ended (o_running), or has a parent that stays (o_orphans); that all below
--- them has ended is for the caller to see. p_rows: see flow_clear; 0 to delete nothing.
+-- them has ended is for the caller to see. With p_force messages go, too, that wait for an instance
+-- that was never started. p_rows: see flow_clear; 0 to delete nothing.
 -- Called by: FlowAdmin::delete_instances, delete_matching. Lock order: lanes; then see flow_clear.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_delete(
@@ -20,7 +21,8 @@ BEGIN
     v_lanes := @schema@.flow_lock(ARRAY(
         SELECT l.lane_id FROM @schema@.flow_lanes l
         WHERE l.instance = ANY (p_instances) AND (l.phase > 0 OR EXISTS (
-            SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts))), '{}');
+            SELECT FROM @schema@.flow_messages m
+            WHERE m.lane_id = l.lane_id AND (m.starts OR p_force)))), '{}');
     IF NOT p_force THEN
         o_running := ARRAY(SELECT l.instance FROM unnest(v_lanes) AS l WHERE l.phase < 2);
         o_orphans := @schema@.flow_orphans(

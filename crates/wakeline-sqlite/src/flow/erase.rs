@@ -59,7 +59,8 @@ pub(super) fn begin(s: &mut Session<'_>, command: &DeleteInstances, deletion: Uu
     let mut lanes = Vec::new();
     for id in command.instances.iter().collect::<HashSet<_>>() {
         let Some(lane) = Lane::named(s, id)? else { continue };
-        if lane.state.is_some() || message::start_waits(s, lane.id)? {
+        let early = command.force && message::due(s, lane.id)?.is_some();
+        if early || lane.state.is_some() || message::start_waits(s, lane.id)? {
             lanes.push(lane);
         }
     }

@@ -51,7 +51,8 @@ pub struct DeleteInstances {
     /// These, each with all below it. All or none: with `force` unset, if one of the tree has not
     /// ended when the call begins nothing is deleted.
     pub instances: Vec<InstanceId>,
-    /// Whether instances that have not ended are deleted too.
+    /// Whether instances that have not ended are deleted too, and messages that wait for one that
+    /// was never started.
     pub force: bool,
 }
 

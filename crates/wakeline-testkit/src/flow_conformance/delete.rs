@@ -297,3 +297,14 @@ pub async fn waiters_of_a_deleted_instance_are_named(bench: &FlowBench) {
     report.watched.sort();
     assert_eq!(report.watched, [id("child"), id("root")]);
 }
+
+/// By force, also what waits for an instance that was never started: a misspelt id, say.
+pub async fn early_messages_are_deleted_by_force(bench: &FlowBench) {
+    bench.send(vec![event("a", "early"), event("a", "too")]).await;
+    assert_eq!(bench.delete(&["a"], false).await, DeleteReport::default());
+    let report = bench.delete(&["a"], true).await;
+    assert_eq!((report.instances, report.messages), (1, 2));
+    assert_eq!(bench.delete(&["a"], true).await, DeleteReport::default());
+    bench.start("a").await;
+    assert_eq!(texts(&bench.turn().await), ["start"]);
+}

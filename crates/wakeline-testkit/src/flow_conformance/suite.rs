@@ -321,6 +321,7 @@ macro_rules! flow_conformance_suite {
             a_deletion_that_was_given_up_is_finished,
             children_of_a_namesake_stay,
             waiters_of_a_deleted_instance_are_named,
+            early_messages_are_deleted_by_force,
         );
         $crate::flow_conformance_module!([$($fixture)*]; prune;
             the_newest_executions_stay,

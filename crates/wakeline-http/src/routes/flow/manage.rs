@@ -7,7 +7,7 @@ use wakeline_core::{InstanceId, Realm, Verb};
 use wakeline_store::Deed;
 use wakeline_store::flow::{InstanceFilter, PruneOptions};
 
-use super::{accepted, exists};
+use super::{accepted, exists, missing};
 use crate::access::permit::Permit;
 use crate::error::{ApiError, Problem};
 use crate::input::{self, Body, Params, Parted};
@@ -102,7 +102,8 @@ pub(crate) async fn resume(
     delete, path = "/api/v1/orchestrations/{instance}", tag = "orchestrations",
     params(
         ("instance" = String, Path, description = "The instance"),
-        ("force" = Option<bool>, Query, description = "Even if it has not ended (false)"),
+        ("force" = Option<bool>, Query,
+            description = "Even if it has not ended, or has only early events (false)"),
     ),
     responses(
         (status = 200, description = "What was deleted", body = DeletedAnswer),
@@ -116,7 +117,10 @@ pub(crate) async fn delete(
     params: Params,
 ) -> Result<Json<DeletedAnswer>, ApiError> {
     let force = params.flag("force")?;
-    exists(state.flow(), &instance).await?;
+    // By force also what waits for an instance that was never started.
+    if !force {
+        exists(state.flow(), &instance).await?;
+    }
     let report = state.flow().delete(&instance, force).await?;
     let words = |what: &str, ids: &[InstanceId]| {
         let ids: Vec<_> = ids.iter().take(10).map(InstanceId::as_str).collect();
@@ -127,6 +131,9 @@ pub(crate) async fn delete(
     }
     if !report.orphans.is_empty() {
         return Err(words("children of another instance", &report.orphans));
+    }
+    if report.instances == 0 {
+        return Err(missing(&instance));
     }
     Ok(Json(report.into()))
 }

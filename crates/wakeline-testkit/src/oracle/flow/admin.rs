@@ -137,7 +137,12 @@ impl Flow {
     pub(super) fn delete(&mut self, command: &DeleteInstances) -> DeleteReport {
         let mut doomed: Vec<InstanceId> = Vec::new();
         for name in &command.instances {
-            let pending = self.lane(name).is_some_and(|lane| lane.is_pending());
+            let lane = self.lane(name);
+            // By force, also messages that wait for an instance that was never started.
+            let early = lane.is_some_and(|lane| {
+                command.force && lane.instance.is_none() && !lane.messages.is_empty()
+            });
+            let pending = early || lane.is_some_and(|lane| lane.is_pending());
             let below = if pending { vec![name.clone()] } else { self.tree(name) };
             for one in below {
                 if !doomed.contains(&one) {

@@ -23,6 +23,7 @@ use crate::error::FlowError;
 use crate::json::Json;
 use crate::message::WorkItem;
 use crate::provider::{Enqueued, Provider, ProviderAdmin, ProviderError, Seen, envelope};
+use crate::registry::Registry;
 
 pub use manage::UNCLAIMED_AFTER;
 pub use status::{Instance, Status};
@@ -98,12 +99,19 @@ pub enum Started {
 #[derive(Clone)]
 pub struct Client {
     provider: Arc<dyn Provider>,
+    /// Whose versions are started where none is named.
+    registry: Option<Arc<Registry>>,
 }
 
 impl Client {
     /// A client over a provider.
     pub fn new(provider: Arc<dyn Provider>) -> Self {
-        Self { provider }
+        Self { provider, registry: None }
+    }
+
+    /// A client that starts the newest version of this registry where none is named.
+    pub(crate) fn with_registry(provider: Arc<dyn Provider>, registry: Arc<Registry>) -> Self {
+        Self { provider, registry: Some(registry) }
     }
 
     /// The provider behind it.
@@ -115,7 +123,11 @@ impl Client {
         self.provider.admin().ok_or(ClientError::Unsupported(what))
     }
 
-    /// Starts the newest version of an orchestration. Idempotent by the instance's id.
+    /// Starts an orchestration. Idempotent by the instance's id.
+    ///
+    /// The client of a runtime starts the newest version that the runtime has registered. Any other
+    /// client names none: whichever worker takes the instance runs its newest version, so that
+    /// during a rolling deployment it may be the old one or the new one.
     pub async fn start(
         &self,
         instance: &str,
@@ -146,7 +158,8 @@ impl Client {
         version: Option<String>,
         input: Json,
     ) -> Result<Started, ClientError> {
-        let start = start(instance, name, version, input)?;
+        let newest = || Some(self.registry.as_ref()?.newest(name)?.version().to_string());
+        let start = start(instance, name, version.or_else(newest), input)?;
         match self.provider.enqueue_for_orchestrator(start, None).await? {
             Enqueued::Queued => Ok(Started::New),
             Enqueued::Exists | Enqueued::Ended => Ok(Started::Exists),

@@ -142,9 +142,10 @@ impl Runtime {
         Ok(Self { provider, shared, dispatchers, closing, cancelling })
     }
 
-    /// A client over the same provider.
+    /// A client over the same provider. A start that names no version takes the newest one of this
+    /// runtime's registry.
     pub fn client(&self) -> Client {
-        Client::new(Arc::clone(&self.provider))
+        Client::with_registry(Arc::clone(&self.provider), Arc::clone(&self.shared.registry))
     }
 
     /// Fetches nothing more; waits for what runs. After the grace, running activities are

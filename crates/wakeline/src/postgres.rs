@@ -24,20 +24,6 @@ impl PostgresProvider {
         Self::new_with_options(database_url, schema_name, LongPollConfig::default()).await
     }
 
-    /// Connects with fetches that wait.
-    pub async fn new_with_long_poll(database_url: &str) -> Result<Self, StoreError> {
-        Self::new_with_long_poll_and_schema(database_url, None).await
-    }
-
-    /// Connects to a schema of another name, with fetches that wait.
-    pub async fn new_with_long_poll_and_schema(
-        database_url: &str,
-        schema_name: Option<&str>,
-    ) -> Result<Self, StoreError> {
-        let long_poll = LongPollConfig { enabled: true, ..LongPollConfig::default() };
-        Self::new_with_options(database_url, schema_name, long_poll).await
-    }
-
     /// Connects with settings of your own for how fetches wait.
     pub async fn new_with_options(
         database_url: &str,

@@ -27,20 +27,6 @@ impl SqliteProvider {
         Self::new_with_options(path, schema_name, LongPollConfig::default()).await
     }
 
-    /// Opens a file, with fetches that wait.
-    pub async fn new_with_long_poll(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Self::new_with_long_poll_and_schema(path, None).await
-    }
-
-    /// Opens the file of a schema, with fetches that wait.
-    pub async fn new_with_long_poll_and_schema(
-        path: impl AsRef<Path>,
-        schema_name: Option<&str>,
-    ) -> Result<Self, StoreError> {
-        let long_poll = LongPollConfig { enabled: true, ..LongPollConfig::default() };
-        Self::new_with_options(path, schema_name, long_poll).await
-    }
-
     /// Opens a file with settings of your own for how fetches wait.
     pub async fn new_with_options(
         path: impl AsRef<Path>,

@@ -170,7 +170,10 @@ impl TurnRunner {
         reason: String,
     ) -> Result<(), ProviderError> {
         let reason = ack::printable(reason);
-        tracing::error!(%instance, "the instance is suspended\n{reason}");
+        // The whole text is stored with the instance, which comes here again at every start.
+        let short = reason.lines().next().unwrap_or_default();
+        tracing::error!(%instance, reason = short, "the instance is suspended");
+        tracing::debug!(%instance, "the instance is suspended\n{reason}");
         metrics::counter!("wakeline_flow_suspended_total").increment(1);
         match self.shared.provider.admin() {
             Some(admin) => admin.suspend_item(token, Suspension::Mismatch { reason }).await,

@@ -199,3 +199,27 @@ async fn a_runtime_that_ends_lets_its_sessions_go() {
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     second.shutdown(Duration::from_secs(1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_start_without_a_version_takes_the_newest_of_the_runtime_that_starts_it() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let code = |version: &'static str| {
+        move |_: OrchestrationContext, (): ()| async move { Ok::<_, FlowError>(version.to_owned()) }
+    };
+    let old = Registry::builder().orchestration_versioned("flow", "1.0.0", code("old"));
+    let new = Registry::builder().orchestration_versioned("flow", "1.0.0", code("old"));
+    let new = new.orchestration_versioned("flow", "2.0.0", code("new"));
+    let (old, new) = (run(Arc::clone(&provider), old).await, run(provider, new).await);
+    for n in 0..20 {
+        for (runtime, expected) in [(&old, "old"), (&new, "new")] {
+            let (client, id) = (runtime.client(), format!("{expected}-{n}"));
+            client.start(&id, "flow", &()).await.expect("started");
+            let ran: String = client.wait(&id, LONG).await.expect("completed");
+            assert_eq!(ran, expected);
+        }
+    }
+    for runtime in [old, new] {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}

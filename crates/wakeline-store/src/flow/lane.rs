@@ -351,8 +351,8 @@ pub trait FlowStore: Send + Sync {
 
     /// Moves the end of the sessions of these owners to `span` from now: those that are live and
     /// were active within `idle`. A span of zero ends them instead, whether they were active or
-    /// not, and workers that wait are told. Returns how many. An empty list of owners instead removes the
-    /// sessions of anyone that have expired and for which no activity waits.
+    /// not, and workers that wait are told. Returns how many. An empty list of owners instead
+    /// removes the sessions of anyone that have expired and for which no activity waits.
     async fn keep_sessions(
         &self,
         owners: Vec<OwnerId>,

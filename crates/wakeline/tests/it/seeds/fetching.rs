@@ -19,15 +19,10 @@ async fn all_constructors_wait_by_default() {
     let providers: Vec<Arc<dyn Provider>> = vec![
         Arc::new(SqliteProvider::new(&file).await.expect("opened")),
         Arc::new(SqliteProvider::new_with_schema(&file, Some("a")).await.expect("opened")),
-        Arc::new(SqliteProvider::new_with_long_poll(&file).await.expect("opened")),
-        Arc::new(SqliteProvider::new_with_long_poll_and_schema(&file, None).await.expect("opened")),
         Arc::new(
             SqliteProvider::new_with_options(&file, None, config.clone()).await.expect("opened"),
         ),
         Arc::new(PostgresProvider::new_with_schema(&url, name).await.expect("connected")),
-        Arc::new(
-            PostgresProvider::new_with_long_poll_and_schema(&url, name).await.expect("connected"),
-        ),
         Arc::new(PostgresProvider::new_with_options(&url, name, config).await.expect("connected")),
     ];
     for provider in providers {

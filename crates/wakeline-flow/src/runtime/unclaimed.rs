@@ -68,7 +68,9 @@ async fn fail_pending(
     error: FlowError,
 ) -> Result<(), ProviderError> {
     let Watched::There(detail) = admin.instance(instance).await? else { return Ok(()) };
-    if detail.state == InstanceState::Pending && admin.terminate(instance, error.clone(), None).await? {
+    if detail.state == InstanceState::Pending
+        && admin.terminate(instance, error.clone(), None).await?
+    {
         tracing::warn!(%instance, %error, "a pending instance has failed");
     }
     Ok(())

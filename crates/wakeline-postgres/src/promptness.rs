@@ -5,9 +5,9 @@
 //! of them hangs on a connection that was lost silently.
 //!
 //! # Invariants
-//! * A database that is slow makes progress: a call that it is known to be at work on has time until
-//!   the deadline of all calls. Where it cannot be asked, each miss doubles the span up to that, and
-//!   only a prompt answer shortens it again.
+//! * A database that is slow makes progress: a call that it is known to be at work on has time
+//!   until the deadline of all calls. Where it cannot be asked, each miss doubles the span up to
+//!   that, and only a prompt answer shortens it again.
 //! * Each operation has a span of its own: one that is slow is not given up for ever because others
 //!   on the same link are quick.
 

@@ -106,12 +106,6 @@ async fn retried_activities_are_seen_in_the_instance_and_its_history() {
     assert!(activity["nextTryAt"].is_string(), "{instance}");
     let history = node.get(&format!("{BASE}/r/history")).await.json();
     assert_eq!(history["activities"], instance["activities"]);
-    let ended = node.get(&format!("{BASE}/r/wait?timeout=1")).await;
-    assert_eq!(ended.status, StatusCode::NO_CONTENT);
-    tokio::time::sleep(Duration::from_secs(3600)).await;
-    let instance = node.get(&format!("{BASE}/r")).await.json();
-    assert_eq!(instance["error"]["message"], "activity charge (attempt 2): card declined");
-    assert_eq!(instance.get("activities"), None);
     runtime.shutdown(Duration::ZERO).await;
 }
 

@@ -1,5 +1,5 @@
-//! `wakeline-bench soak`: a steady load with retention, and how large the store and the memory of the
-//! server are meanwhile.
+//! `wakeline-bench soak`: a steady load with retention, and how large the store and the memory of
+//! the server are meanwhile.
 //!
 //! Messages are pushed at a fixed rate, read by one consumer and acked, and go once they are a few
 //! seconds old. A store that keeps up neither grows nor collects dead rows; the server's memory is

@@ -271,7 +271,7 @@ impl ServeArgs {
             keys: key_source(&self, &file),
             housekeeping: housekeeping(&self, &file),
             retention: self.retention.over(&file.retention),
-            figures_kept: figures_kept(&self, &file),
+            figures_kept: retention::kept(pick!(self, file, queue.stats_retention_days), 7),
             access: self.access.over(&file.access, pick!(self, file, api_key))?,
         };
         settings.check()?;
@@ -391,11 +391,6 @@ fn housekeeping(over: &ServeArgs, under: &ServeArgs) -> Housekeeping {
         rows_max: pick!(over, under, queue.housekeeping_rows_max).unwrap_or(preset.rows_max),
         ..preset
     }
-}
-
-fn figures_kept(over: &ServeArgs, under: &ServeArgs) -> Option<Duration> {
-    let days = pick!(over, under, queue.stats_retention_days).unwrap_or(7);
-    (days > 0).then(|| Duration::from_secs(days.saturating_mul(86_400)))
 }
 
 fn millis(given: Option<u64>, preset: Duration) -> Duration {

@@ -6,19 +6,19 @@
 //! may do it at once.
 //!
 //! # Invariants
-//! * It looks once an hour: nothing is removed before its time, and an idle server asks nothing
-//!   more.
+//! * It looks once an hour: nothing is removed before its time by the store's clock, and an idle
+//!   server asks nothing more.
 //! * A stop waits for the piece that is under way, and for no other.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
-use wakeline_core::Timestamp;
+use wakeline_core::{Timestamp, error_chain};
 use wakeline_store::flow::InstanceFilter;
 use wakeline_store::hook::ExpireMessages;
-use wakeline_store::{StoreError, WholeStore};
+use wakeline_store::{StatsQuery, StoreError, WholeStore};
 
 /// The time between two passes.
 const EVERY: Duration = Duration::from_secs(3600);
@@ -50,7 +50,10 @@ impl Retention {
             pause = match passed {
                 Ok(due) => due.unwrap_or(EVERY).clamp(SOON, EVERY),
                 Err(error) => {
-                    tracing::warn!(%error, "retention failed; it is tried again");
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "retention failed; it is tried again"
+                    );
                     SOON
                 }
             };
@@ -82,7 +85,7 @@ async fn expire_instances(
     keep: Duration,
     shutdown: &CancellationToken,
 ) -> Result<(), StoreError> {
-    let ended_before = Some(ago(keep));
+    let ended_before = Some(ago(store, keep).await?);
     while !shutdown.is_cancelled() {
         let filter = InstanceFilter { instances: None, ended_before, limit: ROOTS };
         let removed = store.delete_matching(filter).await?.instances;
@@ -118,9 +121,13 @@ fn count(what: &'static str, removed: u64) {
     counter!("wakeline_retention_removed_total", "what" => what).increment(removed);
 }
 
-fn ago(span: Duration) -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.saturating_sub(span).as_micros()).unwrap_or(i64::MAX))
+/// The moment so long ago by the store's clock, which the ends of instances are written by. The
+/// clock of this machine may be wrong.
+async fn ago(store: &dyn WholeStore, span: Duration) -> Result<Timestamp, StoreError> {
+    // Without a span, the range of statistics ends at the store's present.
+    let (range, _) = store.node_stats(StatsQuery::default()).await?;
+    let span = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+    Ok(Timestamp(range.to.0.saturating_sub(span).max(0)))
 }
 
 #[cfg(test)]

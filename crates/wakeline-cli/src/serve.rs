@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wakeline_access::Access;
 use wakeline_flow::provider::{
@@ -69,15 +70,7 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     let mut server = settings.server.clone();
     server.connections_max = limits::connections_max(settings.hook.connections_max());
     let state = AppState::new(faces.clone(), http_settings(&settings, address.ip()), metrics);
-    let (hook, stop) = (faces.hook.clone(), shutdown.clone());
-    let sending = tokio::spawn(async move { hook.run(stop).await });
-    let (queue, stop) = (faces.queue.clone(), shutdown.clone());
-    tokio::spawn(async move { queue.run(stop).await });
-    let (queue, how, stop) = (faces.queue.clone(), settings.housekeeping, shutdown.clone());
-    let keeping = tokio::spawn(async move { queue.keep_house(how, stop).await });
-    let removing = tokio::spawn(settings.retention.run(store.clone(), shutdown.clone()));
-    let (queue, stop) = (faces.queue.clone(), shutdown.clone());
-    let counting = tokio::spawn(async move { queue.keep_figures(stop).await });
+    let tasks = background(&faces, &store, &settings, &shutdown);
     let scheme = if certificates.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     match settings.log_format {
@@ -92,16 +85,9 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     }
     // The server may have stopped for another reason than a signal.
     shutdown.cancel();
-    if sending.await.is_err() {
-        tracing::error!("the task that sends webhooks panicked; this is a defect: report it");
-    }
-    if keeping.await.is_err() {
-        tracing::error!("the housekeeping task panicked; this is a defect: report it");
-    }
-    let tasks = [(removing, "that applies retention"), (counting, "that counts statistics")];
     for (task, what) in tasks {
         if task.await.is_err() {
-            tracing::error!("the task {what} panicked; this is a defect: report it");
+            tracing::error!("the task that {what} panicked; this is a defect: report it");
         }
     }
     // Before the store closes: a lease that nobody heard of would last its whole time.
@@ -114,6 +100,31 @@ async fn serve(settings: Settings) -> anyhow::Result<ExitCode> {
     store.close().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts what is done beside requests until the shutdown. Returns the tasks to wait for, and what
+/// each does.
+fn background(
+    faces: &Faces,
+    store: &Arc<dyn WholeStore>,
+    settings: &Settings,
+    shutdown: &CancellationToken,
+) -> [(JoinHandle<()>, &'static str); 4] {
+    let (hook, stop) = (faces.hook.clone(), shutdown.clone());
+    let sending = tokio::spawn(async move { hook.run(stop).await });
+    let (queue, stop) = (faces.queue.clone(), shutdown.clone());
+    tokio::spawn(async move { queue.run(stop).await });
+    let (queue, how, stop) = (faces.queue.clone(), settings.housekeeping, shutdown.clone());
+    let keeping = tokio::spawn(async move { queue.keep_house(how, stop).await });
+    let removing = tokio::spawn(settings.retention.run(store.clone(), shutdown.clone()));
+    let (queue, stop) = (faces.queue.clone(), shutdown.clone());
+    let counting = tokio::spawn(async move { queue.keep_figures(stop).await });
+    [
+        (sending, "sends webhooks"),
+        (keeping, "does the housekeeping"),
+        (removing, "applies retention"),
+        (counting, "counts statistics"),
+    ]
 }
 
 /// Queues, orchestrations and webhooks over one store.

@@ -59,7 +59,8 @@ pub(crate) async fn close_tree(
     Ok(())
 }
 
-/// Closes a child; returns it if it was terminated.
+/// Closes a child; returns it if it was terminated. Another instance may have the id, or none if
+/// the child was given up in the turn that began it: then nothing is done.
 async fn close(
     provider: &dyn Provider,
     parent: &InstanceId,
@@ -74,12 +75,28 @@ async fn close(
             let ended = admin.terminate(&instance, error, Some((parent, event))).await?;
             Ok(ended.then_some(instance))
         }
-        (ClosePolicy::RequestCancel, _) | (ClosePolicy::Terminate, None) => {
-            let cancel = WorkItem::CancelInstance { instance, reason };
-            provider.enqueue_for_orchestrator(cancel, None).await?;
+        (ClosePolicy::RequestCancel, Some(admin)) => {
+            if admin.is_child_of(&instance, parent, event).await? {
+                request_cancel(provider, instance, reason).await?;
+            }
+            Ok(None)
+        }
+        // A provider without interventions cannot say whose child it is.
+        (_, None) => {
+            request_cancel(provider, instance, reason).await?;
             Ok(None)
         }
     }
+}
+
+async fn request_cancel(
+    provider: &dyn Provider,
+    instance: InstanceId,
+    reason: String,
+) -> Result<(), ProviderError> {
+    let cancel = WorkItem::CancelInstance { instance, reason };
+    provider.enqueue_for_orchestrator(cancel, None).await?;
+    Ok(())
 }
 
 /// Children of an execution whose end is not in its history.

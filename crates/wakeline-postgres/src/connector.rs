@@ -168,7 +168,7 @@ impl Connector {
     }
 
     /// Whether the server is at work on a statement of one of its processes, asked on a connection
-    /// of its own; `None` if there is no answer soon.
+    /// of its own; `None` if there is no answer soon, or the server does not say.
     pub(crate) async fn works_on(&self, process: i32) -> Option<bool> {
         let sql = include_str!("../sql/queries/session_works.sql");
         let sql = sql.replace("@pid@", &process.to_string());
@@ -178,7 +178,7 @@ impl Connector {
                 _ = wire => return None,
                 answer = client.simple_query(&sql) => answer.ok()?,
             };
-            Some(first_row(&answer)?.get("works") == Some("t"))
+            Some(first_row(&answer)?.get("works")? == "t")
         };
         timeout(LOOK_WITHIN, look).await.ok().flatten()
     }

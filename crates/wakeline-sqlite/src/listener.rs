@@ -123,7 +123,7 @@ fn restore(sidecar: &Arc<Sidecar>, watching: &Watching) {
             sidecar.everything();
         }
         // The next safety sweep tries it again.
-        Err(reason) => tracing::warn!(reason, "other processes are not heard"),
+        Err(reason) => tracing::warn!(reason, "no hints of other processes are received"),
     }
 }
 

@@ -34,16 +34,18 @@ pub(super) struct RetentionArgs {
     pub(super) webhooks_days: Option<u64>,
 }
 
+/// How long something is kept; `None` for ever, if the number of days is 0.
+pub(super) fn kept(days: Option<u64>, preset: u64) -> Option<Duration> {
+    let days = days.unwrap_or(preset);
+    (days > 0).then(|| Duration::from_secs(days.saturating_mul(DAY)))
+}
+
 impl RetentionArgs {
     /// These, then the file's, then the defaults.
     pub(super) fn over(&self, under: &Self) -> Retention {
-        let days = |over: Option<u64>, under: Option<u64>, preset: u64| {
-            let days = over.or(under).unwrap_or(preset);
-            (days > 0).then(|| Duration::from_secs(days.saturating_mul(DAY)))
-        };
         Retention {
-            instances: days(self.instances_days, under.instances_days, INSTANCES_DAYS),
-            webhooks: days(self.webhooks_days, under.webhooks_days, WEBHOOKS_DAYS),
+            instances: kept(self.instances_days.or(under.instances_days), INSTANCES_DAYS),
+            webhooks: kept(self.webhooks_days.or(under.webhooks_days), WEBHOOKS_DAYS),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use wakeline_core::{InstanceId, KvKey, Timestamp};
+use wakeline_core::{InstanceId, KvKey, Timestamp, error_chain};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowDepths, InstanceFilter,
     InstanceStats, ListInstances, PruneOptions, PruneReport, Suspension, Unclaimed,
@@ -46,7 +46,8 @@ impl Client {
         let ended = self.admin("terminate instances")?.terminate(&id, error, None).await?;
         if ended && let Err(error) = close_tree(self.provider.as_ref(), &id).await {
             // Its own message makes runtimes do it.
-            tracing::warn!(%instance, %error, "could not close all children at once");
+            let error = error_chain(&error);
+            tracing::warn!(%instance, error, "could not close all children at once");
         }
         Ok(ended)
     }

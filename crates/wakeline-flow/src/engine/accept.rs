@@ -83,6 +83,7 @@ impl State {
         match kind {
             EventKind::Turn { now } => {
                 self.now = *now;
+                self.turn_first = self.next_id;
                 Vec::new()
             }
             EventKind::ActivityCompleted { of, result }

@@ -182,6 +182,9 @@ pub(crate) struct State {
     /// Children that are to be closed at the end, by the events that started them: those whose end
     /// was not reported. The end of a child that was given up is not.
     pub(super) children: HashSet<u64>,
+    /// The first number after the beginning of the current turn. A child from there on that is
+    /// given up within the turn is never started.
+    pub(super) turn_first: u64,
     slots: HashMap<u64, Slot>,
     /// How many wakers are registered.
     waiting: usize,
@@ -203,6 +206,7 @@ impl State {
             recorded_children: HashMap::new(),
             given_up: Vec::new(),
             children: HashSet::new(),
+            turn_first: 1,
             slots: HashMap::new(),
             waiting: 0,
         }
@@ -314,9 +318,16 @@ impl State {
             (SlotKind::Timer, None) => EventKind::TimerCancelled { of: id },
             (SlotKind::Child { .. }, None) => EventKind::ChildCancelled { of: id },
         };
-        self.given_up.push((id, slot.kind));
+        self.give_up(id, slot.kind);
         self.decide(decision, Some(at));
         released
+    }
+
+    fn give_up(&mut self, id: u64, kind: SlotKind) {
+        if id >= self.turn_first {
+            self.children.remove(&id);
+        }
+        self.given_up.push((id, kind));
     }
 
     /// What a wait had been given and nobody looked at goes to the next one.
@@ -340,7 +351,7 @@ impl State {
                 (SlotKind::Wait { name }, Some(Ok(data))) => {
                     self.mailboxes.put_back(&name, slot.arrival, data);
                 }
-                (kind, None) => self.given_up.push((id, kind)),
+                (kind, None) => self.give_up(id, kind),
                 _ => {}
             }
         }

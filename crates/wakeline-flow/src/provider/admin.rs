@@ -147,6 +147,14 @@ pub trait ProviderAdmin: Send + Sync {
         child_of: Option<(&InstanceId, u64)>,
     ) -> Result<bool, ProviderError>;
 
+    /// Whether an event of that instance started it. False if it does not exist.
+    async fn is_child_of(
+        &self,
+        instance: &InstanceId,
+        parent: &InstanceId,
+        event: u64,
+    ) -> Result<bool, ProviderError>;
+
     /// Deletes instances with all below them.
     async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError>;
 

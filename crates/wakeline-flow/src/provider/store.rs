@@ -340,21 +340,7 @@ impl Provider for StoreProvider {
         instance: &InstanceId,
         execution: Option<u64>,
     ) -> Result<Vec<Event>, ProviderError> {
-        let (mut execution, mut from, mut all) = (execution, 1, Vec::new());
-        loop {
-            let page = self.inner.store.history(instance, execution, from, PAGE_BYTES).await;
-            let page = page.map_err(|error| failed("read the instance", error))?;
-            // The first page may have chosen the execution: the others stay with it.
-            execution = Some(page.execution);
-            let events = envelope::events(&page.batches).map_err(|error| {
-                ProviderError::Permanent { operation: "read the instance", source: Box::new(error) }
-            })?;
-            all.extend(events);
-            match page.next {
-                Some(next) => from = next,
-                None => return Ok(all),
-            }
-        }
+        self.whole_history(instance, execution).await
     }
 
     async fn renew_session_lock(

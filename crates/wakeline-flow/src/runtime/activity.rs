@@ -96,11 +96,8 @@ impl ActivityRunner {
         };
         let tries_max = task.policy.attempts_max.max(1);
         if attempt > tries_max.saturating_add(self.shared.options.attempts_max) {
-            let words = format!(
-                "activity {} was given up: every attempt ended without a result, because the \
-                 process that ran it crashed, hung or lost its lease; see the logs of the workers",
-                task.name
-            );
+            let words = "the activity was given up: every attempt ended without a result, because \
+                the process that ran it crashed, hung or lost its lease; see the logs of workers";
             let error = FlowError {
                 attempts: Some(attempt - 1),
                 ..FlowError::new(FailureKind::Poison, words)
@@ -165,8 +162,7 @@ impl ActivityRunner {
             }
             () = limit => {
                 let words = format!(
-                    "an attempt of activity {} took longer than its limit of {} ms",
-                    task.name,
+                    "the attempt took longer than its limit of {} ms",
                     task.policy.attempt_timeout_ms.unwrap_or_default()
                 );
                 Tried::Done(Err(FlowError::new(FailureKind::Timeout, words)))

@@ -94,7 +94,8 @@ async fn instance_ended(shared: &Shared, instance: &InstanceId) {
             Ok(None) => {}
             Err(ProviderError::Closed) => return std::future::pending().await,
             Err(error) => {
-                tracing::debug!(%error, %instance, "could not wait for the end of an instance");
+                let error = error_chain(&error);
+                tracing::debug!(error, %instance, "could not wait for the end of an instance");
                 tokio::time::sleep(shared.options.worker_lock_timeout / 3).await;
             }
         }

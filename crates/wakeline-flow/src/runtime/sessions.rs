@@ -129,6 +129,7 @@ pub(super) async fn release(shared: &Shared) {
         return;
     }
     if let Err(error) = shared.provider.release_sessions(&[session.owner]).await {
-        tracing::warn!(%error, "could not let sessions go; they end by themselves");
+        let error = error_chain(&error);
+        tracing::warn!(error, "could not release sessions; they end by themselves");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wakeline_core::{InstanceId, error_chain};
-use wakeline_store::flow::Suspension;
+use wakeline_store::flow::{InstanceState, Suspension};
 
 use super::Shared;
 use super::ack;
@@ -48,6 +48,9 @@ enum Plan {
     Commit(Box<OrchestrationAck>, Option<Execution>),
     /// The code does not fit: hold the instance back.
     Suspend(String),
+    /// The same for an instance that has ended, which cannot be held back: a process with the
+    /// newer release takes it.
+    Leave(String),
     /// Nothing here can run it: look again later.
     Later(Duration),
     /// What begins the execution is not visible yet: nothing is delivered before.
@@ -98,6 +101,10 @@ impl TurnRunner {
                 }
             }
             Ok(Plan::Suspend(reason)) => self.suspend(&instance, &token, reason).await,
+            Ok(Plan::Leave(reason)) => {
+                tracing::warn!(%instance, reason, "an ended instance is left to another process");
+                self.shared.provider.abandon_orchestration_item(&token, Some(LATER), true).await
+            }
             Ok(Plan::Later(delay)) => {
                 tracing::warn!(
                     %instance,
@@ -184,7 +191,8 @@ impl TurnRunner {
 
     async fn plan(&self, mut item: OrchestrationItem) -> Result<Plan, ProviderError> {
         if let Some(reason) = item.corrupt.take() {
-            return Ok(Plan::Suspend(reason));
+            let ended = item.state.is_some_and(InstanceState::is_ended);
+            return Ok(if ended { Plan::Leave(reason) } else { Plan::Suspend(reason) });
         }
         let incoming = Incoming::sort(item);
         if incoming.is_early() {

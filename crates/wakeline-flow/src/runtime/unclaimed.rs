@@ -6,11 +6,13 @@
 //! * An activity is claimed before it is failed, so a worker that comes up meanwhile either has it
 //!   or does not get it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::{ActivityFilter, ActivityName, ActivityNames, InstanceId, TagFilter};
+use wakeline_core::{
+    ActivityFilter, ActivityName, ActivityNames, InstanceId, OwnerId, TagFilter, error_chain,
+};
 use wakeline_store::flow::{
     FindUnclaimed, InstanceState, Unclaimed, UnclaimedWhat, Watched, WorkKey,
 };
@@ -18,12 +20,15 @@ use wakeline_store::flow::{
 use super::Shared;
 use crate::error::{FailureKind, FlowError};
 use crate::message::WorkItem;
-use crate::provider::{ProviderAdmin, ProviderError, WorkFilter};
+use crate::provider::{ProviderAdmin, ProviderError, Session, WorkFilter};
 
 /// Most that is looked at in one round.
 const ROUND_MAX: u32 = 1_000;
 /// Longest time between two rounds.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Late activities of a name, and the error of each.
+type Late = HashMap<(InstanceId, WorkKey), FlowError>;
 
 /// Fails what waits longer than that, round by round, until the runtime closes.
 pub(super) async fn fail_late(shared: Arc<Shared>, timeout: Duration) {
@@ -34,7 +39,7 @@ pub(super) async fn fail_late(shared: Arc<Shared>, timeout: Duration) {
             () = tokio::time::sleep(pause) => {}
         }
         if let Err(error) = round(&shared, timeout).await {
-            tracing::warn!(%error, "could not look for unclaimed work");
+            tracing::warn!(error = error_chain(&error), "could not look for unclaimed work");
         }
     }
 }
@@ -44,20 +49,20 @@ async fn round(shared: &Shared, timeout: Duration) -> Result<(), ProviderError> 
     let find = FindUnclaimed { instances: None, waited_min: timeout, limit: ROUND_MAX };
     let late = admin.unclaimed(find).await?;
     metrics::gauge!("wakeline_flow_unclaimed").set(late.len() as f64);
-    let mut activities: HashSet<(InstanceId, WorkKey)> = HashSet::new();
-    let mut names: HashSet<ActivityName> = HashSet::new();
+    let mut activities: HashMap<ActivityName, Late> = HashMap::new();
     for Unclaimed { instance, what, .. } in late {
         let error = too_late(&what, timeout);
         match what {
             UnclaimedWhat::Turn(_) => fail_pending(admin, &instance, error).await?,
             UnclaimedWhat::Work(key, route) => {
-                activities.insert((instance, key));
-                names.extend(route.name);
+                if let Some(name) = route.name {
+                    activities.entry(name).or_default().insert((instance, key), error);
+                }
             }
         }
     }
-    for name in names {
-        fail_activities(shared, &name, &activities, timeout).await?;
+    for (name, late) in activities {
+        fail_activities(shared, name, late).await?;
     }
     Ok(())
 }
@@ -71,33 +76,68 @@ async fn fail_pending(
     if detail.state == InstanceState::Pending
         && admin.terminate(instance, error.clone(), None).await?
     {
-        tracing::warn!(%instance, %error, "a pending instance has failed");
+        tracing::warn!(%instance, error = error_chain(&error), "a pending instance has failed");
     }
     Ok(())
 }
 
-/// Takes activities of a name, oldest first, as long as they are late.
+/// Fails the late activities of a name. Others that come with them are given back at the end: if
+/// that were done at once, the next claim would return the same one. Their age begins again then,
+/// because a lease replaces the time since when they could be claimed.
 async fn fail_activities(
     shared: &Shared,
-    name: &ActivityName,
-    late: &HashSet<(InstanceId, WorkKey)>,
-    timeout: Duration,
+    name: ActivityName,
+    late: Late,
 ) -> Result<(), ProviderError> {
-    let names = ActivityNames::Of(Arc::new([name.clone()].into()));
-    let filter = WorkFilter {
-        activities: ActivityFilter { tags: TagFilter::Any, names },
-        session: shared.sessions.claim(),
-    };
-    let (provider, lease) = (&shared.provider, shared.options.worker_lock_timeout);
-    while let Some(work) = provider.fetch_work_item_for(&filter, lease, None).await? {
-        let WorkItem::ActivityExecute(task) = work.item else { return Ok(()) };
-        let key = WorkKey { execution: task.execution, activity: task.event };
-        if !late.contains(&(task.instance.clone(), key)) {
-            return provider.abandon_work_item(&work.lock_token, None, true).await;
+    let names = ActivityNames::Of(Arc::new([name].into()));
+    let activities = ActivityFilter { tags: TagFilter::Any, names };
+    // Sessions are claimed for an owner that runs nothing and releases them at the end. Without
+    // any, late work of sessions could not fail; that of a session which a worker owns fails once
+    // the session has ended.
+    let owner = OwnerId::new(uuid::Uuid::new_v4().to_string()).ok();
+    let session = shared.sessions.claim().zip(owner);
+    let session = session.map(|(session, owner)| Session { owner, ..session });
+    let filter = WorkFilter { activities, session };
+    let mut kept = Vec::new();
+    let failed = fail_found(shared, &filter, late, &mut kept).await;
+    let provider = &shared.provider;
+    for token in kept {
+        if let Err(error) = provider.abandon_work_item(&token, None, true).await {
+            let error = error_chain(&error);
+            tracing::debug!(error, "an activity was not given back; its lease ends by itself");
         }
-        let route = wakeline_core::ActivityRoute { tag: work.tag, name: Some(name.clone()) };
-        let error = too_late(&UnclaimedWhat::Work(key, route), timeout);
-        tracing::warn!(instance = %task.instance, %error, "an activity has failed");
+    }
+    if let Some(session) = filter.session {
+        provider.release_sessions(&[session.owner]).await?;
+    }
+    failed
+}
+
+/// Claims activities until all late ones are found, or a round is over. Those that are not late are
+/// left in `kept`, by their tokens.
+async fn fail_found(
+    shared: &Shared,
+    filter: &WorkFilter,
+    mut late: Late,
+    kept: &mut Vec<String>,
+) -> Result<(), ProviderError> {
+    let (provider, lease) = (&shared.provider, shared.options.worker_lock_timeout);
+    for _ in 0..ROUND_MAX {
+        if late.is_empty() {
+            break;
+        }
+        let Some(work) = provider.fetch_work_item_for(filter, lease, None).await? else { break };
+        let WorkItem::ActivityExecute(task) = work.item else {
+            kept.push(work.lock_token);
+            continue;
+        };
+        let key = WorkKey { execution: task.execution, activity: task.event };
+        let Some(error) = late.remove(&(task.instance.clone(), key)) else {
+            kept.push(work.lock_token);
+            continue;
+        };
+        let (instance, text) = (&task.instance, error_chain(&error));
+        tracing::warn!(%instance, error = text, "an activity has failed");
         let done = WorkItem::ActivityDone {
             instance: task.instance,
             execution: task.execution,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions};
+use wakeline_flow::provider::{Provider, StoreProvider, StoreProviderOptions, WorkFilter};
 use wakeline_flow::{
     ActivityContext, Client, ClientError, FailureKind, FlowError, OrchestrationContext, Registry,
     RegistryBuilder, Runtime, RuntimeOptions, UNCLAIMED_AFTER,
@@ -137,6 +137,37 @@ async fn what_no_worker_claims_fails_at_its_deadline() {
     let ClientError::Failed { error, .. } = failed else { panic!("{failed}") };
     assert_eq!(error.kind, FailureKind::Timeout);
     assert_eq!(client.status("alone").await.expect("read").name(), "failed");
+    runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+/// Waits for the second of two activities that nobody has, and tells how it failed.
+async fn second(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
+    let _first = ctx.activity::<_, ()>("dubble", 1).start();
+    match ctx.activity::<_, ()>("dubble", 2).session("s").await {
+        Err(error) => Ok(error.message),
+        Ok(()) => Ok("it ran".to_owned()),
+    }
+}
+
+/// The older one of the same name was given back a while ago, so it is not late.
+#[tokio::test(start_paused = true)]
+async fn a_late_activity_fails_behind_one_that_is_not_late() {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let provider = node(&store);
+    let deadline = Some(Duration::from_secs(60));
+    let options = RuntimeOptions { unclaimed_timeout: deadline, ..RuntimeOptions::default() };
+    let registry = Registry::builder().orchestration("second", second).build();
+    let registry = registry.expect("no name twice");
+    let started = Runtime::start_with_options(Arc::clone(&provider), registry, options).await;
+    let runtime = started.expect("valid options");
+    let client = Client::new(Arc::clone(&provider));
+    client.start("i", "second", &()).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    let fetched = provider.fetch_work_item_for(&WorkFilter::default(), LONG, None).await;
+    let first = fetched.expect("fetched").expect("one without a session waits");
+    provider.abandon_work_item(&first.lock_token, None, true).await.expect("given back");
+    let told: String = client.wait("i", Duration::from_secs(40)).await.expect("completed");
+    assert_eq!(told, "no worker has claimed activity `dubble` within 60000 ms");
     runtime.shutdown(Duration::from_secs(1)).await;
 }
 

@@ -13,9 +13,7 @@ use super::{FAILED_SLEEP, IDLE_SLEEP};
 use crate::face::{Ask, Grant};
 use crate::service::Inner;
 
-/// The longest pause between two looks where no hints are heard.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// The shortest.
+/// The pause between two looks where no hints are heard, and after a piece that came to nothing.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Does background work until `shutdown`.
@@ -80,23 +78,24 @@ async fn do_a_piece(inner: &Arc<Inner>) -> Option<Duration> {
     .await
 }
 
-/// Looks now and then, at its own slow pace: polling is for deliveries.
+/// Looks every now and then. No hint says that a message left deliveries to be made, and these
+/// should not be late, so the pause is short even if the store expects nothing for a while.
 async fn look(inner: &Inner) {
     loop {
         let pause = match inner.store.do_chores(inner.dispatch.chore_rows).await {
             Ok(report) => {
                 inner.hint(&report.changes);
-                match report.next_due {
-                    Some(Duration::ZERO) if report.rows > 0 => continue,
-                    due => due.unwrap_or(LOOK_EVERY).clamp(LOOK_AGAIN, LOOK_EVERY),
+                if report.rows > 0 && report.next_due == Some(Duration::ZERO) {
+                    continue;
                 }
+                LOOK_AGAIN
             }
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
                     "a maintenance task of webhooks failed: trying again"
                 );
-                LOOK_EVERY
+                FAILED_SLEEP
             }
         };
         tokio::time::sleep(pause).await;

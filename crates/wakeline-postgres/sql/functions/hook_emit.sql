@@ -46,7 +46,9 @@ DECLARE
     m_code smallint[];
     m_same uuid[];
     m_later boolean[] := array_fill(false, ARRAY[v_count]);
+    -- By application with an endpoint in strict order: from which message on they wait.
     v_behind uuid[];
+    v_since bigint[];
     -- Who wants what: a pair, and which endpoint; pair 0: those that are named in p_only.
     w_pair integer[];
     w_id uuid[];
@@ -122,11 +124,22 @@ BEGIN
         PERFORM FROM @schema@.hook_endpoints e
         WHERE e.endpoint_id = ANY (t_id) AND e.fifo_batch IS NOT NULL
         ORDER BY e.endpoint_id FOR NO KEY UPDATE;
-        SELECT array_agg(DISTINCT x.app) INTO v_behind FROM unnest(t_app, t_fifo) AS x (app, fifo)
-        WHERE x.fifo AND EXISTS (
-            SELECT FROM @schema@.hook_fan_outs f WHERE f.application_id = x.app);
+        -- Behind those that wait already: all of an application's messages; behind one of this
+        -- call: those from it on.
+        SELECT array_agg(b.app), array_agg(b.since) INTO v_behind, v_since
+        FROM (
+            SELECT x.app, CASE WHEN EXISTS (
+                    SELECT FROM @schema@.hook_fan_outs f WHERE f.application_id = x.app) THEN 1
+                ELSE (SELECT min(m.ord) FROM unnest(m_app, m_code, m_later) WITH ORDINALITY
+                        AS m (app, code, later, ord)
+                    WHERE m.app = x.app AND m.code = 0 AND m.later) END AS since
+            FROM (SELECT DISTINCT t.app FROM unnest(t_app, t_fifo) AS t (app, fifo)
+                WHERE t.fifo) x) b
+        WHERE b.since IS NOT NULL;
         IF v_behind IS NOT NULL THEN
-            SELECT array_agg(x.later OR coalesce(x.app = ANY (v_behind), false) ORDER BY x.ord)
+            SELECT array_agg(x.later OR EXISTS (
+                    SELECT FROM unnest(v_behind, v_since) AS b (app, since)
+                    WHERE b.app = x.app AND b.since <= x.ord) ORDER BY x.ord)
             INTO m_later FROM unnest(m_later, m_app) WITH ORDINALITY AS x (later, app, ord);
         END IF;
     END IF;

@@ -8,7 +8,7 @@ SELECT x.instance, x.reason, x.since FROM (
         l.due_at AS since
     FROM @schema@.flow_lanes l
     JOIN @schema@.flow_capabilities c USING (capability_id)
-    WHERE l.due_at IS NOT NULL
+    WHERE l.due_at IS NOT NULL AND l.phase <> 2
     UNION ALL
     SELECT l.instance, 'no worker has claimed ' || coalesce(format('activity `%s`', n.name),
         'an activity') || coalesce(format(' with tag `%s`', t.name), ''), w.due_at

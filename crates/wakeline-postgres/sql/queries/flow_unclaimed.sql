@@ -1,5 +1,6 @@
 -- Turns and activities that could be claimed for so long and were not; longest first. Of available
--- work due_at says since when; a node of an earlier release does not write it.
+-- work due_at says since when; a node of an earlier release does not write it. Turns of ended
+-- instances (phase 2) only clean up, and are left out.
 -- Called by: FlowAdmin::unclaimed.
 SELECT x.* FROM (SELECT @schema@.clock() - $1::bigint * interval '1 microsecond' AS at) AS until
 CROSS JOIN LATERAL (
@@ -9,6 +10,7 @@ CROSS JOIN LATERAL (
     CROSS JOIN LATERAL (
         SELECT l.instance, l.due_at FROM @schema@.flow_lanes l
         WHERE l.capability_id = c.capability_id AND l.due_at <= until.at
+            AND l.phase <> 2
         ORDER BY l.due_at LIMIT $2) l
     ORDER BY l.due_at LIMIT $2)
     UNION ALL

@@ -6,7 +6,7 @@ CROSS JOIN LATERAL (
     SELECT l.instance, c.name AS capability, NULL::bigint AS execution, NULL::bigint AS activity,
         NULL AS tag, NULL AS name, l.due_at AS since
     FROM @schema@.flow_capabilities c
-    WHERE c.capability_id = l.capability_id AND l.due_at <= until.at
+    WHERE c.capability_id = l.capability_id AND l.due_at <= until.at AND l.phase <> 2
     UNION ALL
     SELECT l.instance, NULL, w.execution, w.activity, t.name, n.name, w.due_at
     FROM @schema@.flow_work w

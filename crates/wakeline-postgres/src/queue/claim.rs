@@ -10,12 +10,14 @@
 //!   nothing, and the messages would be lost without a word.
 //! * What cannot be read is given back uncounted and left alone for a while, so that it holds up
 //!   nobody. It is an error for those whose claim found nothing else, and in the log.
+//! * What was granted is returned, also if a later step fails for another line: messages of
+//!   autoAck claims would be lost otherwise.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio_postgres::Row;
-use wakeline_core::{Change, Subscription};
+use wakeline_core::{Change, Subscription, error_chain};
 use wakeline_store::{Dropped, LineClaim, LineOutcome, StoreError};
 
 use super::claim_form::{How, to_index};
@@ -111,29 +113,49 @@ impl Core {
     ) -> Result<Vec<LineOutcome>, StoreError> {
         let mut outcomes = Vec::with_capacity(results.len());
         let mut spoilt = Vec::new();
+        let mut failed = None;
         for mut result in results {
-            if result.state == LineState::Scheduled {
-                result = self.claim_moved(&result.claim).await?;
+            // After a failure the others are not kept waiting for what they have got already.
+            if failed.is_none() {
+                failed = self.finish_line(&mut result).await.err();
             }
-            for _ in 0..BEGINS_MAX {
-                if result.state != LineState::Begin {
-                    break;
-                }
-                self.begin(&result.claim).await?;
-                let claim = std::slice::from_ref(&result.claim);
-                result = self.claim_twice(None, claim, How::moved()).await?.remove(0);
-            }
-            if result.state == LineState::Contended {
-                self.wait_for_rivals(&mut result).await?;
+            if failed.is_some() && result.state != LineState::Done {
+                result.outcome.next_due = Some(CONTENDED_AGAIN);
             }
             spoilt.append(&mut result.spoilt);
             outcomes.push(result.outcome);
         }
         let found = outcomes.iter().flat_map(|outcome| &outcome.grants).any(Option::is_some);
-        match self.set_aside(spoilt).await {
-            Some(error) if !found => Err(error),
-            _ => Ok(outcomes),
+        let unread = self.set_aside(spoilt).await;
+        if !found {
+            return failed.or(unread).map_or(Ok(outcomes), Err);
         }
+        if let Some(error) = failed {
+            tracing::warn!(
+                error = error_chain(&error),
+                "a claim failed for some of its queues: these are claimed again"
+            );
+        }
+        Ok(outcomes)
+    }
+
+    /// Does what a fused call left to do for one line.
+    async fn finish_line(&self, result: &mut LineResult) -> Result<(), StoreError> {
+        if result.state == LineState::Scheduled {
+            *result = self.claim_moved(&result.claim).await?;
+        }
+        for _ in 0..BEGINS_MAX {
+            if result.state != LineState::Begin {
+                break;
+            }
+            self.begin(&result.claim).await?;
+            let claim = std::slice::from_ref(&result.claim);
+            *result = self.claim_twice(None, claim, How::moved()).await?.remove(0);
+        }
+        if result.state == LineState::Contended {
+            self.wait_for_rivals(result).await?;
+        }
+        Ok(())
     }
 
     /// Moves scheduled messages that are due, and claims what there is then.

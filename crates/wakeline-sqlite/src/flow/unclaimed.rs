@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 use wakeline_core::{InstanceId, Timestamp};
-use wakeline_store::flow::{FindUnclaimed, Unclaimed, UnclaimedWhat, WorkKey};
+use wakeline_store::flow::{FindUnclaimed, InstanceState, Unclaimed, UnclaimedWhat, WorkKey};
 
 use super::lane::{Lane, count};
 use super::names::{self, Route};
@@ -56,7 +56,8 @@ fn of(
     found: &mut Vec<Unclaimed>,
 ) -> Res<()> {
     let Some(lane) = Lane::named(s, instance)? else { return Ok(()) };
-    let due_at = lane.due_at.filter(|due_at| *due_at <= until);
+    let ended = lane.state.is_some_and(InstanceState::is_ended);
+    let due_at = lane.due_at.filter(|due_at| *due_at <= until && !ended);
     if let (Some(capability), Some(since)) = (lane.capability, due_at) {
         let what = UnclaimedWhat::Turn(names::capability_name(s, capability)?);
         found.push(Unclaimed { instance: instance.clone(), what, since: Timestamp(since) });

@@ -10,12 +10,14 @@
 //! * Messages of an application are fanned out one after another. A message for an endpoint in
 //!   strict order waits behind those that were stored before it.
 //! * Applications take turns, a piece each.
+//! * A message that cannot be read ends its fan-out, with an error in the log, and holds up no
+//!   other. It could not be sent either. Once its row is repaired, a job makes what is missing.
 
 use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{HookChange, HookWhat};
 use wakeline_store::hook::{FAN_OUT_MAX, FAN_OUT_SMALL};
 
-use super::claim::Books;
+use super::claim::{self, Books};
 use super::emit::{self, FanOutMessage, Receivers};
 use super::known::{self, number};
 use super::slots::Slots;
@@ -103,7 +105,14 @@ pub(super) fn remove(s: &Session<'_>, application: i64, message: i64) -> Res<()>
 pub(super) fn go_on(s: &mut Session<'_>, most: usize) -> Res<(u64, Vec<HookChange>)> {
     let Some(waiting) = next(s)? else { return Ok((0, Vec::new())) };
     s.cache.fan_outs.after = waiting.application;
-    let (event_type, channels) = message::filtered(s, waiting.message)?;
+    let (event_type, channels) = match message::filtered(s, waiting.message) {
+        Err(fault) if fault.is_of_a_row() => {
+            claim::tell(&fault, "message", waiting.message);
+            remove(s, waiting.application, waiting.message)?;
+            return Ok((1, Vec::new()));
+        }
+        read => read?,
+    };
     let named: Vec<i64> = match waiting.only {
         Some(only) => vec![only],
         None => {

@@ -1,6 +1,7 @@
 //! Messages as rows, and how requests name them.
 
 use bytes::Bytes;
+use rusqlite::OptionalExtension as _;
 use wakeline_core::{
     ApplicationId, ApplicationRef, Channel, EventId, EventTypeName, HookMessageId, MessageRef,
     Timestamp,
@@ -94,8 +95,10 @@ pub(super) fn drop_payload(s: &Session<'_>, no: i64) -> Res<()> {
 /// What decides who gets a message.
 pub(super) fn filtered(s: &Session<'_>, no: i64) -> Res<(EventTypeName, Vec<Channel>)> {
     let mut statement = s.conn.prepare_cached(sql!("message_filtered"))?;
-    let (event_type, channels): (String, Option<String>) =
-        statement.query_row([no], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let found: Option<(String, Option<String>)> =
+        statement.query_row([no], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let missing = || corrupt("webhook message", no)("its row is missing");
+    let (event_type, channels) = found.ok_or_else(missing)?;
     let event_type = EventTypeName::new(event_type).map_err(corrupt("webhook message", no))?;
     let channels = channels.map_or(Ok(Vec::new()), |text| json("webhook message", no, &text))?;
     Ok((event_type, channels))

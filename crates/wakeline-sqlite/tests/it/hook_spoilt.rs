@@ -313,3 +313,25 @@ async fn what_waits_for_a_deleted_application_is_left_to_the_chores() {
     while store.do_chores(2).await.expect("answered").next_due.is_some() {}
     assert_eq!(count(&fixture, "true"), 0);
 }
+
+#[tokio::test]
+async fn a_fan_out_of_a_message_that_cannot_be_read_holds_up_no_other() {
+    let fixture = Fixture::open().await;
+    let store = &fixture.store;
+    let (bad, good) = (application(store).await, application(store).await);
+    for shop in [&bad, &bad, &good] {
+        emit(store, shop).await;
+    }
+    for shop in [&bad, &good] {
+        endpoint(store, shop, EndpointOptions::default()).await;
+    }
+    // As if the messages were for very many endpoints, these among them.
+    let fan_outs = "INSERT INTO hook_fan_outs (application_no, message_no, place, last) \
+                    SELECT application_no, message_no, 0, 9 FROM hook_messages";
+    write(&fixture, fan_outs);
+    write(&fixture, "UPDATE hook_messages SET event_type = 'a b' WHERE message_no = 1");
+    while store.do_chores(100).await.expect("a piece is done").rows > 0 {}
+    assert_eq!(count(&fixture, "message_no IN (2, 3)"), 2, "the others are made");
+    assert_eq!(count(&fixture, "message_no = 1"), 0);
+    assert_eq!(items(claim(store, 9).await).len(), 2);
+}

@@ -183,6 +183,7 @@ macro_rules! flow_conformance_suite {
         );
         $crate::flow_conformance_module!([$($fixture)*]; unclaimed;
             a_turn_that_nobody_claims_is_found_with_what_it_needs,
+            a_turn_of_an_ended_instance_is_not_unclaimed,
             an_activity_that_nobody_claims_is_found_with_its_name_and_tag,
             a_leased_activity_is_not_unclaimed_before_it_can_be_claimed_again,
         );

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use wakeline_store::flow::{FindUnclaimed, NewWork, TurnCommit};
+use wakeline_store::flow::{Envelope, FindUnclaimed, NewWork, TurnCommit};
 
 use super::{
-    FlowBench, Worker, activity_name, after, id, named, secs, start_of, step, tagged, work,
+    FlowBench, Worker, activity_name, after, event, id, named, secs, start_of, step, tagged, work,
 };
 
 async fn found(bench: &FlowBench, of: Option<&str>, waited_min: Duration) -> Vec<String> {
@@ -33,6 +33,16 @@ pub async fn a_turn_that_nobody_claims_is_found_with_what_it_needs(bench: &FlowB
     assert_eq!(found(bench, None, secs(25)).await, [a, b], "longest first");
     assert_eq!(found(bench, Some("b"), secs(1)).await, [b]);
     assert!(found(bench, Some("c"), secs(0)).await.is_empty());
+}
+
+/// Such a turn only cleans up, and any dispatcher with the capability does that.
+pub async fn a_turn_of_an_ended_instance_is_not_unclaimed(bench: &FlowBench) {
+    bench.completed("a").await;
+    bench.send(vec![Envelope { even_if_ended: true, ..event("a", "close") }]).await;
+    bench.advance(40).await;
+    assert!(found(bench, None, secs(0)).await.is_empty());
+    assert!(found(bench, Some("a"), secs(0)).await.is_empty());
+    assert_eq!(bench.turn().await.instance, id("a"), "it can be claimed");
 }
 
 /// Activities wait from their time on, from the end of a delay, or from that of a lease.

@@ -7,6 +7,7 @@ use wakeline_core::{ApplicationId, ApplicationRef, EndpointId, HookLine, HookMes
 use wakeline_store::hook::{
     Created, DeliveryFilter, DeliveryState, FAN_OUT_MAX, JobKind, JobState, NewMessage, PageRequest,
 };
+use wakeline_store::{TransactCommand, TransactOutcome};
 
 use super::{
     HookBench, application, ask, endpoint, fifo, first, message, messages_of, plain, pulled, secs,
@@ -76,7 +77,21 @@ pub async fn strict_order_holds_while_deliveries_are_still_to_be_made(bench: &Ho
     let only = NewMessage { only: Some(strict), ..bench.message() };
     let second = bench.stored(only).await.0.id;
     bench.chores(300).await;
-    for message in [first, second] {
+    come_in_order(bench, [first, second]).await;
+
+    // Both in one call: nothing waits yet when the second is looked at.
+    let emits = vec![bench.message(), NewMessage { only: Some(strict), ..bench.message() }];
+    let messages = [emits[0].id, emits[1].id];
+    let command = TransactCommand { emits, ..TransactCommand::default() };
+    let reply = bench.fixture.store().transact(command).await.expect("answered");
+    assert!(matches!(reply.outcome, TransactOutcome::Committed(_)), "{reply:?}");
+    bench.chores(300).await;
+    come_in_order(bench, messages).await;
+}
+
+/// Sends and ends the deliveries of some messages; they come in this order.
+async fn come_in_order(bench: &HookBench, messages: [HookMessageId; 2]) {
+    for message in messages {
         let got = bench.one().await;
         assert_eq!(got.message, message);
         bench.deliver(&got).await;

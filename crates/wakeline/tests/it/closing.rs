@@ -135,20 +135,36 @@ async fn children_of_a_parent_that_is_given_up_are_closed_by_their_policies() {
         let runtime = Runtime::start_with_options(node.provider(), registry(), options).await;
         let runtime = runtime.expect("started");
         let error = client.wait::<()>("p", PATIENCE).await.expect_err("given up");
-        assert!(error.to_string().contains("never came to an end"), "{}: {error}", store.name());
+        assert!(error.to_string().contains("was given up"), "{}: {error}", store.name());
         closed(&client, store.name()).await;
         runtime.shutdown(PATIENCE).await;
     }
 }
 
-/// Whose id was taken by another instance is not closed.
+/// Starts children whose ids others have, and one that is given up at once.
+async fn thief(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
+    let child = |name: &'static str| ctx.child::<_, ()>("idler", ()).id(name);
+    let _terminated = child("theirs").start();
+    let _asked = child("others").close_policy(ClosePolicy::RequestCancel).start();
+    drop(child("never").close_policy(ClosePolicy::RequestCancel).start());
+    ctx.sleep(Duration::ZERO).await;
+    Ok(())
+}
+
+/// Waits until so many messages are left and nobody holds a turn.
+async fn settled(client: &Client, messages: u64) {
+    let settled = async || {
+        let depths = client.depths().await.expect("read");
+        depths.messages == messages && depths.leased_turns == 0
+    };
+    eventually("no other turn is left", settled).await;
+}
+
+/// Whose id was taken by another instance is not closed. Those are suspended, so that the starts of
+/// the children wait, and the closing turn comes before they are refused.
 #[tokio::test]
 async fn only_own_children_are_closed() {
-    async fn thief(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
-        let _stolen = ctx.child::<_, ()>("idler", ()).id("theirs").start();
-        ctx.sleep(Duration::ZERO).await;
-        Ok(())
-    }
+    let strangers = ["theirs", "others"];
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         let registry = Registry::builder()
@@ -158,13 +174,26 @@ async fn only_own_children_are_closed() {
             .expect("no name twice");
         let runtime = Runtime::start(node.provider(), registry).await.expect("started");
         let client = runtime.client();
-        client.start("theirs", "idler", &()).await.expect("started");
-        let runs = async || states(&client, &["theirs"]).await == ["theirs running"];
-        eventually("it runs", runs).await;
+        for stranger in strangers {
+            client.start(stranger, "idler", &()).await.expect("started");
+        }
+        settled(&client, 0).await;
+        for stranger in strangers {
+            assert!(client.suspend(stranger, "for a look").await.expect("answered"));
+        }
         client.start("t", "thief", &()).await.expect("started");
         client.wait::<()>("t", PATIENCE).await.expect("completed");
+        // The starts of two children; no request to cancel, and not that to close children.
+        settled(&client, 2).await;
+        for stranger in strangers {
+            assert!(client.resume(stranger).await.expect("answered"), "{}", store.name());
+        }
+        client.start("never", "idler", &()).await.expect("started");
+        settled(&client, 0).await;
+        let all = ["theirs", "others", "never"];
+        let expected = all.map(|name| format!("{name} running"));
+        assert_eq!(states(&client, &all).await, expected, "{}", store.name());
         runtime.shutdown(PATIENCE).await;
-        assert_eq!(states(&client, &["theirs"]).await, ["theirs running"], "{}", store.name());
     }
 }
 

@@ -20,7 +20,7 @@ async fn sum(_: ActivityContext, numbers: Vec<u32>) -> Result<u32, FlowError> {
 }
 
 async fn ship(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
-    ctx.call(charge, ()).attempts(2).await
+    ctx.activity::<_, ()>("charge", ()).attempts(2).await
 }
 
 async fn order(ctx: OrchestrationContext, (): ()) -> Result<FlowError, FlowError> {
@@ -38,8 +38,8 @@ fn registry() -> Registry {
         .orchestration("order", order)
         .orchestration("ship", ship)
         .orchestration("misled", misled)
-        .activity_fn(charge)
-        .activity_fn(sum);
+        .activity("charge", charge)
+        .activity("sum", sum);
     registry.build().expect("no name twice")
 }
 

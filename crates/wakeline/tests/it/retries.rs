@@ -16,14 +16,14 @@ async fn charge(_: ActivityContext, (): ()) -> Result<(), FlowError> {
 }
 
 async fn order(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {
-    ctx.call(charge, ()).attempts(3).backoff(HOUR_LATER).await
+    ctx.activity::<_, ()>("charge", ()).attempts(3).backoff(HOUR_LATER).await
 }
 
 #[tokio::test]
 async fn retried_activity_shows_attempts_last_error_and_next_try() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
-        let registry = Registry::builder().orchestration("order", order).activity_fn(charge);
+        let registry = Registry::builder().orchestration("order", order).activity("charge", charge);
         let registry = registry.build().expect("a registry");
         let runtime = Runtime::start(node.provider(), registry).await.expect("started");
         let client = runtime.client();

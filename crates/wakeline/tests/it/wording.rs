@@ -25,7 +25,7 @@ async fn idle(_: OrchestrationContext, (): ()) -> Result<String, FlowError> {
 
 /// Every failure that the runtime itself has words for.
 async fn failures(ctx: OrchestrationContext, (): ()) -> Result<Vec<String>, FlowError> {
-    let text = |error: FlowError| error.message;
+    let text = |error: FlowError| error.to_string();
     let input = ctx.activity::<_, u32>("add", "one").await.expect_err("not numbers");
     let result = ctx.activity::<_, String>("add", (1, 2)).await.expect_err("a number");
     let attempt = ctx.activity::<_, ()>("hang", ()).attempt_timeout(Duration::from_millis(5));
@@ -42,9 +42,9 @@ async fn failures(ctx: OrchestrationContext, (): ()) -> Result<Vec<String>, Flow
 #[tokio::test]
 async fn a_failure_names_the_activity_the_child_or_the_value() {
     let expected: [&[&str]; 7] = [
-        &["the input of activity add cannot be decoded", "invalid type"],
+        &["activity add (attempt 1): the input cannot be decoded", "invalid type"],
         &["the result of activity add cannot be decoded", "expected a string"],
-        &["activity hang took longer than its limit of 5 ms"],
+        &["activity hang (attempt 1): the attempt took longer than its limit of 5 ms"],
         &["activity hang did not finish within its timeout"],
         &["the result of child idle-1 cannot be decoded", "expected u32"],
         &["the value of key \"total\" cannot be decoded", "expected u32"],

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use wakeline_core::{Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName};
+use wakeline_core::{
+    Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName, error_chain,
+};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, Envelope, ExecutionDetail, FindUnclaimed, FlowDepths,
     HistoryBatch, InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry,
@@ -188,11 +190,26 @@ impl ProviderAdmin for StoreProvider {
         let ended = self.inner.store.terminate(command).await;
         let (ended, changes) = ended.map_err(|error| failed("terminate the instance", error))?;
         self.inner.hint(changes);
-        if ended && begun.is_none() && self.origin(instance).await?.is_some() {
-            // Its first turn came in between, and may have started children.
-            self.enqueue_for_orchestrator(close, None).await?;
+        if ended && begun.is_none() {
+            // If its first turn came in between, it may have started children.
+            let begun = self.origin(instance).await.map_err(after_write)?;
+            if begun.is_some() {
+                self.enqueue_for_orchestrator(close, None).await.map_err(after_write)?;
+            }
         }
         Ok(ended)
+    }
+
+    async fn is_child_of(
+        &self,
+        instance: &InstanceId,
+        parent: &InstanceId,
+        event: u64,
+    ) -> Result<bool, ProviderError> {
+        let starts = self.waiting_starts(instance).await?;
+        let begun = self.origin(instance).await?;
+        let origin = begun.as_ref().or(starts.first());
+        Ok(origin.and_then(Origin::parent) == Some((parent, event)))
     }
 
     async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError> {
@@ -274,6 +291,12 @@ fn told(
         messages.push(envelope::envelope(&done, envelope::delayed(None))?);
     }
     Ok(messages)
+}
+
+/// The failure of a step after the write: it must not say that nothing was done.
+fn after_write(error: ProviderError) -> ProviderError {
+    let source = error_chain(&error).into();
+    ProviderError::Retryable { operation: "close the children", source }
 }
 
 impl StoreProvider {

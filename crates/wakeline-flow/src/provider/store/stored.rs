@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::{FlowChange, FlowToken, FlowWhat};
+use wakeline_core::{FlowChange, FlowToken, FlowWhat, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, EnqueueOutcome, Envelope, FlowBackend, InstanceState, NewWork,
@@ -18,8 +18,9 @@ use wakeline_store::flow::{
 use wakeline_wake::{Patience, TakeError, Taken};
 
 use super::reserved::turn_grant;
-use super::{StoreProvider, failed, turn};
-use crate::provider::envelope::storable;
+use super::{PAGE_BYTES, StoreProvider, failed, turn};
+use crate::event::Event;
+use crate::provider::envelope::{self, storable};
 use crate::provider::face::{Ask, Grant, Line};
 use crate::provider::item::ProviderError;
 use crate::provider::trace::Trace;
@@ -202,6 +203,29 @@ impl StoreProvider {
             Err(error @ TakeError::TooMany { .. }) => {
                 let source = error.to_string().into();
                 Err(ProviderError::Retryable { operation: "fetch", source })
+            }
+        }
+    }
+
+    /// All events of an execution, page by page.
+    pub(super) async fn whole_history(
+        &self,
+        instance: &InstanceId,
+        execution: Option<u64>,
+    ) -> Result<Vec<Event>, ProviderError> {
+        let (mut execution, mut from, mut all) = (execution, 1, Vec::new());
+        loop {
+            let page = self.inner.store.history(instance, execution, from, PAGE_BYTES).await;
+            let page = page.map_err(|error| failed("read the instance", error))?;
+            // The first page may have chosen the execution: the others stay with it.
+            execution = Some(page.execution);
+            let events = envelope::events(&page.batches).map_err(|error| {
+                ProviderError::Permanent { operation: "read the instance", source: Box::new(error) }
+            })?;
+            all.extend(events);
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(all),
             }
         }
     }

@@ -67,7 +67,7 @@ impl Flow {
             find.instances.as_ref().is_none_or(|instances| instances.contains(instance))
         };
         let mut found = Vec::new();
-        for lane in self.lanes.values().filter(|lane| asked(&lane.name)) {
+        for lane in self.lanes.values().filter(|lane| asked(&lane.name) && !lane.has_ended()) {
             if let (Some(capability), Some(since)) = (&lane.capability, lane.due_at(now)) {
                 let what = UnclaimedWhat::Turn(capability.clone());
                 found.push((None, Unclaimed { instance: lane.name.clone(), what, since }));

@@ -16,14 +16,22 @@ async fn popping_and_acking_do_not_walk_the_log_behind_them() {
     for number in 0..300 {
         round(number).await;
     }
-    database.reset_statements().await;
-    for number in 300..320 {
-        round(number).await;
+    // A snapshot of autovacuum or of a statement that has to wait keeps dead versions for a while;
+    // a walk over the log would be seen in every window.
+    let words = [".claim(", ".settle(", ".push_slots("];
+    let mut least = [i64::MAX; 3];
+    for window in 0..5 {
+        database.reset_statements().await;
+        for number in 0..20 {
+            round(300 + 20 * window + number).await;
+        }
+        for (word, least) in words.iter().zip(&mut least) {
+            let (calls, buffers) = database.buffers(word).await;
+            assert!(calls >= 20, "{word}: {calls} calls");
+            *least = (*least).min(buffers / calls);
+        }
     }
-    for word in [".claim(", ".settle(", ".push_slots("] {
-        let (calls, buffers) = database.buffers(word).await;
-        assert!(calls >= 20, "{word}: {calls} calls");
-        let each = buffers / calls;
+    for (word, each) in words.iter().zip(least) {
         assert!(each < 150, "{word} touches {each} buffers for one message behind 300");
     }
 }

@@ -63,7 +63,7 @@ async fn webhooks_that_wait_make_no_statements_but_the_sweep() {
 }
 
 #[tokio::test]
-async fn ten_polling_senders_claim_a_hundred_times_a_second_and_do_nothing_else() {
+async fn ten_polling_senders_claim_a_hundred_times_a_second_and_look_for_background_work_once() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     let flags = [
@@ -91,7 +91,12 @@ async fn ten_polling_senders_claim_a_hundred_times_a_second_and_do_nothing_else(
     let watched = watched.elapsed().as_secs_f64();
     let (claims, others): (Vec<_>, Vec<_>) =
         statements.into_iter().partition(|(sql, _)| sql.contains("hook_claim"));
-    assert!(others.is_empty(), "beside claims: {others:#?}");
+    let looks = ["hook_fan_out(", "hook_chores("];
+    let allowed = watched.ceil() as i64 + 1;
+    let is_look = |sql: &str| looks.iter().any(|look| sql.contains(look));
+    let surplus: Vec<_> =
+        others.iter().filter(|(sql, calls)| !is_look(sql) || *calls > allowed).collect();
+    assert!(surplus.is_empty(), "beside claims and looks: {surplus:#?}");
     let rate = claims.iter().map(|(_, calls)| *calls as f64).sum::<f64>() / watched;
     eprintln!("10 polling senders, 100 ms: {rate:.1} claims/s");
     // Never more than the interval allows. Less on a busy machine, whose timers are late; but a

@@ -15,8 +15,9 @@ async fn add(_: ActivityContext, (left, right): (u32, u32)) -> Result<u32, FlowE
     Ok(left + right)
 }
 
-async fn hang(_: ActivityContext, (): ()) -> Result<(), FlowError> {
-    std::future::pending().await
+async fn hang(ctx: ActivityContext, (): ()) -> Result<(), FlowError> {
+    ctx.cancelled().await;
+    Ok(())
 }
 
 async fn idle(_: OrchestrationContext, (): ()) -> Result<String, FlowError> {

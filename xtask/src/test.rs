@@ -2,7 +2,8 @@
 //!
 //! Everything is compiled twice: once in release mode, for the README's commands and for the tests
 //! that start the server, and once for the tests. The second is also the run of clippy: its driver
-//! is a compiler that lints, and linting apart from building would take another two minutes.
+//! is a compiler that lints, and linting apart from building would take another two minutes. Both
+//! run at once: each has stretches in which one crate keeps all others waiting.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -147,10 +148,7 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
         let elsewhere = [Part::Clippy, Part::Openapi, Part::Schema];
         let parts = Part::ALL.into_iter().filter(|part| !elsewhere.contains(part));
         phases.run("check", || check::run_parts(&mut guard, &parts.collect::<Vec<_>>()));
-        phases.run("release build", || {
-            server = Some(bench::target_folder(&source::root())?.join("release/wakeline"));
-            guard.run(run::cargo(&source::root()).args(["build", "--release", "--locked"]))
-        });
+        server = Some(bench::target_folder(&source::root())?.join("release/wakeline"));
     }
     let timings = Timings::new(&postgres.scratch());
     let prepare = |arguments: &[&str]| {
@@ -163,7 +161,17 @@ pub(crate) fn main(args: &[&str]) -> Result<Ended> {
     };
     let nextest = options.nextest();
     let build = [&nextest[..], &["--no-run"]].concat();
-    phases.run("test build", || guard.run(&mut prepare(&build)));
+    phases.run("build", || {
+        let mut release = run::cargo(&source::root());
+        release.args(["build", "--release", "--locked"]);
+        let release = all.then(|| guard.spawn(&mut release)).transpose()?;
+        let tests_built = guard.run(&mut prepare(&build))?;
+        let server_built = match release {
+            Some(release) => guard.wait(release)?.success(),
+            None => true,
+        };
+        Ok(tests_built && server_built)
+    });
     if phases.passed_last() {
         phases.run("tests", || guard.run(&mut prepare(&nextest)));
     }

@@ -14,6 +14,7 @@ macro_rules! pick {
 }
 
 mod access;
+mod aliases;
 mod file;
 mod hook;
 mod long_poll;
@@ -32,7 +33,7 @@ use serde::Deserialize;
 use wakeline_http::{HttpSettings, ServerOptions};
 use wakeline_postgres::{NotifyMode, PreparedStatements};
 use wakeline_store::{Housekeeping, PushGate};
-use wakeline_wake::{LongPollConfig, PollMode, WakeMode};
+use wakeline_wake::{LongPollConfig, PollGrouping, PollMode, WakeMode};
 
 pub(crate) use self::access::AccessSettings;
 pub(crate) use self::hook::HookSettings;
@@ -85,16 +86,20 @@ pub(crate) struct ServeArgs {
     /// How waiting consumers learn of work: fused, compete, broadcast or poll [default: fused]
     #[arg(long, env = "WAKELINE_WAKE_MODE", value_name = "MODE")]
     wake_mode: Option<WakeMode>,
-    /// Time between two claims of a waiter in poll mode [default: 100]
+    /// Time between two claims of a line, or of a waiter, in poll mode [default: 100]
     #[arg(long, env = "WAKELINE_POLL_INTERVAL_MS", value_name = "MS")]
     poll_interval_ms: Option<u64>,
     /// How many messages a pop takes in poll mode if neither it nor default_batch_size says; so
     /// many also count as a full batch [default: 10]
     #[arg(long, env = "WAKELINE_POLL_BATCH", value_name = "COUNT")]
     poll_batch: Option<u32>,
-    /// Whether poll mode follows the load [default: true]
+    /// Whether poll mode follows the load [default: false]
     #[arg(long, env = "WAKELINE_POLL_ADAPTIVE", value_name = "BOOL")]
     poll_adaptive: Option<bool>,
+    /// Who claims in poll mode: line (one claim for all waiters of a line) or waiter (each for
+    /// itself) [default: line]
+    #[arg(long, env = "WAKELINE_POLL_GROUPING", value_name = "WHO", value_parser = poll_grouping)]
+    poll_grouping: Option<PollGrouping>,
     /// How other nodes learn of commits on PostgreSQL: after_commit, trigger or off
     /// [default: after_commit]
     #[arg(long, env = "WAKELINE_NOTIFY", value_name = "MODE", value_parser = postgres::notify)]
@@ -227,6 +232,8 @@ pub(crate) struct Settings {
     /// How long figures over time are kept; `None` writes none.
     pub(crate) figures_kept: Option<Duration>,
     pub(crate) access: AccessSettings,
+    /// What to say of the settings in the log.
+    pub(crate) notes: Vec<String>,
 }
 
 impl ServeArgs {
@@ -244,6 +251,7 @@ impl ServeArgs {
         self.api_key = secrets.api_key;
         self.encryption_keys = secrets.encryption_keys;
         self.access.jwt_secret = secrets.jwt_secret;
+        let notes = aliases::take_over(&mut self, |name| std::env::var(name).ok())?;
         let file = match &self.config {
             Some(path) => file::read(path)?,
             None => Self::default(),
@@ -273,6 +281,7 @@ impl ServeArgs {
             retention: self.retention.over(&file.retention),
             figures_kept: retention::kept(pick!(self, file, queue.stats_retention_days), 7),
             access: self.access.over(&file.access, pick!(self, file, api_key))?,
+            notes,
         };
         settings.check()?;
         Ok(settings)
@@ -347,7 +356,12 @@ fn poll_mode(over: &ServeArgs, under: &ServeArgs) -> PollMode {
         interval: millis(pick!(over, under, poll_interval_ms), preset.interval),
         batch: pick!(over, under, poll_batch).unwrap_or(preset.batch),
         adaptive: pick!(over, under, poll_adaptive).unwrap_or(preset.adaptive),
+        grouping: pick!(over, under, poll_grouping).unwrap_or(preset.grouping),
     }
+}
+
+fn poll_grouping(text: &str) -> Result<PollGrouping, String> {
+    words::choose(text, &[("line", PollGrouping::Line), ("waiter", PollGrouping::Waiter)])
 }
 
 fn http_settings(over: &ServeArgs, under: &ServeArgs, mode: WakeMode) -> HttpSettings {

@@ -30,6 +30,9 @@ const RELEASE_TIME: Duration = Duration::from_secs(5);
 pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settle(Secrets::from_env())?;
     let _flush = logs::start(settings.log_format)?;
+    for note in &settings.notes {
+        tracing::info!("{note}");
+    }
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let format = settings.log_format;
     let served = runtime.block_on(serve(settings));

@@ -197,6 +197,12 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// Sets the pace at which waiting fetches look for work while hints cannot be relied on. A
+    /// runtime sets it to its `dispatcher_idle_sleep`.
+    fn set_degraded_poll_interval(&self, interval: Duration) {
+        let _ = interval;
+    }
+
     /// Reads and interventions, if the provider has them.
     fn admin(&self) -> Option<&dyn ProviderAdmin> {
         None

@@ -62,6 +62,7 @@ impl Pool {
             }
         };
         let link = self.idle.lock().pop().expect("there are as many links as permits");
+        in_use().increment(1);
         Ok(PooledLink { pool: self, link: Some(link), _permit: permit })
     }
 
@@ -117,6 +118,12 @@ impl Drop for PooledLink<'_> {
         // Before the permit, which is a field and so is dropped afterwards.
         if let Some(link) = self.link.take() {
             self.pool.idle.lock().push(link);
+            in_use().decrement(1);
         }
     }
+}
+
+/// Links on loan, of all pools of the process.
+fn in_use() -> metrics::Gauge {
+    metrics::gauge!("wakeline_store_pool_in_use")
 }

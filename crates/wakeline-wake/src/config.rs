@@ -15,6 +15,11 @@ pub struct LongPollConfig {
     /// unseen if every hint is lost. 60 s.
     #[serde(rename = "fallback_poll_interval_ms", with = "millis")]
     pub fallback_poll_interval: Duration,
+    /// What that time grows to while sweeps find nothing that a hint had missed: it doubles with
+    /// each of them, and is short again after a missed hint or any trouble. For databases that
+    /// should be left alone while nothing happens. 0: it does not grow.
+    #[serde(rename = "fallback_poll_interval_max_ms", with = "millis")]
+    pub fallback_poll_interval_max: Duration,
     /// The longest that one poll waits, whatever it asks for. 30 s.
     #[serde(rename = "max_wait_time_ms", with = "millis")]
     pub max_wait_time: Duration,
@@ -40,6 +45,9 @@ pub struct LongPollConfig {
     pub intentions_max: usize,
     /// Most claims under way at a time. 2.
     pub claims_in_flight_max: usize,
+    /// Whether claims for parked polls go before those of polls that do not wait; of these at
+    /// least every fourth claim is one. False: first come, first served. True.
+    pub use_priority_dispatch: bool,
 }
 
 /// What starts degraded polling.
@@ -49,8 +57,8 @@ pub enum AggressiveOn {
     /// A lost listener, failing claims, unanswered hints.
     #[default]
     Degraded,
-    /// Those, and every ordinary wake: the original design's table, for comparison. It polls
-    /// most of the time.
+    /// Those, and every ordinary wake (a hint, a timer, the safety sweep): the original design's
+    /// table, for comparison. It polls most of the time.
     AnyWake,
 }
 
@@ -75,6 +83,7 @@ impl Default for LongPollConfig {
         Self {
             enabled: true,
             fallback_poll_interval: Duration::from_secs(60),
+            fallback_poll_interval_max: Duration::ZERO,
             max_wait_time: Duration::from_secs(30),
             timer_grace_period: Duration::ZERO,
             aggressive_poll_duration: Duration::from_secs(60),
@@ -84,6 +93,7 @@ impl Default for LongPollConfig {
             aggressive_on: AggressiveOn::Degraded,
             intentions_max: 10_000,
             claims_in_flight_max: 2,
+            use_priority_dispatch: true,
         }
     }
 }
@@ -101,6 +111,11 @@ impl LongPollConfig {
             if value < Duration::from_millis(1) {
                 return Err(ConfigError::new(field, "must be at least 1, not 0"));
             }
+        }
+        let widest = self.fallback_poll_interval_max;
+        if !widest.is_zero() && widest < self.fallback_poll_interval {
+            let reason = "must be 0, or at least fallback_poll_interval_ms";
+            return Err(ConfigError::new("fallback_poll_interval_max_ms", reason));
         }
         let at_least_1 = [
             ("intentions_max", self.intentions_max),
@@ -145,5 +160,13 @@ mod tests {
         );
         let closed = LongPollConfig { intentions_max: 0, ..LongPollConfig::default() };
         assert_eq!(closed.validate().expect_err("zero").field, "intentions_max");
+        let narrow = LongPollConfig {
+            fallback_poll_interval_max: Duration::from_secs(59),
+            ..LongPollConfig::default()
+        };
+        assert_eq!(
+            narrow.validate().expect_err("below the interval").to_string(),
+            "fallback_poll_interval_max_ms must be 0, or at least fallback_poll_interval_ms"
+        );
     }
 }

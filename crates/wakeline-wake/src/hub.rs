@@ -180,6 +180,11 @@ impl<F: Face> Hub<F> {
         self.inner.step(|inner| inner.core.link(state));
     }
 
+    /// Sets the time between two claims of degraded polling.
+    pub fn set_degraded_poll_interval(&self, interval: Duration) {
+        self.inner.step(|state| state.core.set_degraded_poll_interval(interval));
+    }
+
     /// Answers all parked polls with [`Taken::Drained`], and later ones that would wait.
     pub fn drain(&self) {
         self.inner.step(|state| state.core.drain());

@@ -25,7 +25,7 @@ mod snapshot;
 pub use config::{AggressiveOn, ConfigError, LongPollConfig};
 pub use face::{Claim, Claimed, Face};
 pub use hub::{Hub, HubOptions};
-pub use mode::{PollMode, WakeMode};
+pub use mode::{PollGrouping, PollMode, WakeMode};
 pub use poll::{HintSource, Link, Patience, TakeError, Taken};
 pub use reservation::Reservation;
 pub use snapshot::{ClaimCounters, Counters, Degradation, HintCounters, Snapshot, WakeCounters};

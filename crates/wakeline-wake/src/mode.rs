@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::config::{ConfigError, millis};
 
 /// How waiters are woken. In configuration: `"poll"`, `"broadcast"`, `"compete"`, `"fused"`, or
-/// a table `{ poll = { interval_ms = 100, batch = 10, adaptive = true } }`.
+/// a table `{ poll = { interval_ms = 100, batch = 10, adaptive = false, grouping = "line" } }`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WakeMode {
-    /// Uses no hints: each waiter claims for itself at a steady pace.
+    /// Uses no hints: claims at a steady pace.
     Poll(PollMode),
     /// Every waiter that a hint concerns claims for itself.
     Broadcast,
@@ -27,20 +27,38 @@ pub enum WakeMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PollMode {
-    /// Time between two claims of one waiter. 100 ms.
+    /// Time between two claims of a line, or of a waiter (`grouping`). 100 ms.
     #[serde(rename = "interval_ms", with = "millis")]
     pub interval: Duration,
     /// A grant of this many items counts as a full batch, even if the waiter could take more;
     /// also what a face asks for if its caller named no number. 10.
     pub batch: u32,
     /// Whether the pace follows the load: half the interval after a full batch, growing to five
-    /// intervals while a line stays empty. True.
+    /// intervals while a line stays empty. False.
     pub adaptive: bool,
+    /// Who claims. [`PollGrouping::Line`].
+    pub grouping: PollGrouping,
+}
+
+/// Who claims in [`WakeMode::Poll`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PollGrouping {
+    /// One claim in each interval serves all waiters of a line.
+    #[default]
+    Line,
+    /// Each waiter claims for itself, as independent workers do.
+    Waiter,
 }
 
 impl Default for PollMode {
     fn default() -> Self {
-        Self { interval: Duration::from_millis(100), batch: 10, adaptive: true }
+        Self {
+            interval: Duration::from_millis(100),
+            batch: 10,
+            adaptive: false,
+            grouping: PollGrouping::Line,
+        }
     }
 }
 
@@ -58,6 +76,15 @@ impl WakeMode {
     /// Whether hints wake anybody; without, neither a listener nor a sweep is of use.
     pub fn uses_hints(&self) -> bool {
         !matches!(self, Self::Poll(_))
+    }
+
+    /// Whether one claim serves all waiters of a line.
+    pub(crate) fn claims_by_line(&self) -> bool {
+        match self {
+            Self::Fused => true,
+            Self::Poll(poll) => poll.grouping == PollGrouping::Line,
+            Self::Compete | Self::Broadcast => false,
+        }
     }
 
     /// Says which setting cannot work, if one cannot.

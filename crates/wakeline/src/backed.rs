@@ -237,6 +237,10 @@ impl<S: StoreAdmin + 'static> Provider for Backed<S> {
         Some(Arc::new(Self { provider, ..self.clone() }))
     }
 
+    fn set_degraded_poll_interval(&self, interval: Duration) {
+        self.provider.set_degraded_poll_interval(interval);
+    }
+
     fn admin(&self) -> Option<&dyn ProviderAdmin> {
         self.provider.admin()
     }

@@ -48,7 +48,9 @@ pub use wakeline_core as core;
 pub use wakeline_flow::*;
 pub use wakeline_seal::KeyRing as EncryptionKeys;
 pub use wakeline_store::StoreError;
-pub use wakeline_wake::{AggressiveOn, Link, LongPollConfig, PollMode, Snapshot, WakeMode};
+pub use wakeline_wake::{
+    AggressiveOn, Link, LongPollConfig, PollGrouping, PollMode, Snapshot, WakeMode,
+};
 
 #[cfg(feature = "postgres")]
 pub use wakeline_postgres::{NotifyMode, PostgresOptions, PreparedStatements};

@@ -3,9 +3,9 @@
 use clap::Args;
 use serde::Deserialize;
 use wakeline_hook::{Guard, Subnet};
-use wakeline_wake::{PollMode, WakeMode};
+use wakeline_wake::{PollGrouping, PollMode, WakeMode};
 
-use super::{ConfigMistake, millis};
+use super::{ConfigMistake, millis, poll_grouping};
 
 /// Settings of webhooks; `[hook]` in the file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]
@@ -53,6 +53,16 @@ pub(super) struct HookArgs {
         value_name = "BOOL"
     )]
     pub(super) poll_adaptive: Option<bool>,
+    /// Who claims in poll mode: line (one claim for all senders) or waiter (each sender for itself)
+    /// [default: as poll_grouping]
+    #[arg(
+        id = "hook_poll_grouping",
+        long = "hook-poll-grouping",
+        env = "WAKELINE_HOOK_POLL_GROUPING",
+        value_name = "WHO",
+        value_parser = poll_grouping
+    )]
+    pub(super) poll_grouping: Option<PollGrouping>,
     /// Senders in poll mode [default: 10]
     #[arg(
         id = "hook_poll_workers",
@@ -98,6 +108,7 @@ impl HookArgs {
                 interval: millis(self.poll_interval_ms.or(under.poll_interval_ms), poll.interval),
                 batch: self.poll_batch.or(under.poll_batch).unwrap_or(poll.batch),
                 adaptive: self.poll_adaptive.or(under.poll_adaptive).unwrap_or(poll.adaptive),
+                grouping: self.poll_grouping.or(under.poll_grouping).unwrap_or(poll.grouping),
             }),
             other => other,
         };

@@ -17,6 +17,9 @@ pub(super) struct LongPollArgs {
     /// Time between two safety sweeps [default: 60000]
     #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MS", value_name = "MS")]
     fallback_poll_interval_ms: Option<u64>,
+    /// What that time grows to while sweeps find nothing; 0: it does not grow [default: 0]
+    #[arg(long, env = "WAKELINE_FALLBACK_POLL_INTERVAL_MAX_MS", value_name = "MS")]
+    fallback_poll_interval_max_ms: Option<u64>,
     /// Longest single wait inside the server [default: 30000]
     #[arg(long, env = "WAKELINE_MAX_WAIT_TIME_MS", value_name = "MS")]
     max_wait_time_ms: Option<u64>,
@@ -43,7 +46,11 @@ pub(super) struct LongPollArgs {
     intentions_max: Option<usize>,
     /// Most claims at a time on this node [default: 2]
     #[arg(long, env = "WAKELINE_CLAIMS_IN_FLIGHT_MAX", value_name = "COUNT")]
-    claims_in_flight_max: Option<usize>,
+    pub(super) claims_in_flight_max: Option<usize>,
+    /// Whether claims for parked pops go before those of pops that do not wait, of which at least
+    /// every fourth claim is one; false: first come, first served [default: true]
+    #[arg(long, env = "WAKELINE_USE_PRIORITY_DISPATCH", value_name = "BOOL")]
+    pub(super) use_priority_dispatch: Option<bool>,
 }
 
 impl LongPollArgs {
@@ -54,6 +61,10 @@ impl LongPollArgs {
             fallback_poll_interval: millis(
                 pick!(self, under, fallback_poll_interval_ms),
                 preset.fallback_poll_interval,
+            ),
+            fallback_poll_interval_max: millis(
+                pick!(self, under, fallback_poll_interval_max_ms),
+                preset.fallback_poll_interval_max,
             ),
             max_wait_time: millis(pick!(self, under, max_wait_time_ms), preset.max_wait_time),
             timer_grace_period: millis(
@@ -78,6 +89,8 @@ impl LongPollArgs {
             intentions_max: pick!(self, under, intentions_max).unwrap_or(preset.intentions_max),
             claims_in_flight_max: pick!(self, under, claims_in_flight_max)
                 .unwrap_or(preset.claims_in_flight_max),
+            use_priority_dispatch: pick!(self, under, use_priority_dispatch)
+                .unwrap_or(preset.use_priority_dispatch),
         }
     }
 }

@@ -68,7 +68,7 @@ async fn ten_polling_senders_claim_a_hundred_times_a_second_and_look_for_backgro
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     let flags = [
         ["--hook-wake-mode", "poll"],
-        ["--hook-poll-adaptive", "false"],
+        ["--hook-poll-grouping", "waiter"],
         ["--hook-poll-workers", "10"],
         ["--hook-poll-interval-ms", "100"],
         ["--hook-poll-batch", "10"],

@@ -7,10 +7,10 @@ use serde_json::json;
 use crate::support::{Hook, Server, Store, long};
 
 /// A busy machine may answer a hint late; that must not look like a lost one here.
-const PATIENT: [&str; 2] = ["--notify-delivery-timeout-ms", "30000"];
+pub(crate) const PATIENT: [&str; 2] = ["--notify-delivery-timeout-ms", "30000"];
 
 /// Clients that poll, and poll again when they were told that there is nothing.
-fn pollers(
+pub(crate) fn pollers(
     server: &Server,
     queues: usize,
     groups: usize,

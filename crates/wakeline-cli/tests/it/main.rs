@@ -35,4 +35,5 @@ mod support;
 mod tls;
 mod transactions;
 mod traps;
+mod widening;
 mod wording;

@@ -31,10 +31,10 @@ async fn in_every_mode_a_parked_pop_is_answered_on_both_stores() {
 
 /// Parks 100 pops on a queue with 100 partitions, pushes a message to each in one request, and
 /// counts the claims that this took.
-async fn claims_of_a_burst(mode: &str) -> i64 {
+async fn claims_of_a_burst(flags: &[&str]) -> i64 {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
-    let server = Server::start(&store, &["--wake-mode", mode]).await;
+    let server = Server::start(&store, &[&["--wake-mode"], flags].concat()).await;
     let push = |round: usize| {
         let item = |n: usize| {
             json!({"queue": "q", "partition": format!("p{n}"), "payload": n,
@@ -57,36 +57,44 @@ async fn claims_of_a_burst(mode: &str) -> i64 {
     let mut ids = std::collections::BTreeSet::new();
     for poll in parked {
         let answer = poll.answer().await.expect("an answer");
-        assert_eq!(answer.ids().len(), 1, "{mode}: {answer:?}");
+        assert_eq!(answer.ids().len(), 1, "{flags:?}: {answer:?}");
         ids.extend(answer.ids());
     }
     assert_eq!(ids.len(), 100);
     let claims = database.calls("claim").await;
     eprintln!(
-        "{mode}: 100 parked pops, one push of 100 messages in 100 partitions: {claims} claims"
+        "{flags:?}: 100 parked pops, one push of 100 messages in 100 partitions: {claims} claims"
     );
     claims
 }
 
 #[tokio::test]
 async fn one_claim_serves_a_hundred_fused_waiters() {
-    assert!((1..=2).contains(&claims_of_a_burst("fused").await));
+    assert!((1..=2).contains(&claims_of_a_burst(&["fused"]).await));
 }
 
 #[tokio::test]
 async fn a_hundred_broadcast_waiters_claim_a_hundred_times() {
-    assert_eq!(claims_of_a_burst("broadcast").await, 100);
+    assert_eq!(claims_of_a_burst(&["broadcast"]).await, 100);
 }
 
 #[tokio::test]
 async fn competing_waiters_claim_one_after_the_other() {
-    let claims = claims_of_a_burst("compete").await;
+    let claims = claims_of_a_burst(&["compete"]).await;
     assert!((100..=102).contains(&claims), "{claims}");
 }
 
 #[tokio::test]
-async fn polling_waiters_claim_for_themselves() {
-    assert!(claims_of_a_burst("poll").await >= 100);
+async fn independent_polling_waiters_claim_for_themselves() {
+    assert!(claims_of_a_burst(&["poll", "--poll-grouping", "waiter"]).await >= 100);
+}
+
+#[tokio::test]
+async fn a_polling_line_claims_for_all_its_waiters() {
+    // The interval is long: what is counted are the claims that find the burst.
+    let flags = ["poll", "--poll-interval-ms", "5000"];
+    let claims = claims_of_a_burst(&flags).await;
+    assert!((1..=5).contains(&claims), "{claims}");
 }
 
 #[tokio::test]
@@ -134,4 +142,27 @@ async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
     let waiting = "SELECT count(*) FROM wakeline.incoming";
     assert_eq!(user.query_one(waiting, &[]).await.expect("read").get::<_, i64>(0), 1);
     drop(server);
+}
+
+/// Connections of servers to the database that listen.
+async fn listening(user: &tokio_postgres::Client) -> i64 {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND pid <> pg_backend_pid() AND query LIKE '%LISTEN %'";
+    user.query_one(sql, &[]).await.expect("read").get(0)
+}
+
+#[tokio::test]
+async fn in_poll_mode_no_connection_listens() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let user = database.client().await;
+    let hinted = Server::start(&store, &[]).await;
+    eventually("a node of another mode listens", || async { listening(&user).await == 1 }).await;
+    drop(hinted);
+    eventually("it is gone", || async { listening(&user).await == 0 }).await;
+    let server = Server::start(&store, &["--wake-mode", "poll"]).await;
+    let parked = server.client.park("/api/v1/pop/queue/q?wait=true").await;
+    server.client.push("q", &[("p", "1")]).await;
+    assert_eq!(parked.answer().await.expect("an answer").ids(), ["1"]);
+    assert_eq!(listening(&user).await, 0);
 }

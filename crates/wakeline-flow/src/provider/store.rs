@@ -389,6 +389,10 @@ impl Provider for StoreProvider {
         Some(Arc::new(self.sibling(mode, long_poll)))
     }
 
+    fn set_degraded_poll_interval(&self, interval: Duration) {
+        self.inner.hub.set_degraded_poll_interval(interval);
+    }
+
     fn admin(&self) -> Option<&dyn ProviderAdmin> {
         Some(self)
     }

@@ -7,24 +7,35 @@ use wakeline_core::{EndpointId, EndpointOptions, RETRY_SCHEDULE_DEFAULT};
 use wakeline_hook::{DispatchOptions, HookServiceOptions, SendOptions};
 use wakeline_store::hook::DeliveryState;
 use wakeline_testkit::oracle::MemoryStore;
-use wakeline_wake::{PollMode, WakeMode};
+use wakeline_wake::{PollGrouping, PollMode, WakeMode};
 
 use crate::support::{Answer, Bench, Receiver, eventually, options, schedule};
 
-fn fixed() -> WakeMode {
-    WakeMode::Poll(PollMode { adaptive: false, ..PollMode::default() })
+fn polling(grouping: PollGrouping) -> WakeMode {
+    WakeMode::Poll(PollMode { grouping, ..PollMode::default() })
+}
+
+async fn claims_in_100_s(grouping: PollGrouping) -> u64 {
+    let store = Arc::new(MemoryStore::with_tokio_clock());
+    let options = HookServiceOptions { mode: polling(grouping), ..options() };
+    let bench = Bench::over(store, options).await;
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let counters = bench.service.wake_snapshot().counters;
+    assert_eq!(counters.sweeps, 0);
+    bench.stop().await;
+    counters.claims.total()
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_senders_at_a_fixed_pace_make_a_hundred_claims_a_second() {
-    let store = Arc::new(MemoryStore::with_tokio_clock());
-    let bench = Bench::over(store, HookServiceOptions { mode: fixed(), ..options() }).await;
-    tokio::time::sleep(Duration::from_secs(100)).await;
-    let counters = bench.service.wake_snapshot().counters;
-    let claims = counters.claims.found + counters.claims.empty + counters.claims.error;
+async fn ten_independent_senders_make_a_hundred_claims_a_second() {
+    let claims = claims_in_100_s(PollGrouping::Waiter).await;
     assert!((9_000..=11_000).contains(&claims), "{claims} claims in 100 s");
-    assert_eq!(counters.sweeps, 0);
-    bench.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_senders_that_poll_together_make_ten_claims_a_second() {
+    let claims = claims_in_100_s(PollGrouping::Line).await;
+    assert!((900..=1_100).contains(&claims), "{claims} claims in 100 s");
 }
 
 /// An endpoint that the guard refuses when it is called: attempts without a socket.
@@ -41,7 +52,7 @@ fn strict() -> HookServiceOptions {
 async fn polling_goes_on_at_once_while_batches_are_full() {
     let dispatch = DispatchOptions { poll_senders: 1, ..DispatchOptions::default() };
     let store = Arc::new(MemoryStore::with_tokio_clock());
-    let options = HookServiceOptions { mode: fixed(), dispatch, ..strict() };
+    let options = HookServiceOptions { mode: polling(PollGrouping::Waiter), dispatch, ..strict() };
     let bench = Bench::over(store, options).await;
     refused(&bench, EndpointOptions { breaker: None, ..schedule(&[]) }).await;
     let began = tokio::time::Instant::now();
@@ -98,7 +109,8 @@ async fn waiting_for_hints_costs_nothing_but_a_look_a_minute() {
 async fn every_mode_delivers_first_attempts_and_retries() {
     let poll =
         WakeMode::Poll(PollMode { interval: Duration::from_millis(5), ..PollMode::default() });
-    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast, fixed(), poll] {
+    let independent = polling(PollGrouping::Waiter);
+    for mode in [WakeMode::Fused, WakeMode::Compete, WakeMode::Broadcast, independent, poll] {
         let bench = Bench::with(HookServiceOptions { mode, ..options() }).await;
         let mut receiver = Receiver::start(|request| match request {
             0 => Answer::Status(500),

@@ -84,7 +84,6 @@ impl<F: Face> Core<F> {
     fn seat(&mut self, id: IntentionId, line_id: LineId, now_or_never: bool) {
         let checked = self.intentions.get(&id).is_none_or(|one| !F::needs_check(&one.ask));
         let trusted = !now_or_never && checked && self.is_known_empty(line_id);
-        let fused = matches!(self.mode, WakeMode::Fused);
         let Some(line) = self.lines.get_mut(line_id) else { return };
         line.idle.insert(id);
         if now_or_never {
@@ -93,11 +92,12 @@ impl<F: Face> Core<F> {
         if trusted {
             return;
         }
-        if !fused {
+        if !self.mode.claims_by_line() {
             self.queue_waiter(id);
         } else if now_or_never || !checked || line.calls.is_empty() {
             // A waiting one that arrives during a claim is judged by that claim's outcome: what
-            // is committed after its start is hinted, and makes the line claim again.
+            // is committed after its start is hinted, and makes the line claim again, or is found
+            // by the next poll.
             self.mark_dirty(line_id, None);
         }
     }
@@ -106,7 +106,7 @@ impl<F: Face> Core<F> {
     fn is_known_empty(&self, line_id: LineId) -> bool {
         let Some(line) = self.lines.get(line_id) else { return false };
         let Some(empty_at) = line.empty_at else { return false };
-        let young = self.now.saturating_sub(empty_at) < self.config.fallback_poll_interval;
+        let young = self.now.saturating_sub(empty_at) < self.sweep_interval();
         let being_swept =
             line.sweeping.is_some_and(|(generation, _)| generation == line.generation);
         self.mode.uses_hints() && self.trouble.is_healthy() && (young || being_swept)

@@ -36,6 +36,10 @@ impl<F: Face> Core<F> {
         let served = outcomes.iter().flat_map(|o| &o.grants).filter(|g| g.is_some()).count();
         let refused: usize = outcomes.iter().map(|outcome| outcome.refused.len()).sum();
         let asks: usize = call.lines.iter().map(|seats| seats.waiters.len()).sum();
+        if refused < asks {
+            let items = outcomes.iter().flat_map(|o| &o.grants).flatten().map(F::items).sum();
+            self.actions.push(Action::Observe(Sample::Items(items)));
+        }
         if served > 0 {
             self.counters.claims.found += 1;
             self.actions.push(Action::Observe(Sample::Served(served)));
@@ -137,7 +141,6 @@ impl<F: Face> Core<F> {
             return false;
         };
         let full = self.is_full(&intention.ask, items);
-        self.actions.push(Action::Observe(Sample::Items(items)));
         if let Some(at) = hinted {
             self.actions.push(Action::Observe(Sample::Pickup(self.now.saturating_sub(at))));
         }
@@ -243,8 +246,13 @@ impl<F: Face> Core<F> {
                 line.lines_per_call_max = lines_per_call_max;
             }
             self.timers.clear(Key::Delivery(seats.line));
+            let next_poll = retry_at.max(self.now + self.pace_of(seats.line));
             for id in seats.waiters {
-                self.failed_waiter(id, error.as_ref());
+                self.failed_waiter(id, error.as_ref(), next_poll);
+            }
+            let waits = self.lines.get(seats.line).is_some_and(|line| !line.idle.is_empty());
+            if waits && !self.mode.uses_hints() && self.mode.claims_by_line() {
+                self.timers.set(Key::LinePoll(seats.line), next_poll);
             }
             if let Some(error) = &error {
                 self.answer_impatient(seats.line, call_id, Some(error));
@@ -258,7 +266,7 @@ impl<F: Face> Core<F> {
         self.dispatch();
     }
 
-    fn failed_waiter(&mut self, id: IntentionId, error: Option<&F::Error>) {
+    fn failed_waiter(&mut self, id: IntentionId, error: Option<&F::Error>, next_poll: Moment) {
         let Some(intention) = self.intentions.get(&id) else { return };
         let taken = error.is_some_and(|error| F::may_have_taken(&intention.ask, error));
         if taken || intention.deadline.is_none() {
@@ -266,10 +274,9 @@ impl<F: Face> Core<F> {
             self.finish(id, end);
             return;
         }
-        let line_id = intention.line;
-        if self.back_to_line(id) && !self.mode.uses_hints() {
-            let retry_at = self.lines.get(line_id).map_or(self.now, |line| line.retry_at);
-            self.timers.set(Key::Poll(id), retry_at.max(self.now + self.pace_of(line_id)));
+        let parked = self.back_to_line(id);
+        if parked && !self.mode.uses_hints() && !self.mode.claims_by_line() {
+            self.timers.set(Key::Poll(id), next_poll);
         }
     }
 

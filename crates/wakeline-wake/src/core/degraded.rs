@@ -31,8 +31,6 @@ pub(super) struct Episode {
     reason: Reason,
     words: String,
     since: Moment,
-    /// The last trouble: from then on it lasts as long as it must.
-    renewed: Moment,
     /// Claims in a row that found nothing and did not fail.
     clean: u32,
 }
@@ -93,19 +91,24 @@ impl<F: Face> Core<F> {
         self.dispatch();
     }
 
-    /// Starts degraded polling; if it is under way, its end moves away.
+    pub(crate) fn set_degraded_poll_interval(&mut self, interval: Duration) {
+        self.config.degraded_poll_interval = interval.max(Duration::from_millis(1));
+        self.arm_degraded_poll();
+    }
+
+    /// Starts degraded polling. If it is under way, the count of clean claims begins again; the
+    /// time that it lasts at least does not.
     pub(super) fn enter_degraded(&mut self, reason: Reason, words: String) {
         if !self.mode.uses_hints() {
             return;
         }
         if let Some(episode) = &mut self.trouble.episode {
             episode.clean = 0;
-            episode.renewed = self.now;
         } else {
             self.actions.push(Action::Degraded { reason: words.clone() });
-            let (since, renewed) = (self.now, self.now);
-            self.trouble.episode = Some(Episode { reason, words, since, renewed, clean: 0 });
+            self.trouble.episode = Some(Episode { reason, words, since: self.now, clean: 0 });
         }
+        self.narrow_sweep();
         self.arm_degraded_poll();
     }
 
@@ -116,7 +119,7 @@ impl<F: Face> Core<F> {
             let at = self.now + self.config.degraded_poll_interval;
             self.timers.set_min(Key::DegradedPoll, at);
         } else if self.trouble.link == Link::Up && self.trouble.failures == 0 {
-            let end = episode.renewed + self.config.aggressive_poll_duration;
+            let end = episode.since + self.config.aggressive_poll_duration;
             self.timers.set(Key::DegradedPoll, end.max(self.now + Duration::from_millis(1)));
         }
     }
@@ -189,8 +192,7 @@ impl<F: Face> Core<F> {
     fn leave_degraded_if_clean(&mut self, nobody_waits: bool) {
         let Some(episode) = &self.trouble.episode else { return };
         let after = self.now.saturating_sub(episode.since);
-        let lasted = self.now.saturating_sub(episode.renewed);
-        let long_enough = lasted >= self.config.aggressive_poll_duration;
+        let long_enough = after >= self.config.aggressive_poll_duration;
         let clean = nobody_waits || episode.clean >= self.config.aggressive_exit_threshold;
         let healthy = self.trouble.link == Link::Up && self.trouble.failures == 0;
         if clean && healthy && long_enough {

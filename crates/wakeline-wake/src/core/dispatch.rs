@@ -5,6 +5,7 @@ use crate::face::{Claim, Face};
 use super::arrivals::Stage;
 use super::claims::{Call, CallLine};
 use super::ready::Job;
+use super::timers::Key;
 use super::{ASKS_PER_CALL_MAX, Action, CallId, Core, IntentionId, LineId, Reason};
 
 impl<F: Face> Core<F> {
@@ -98,6 +99,7 @@ impl<F: Face> Core<F> {
     }
 
     fn take_line(&mut self, line_id: LineId, call: CallId, asks_max: usize) -> Option<CallLine> {
+        self.timers.clear(Key::LinePoll(line_id));
         let line = self.lines.get_mut(line_id)?;
         line.dirty = false;
         let waiters: Vec<_> = line.idle.iter().take(asks_max).copied().collect();

@@ -100,7 +100,7 @@ pub(crate) enum Sample {
     Pickup(Duration),
     /// Waiters that one claim served.
     Served(usize),
-    /// Items that one waiter got.
+    /// Items that one claim found, for all its waiters; none if it was empty.
     Items(usize),
 }
 
@@ -180,11 +180,11 @@ impl<F: Face> Core<F> {
             waiting: 0,
             own: 0,
             ids: 0,
-            ready: Ready::default(),
+            ready: Ready::new(config.use_priority_dispatch),
             calls: HashMap::new(),
             timers: Timers::default(),
             trouble: Trouble::new(),
-            sweeper: Sweeper::default(),
+            sweeper: Sweeper::new(config.fallback_poll_interval),
             draining: false,
             counters: Counters::default(),
             actions: Vec::new(),
@@ -198,10 +198,11 @@ impl<F: Face> Core<F> {
         while let Some(key) = self.timers.pop_due(self.now) {
             match key {
                 timers::Key::Deadline(id) => self.deadline_came(id),
-                timers::Key::Poll(id) => self.poll_came(id),
+                timers::Key::Poll(id) => self.queue_waiter(id),
+                timers::Key::LinePoll(line) => self.mark_dirty(line, None),
                 timers::Key::Due(line) => self.due_came(line),
                 timers::Key::Delivery(line) => self.delivery_came(line),
-                timers::Key::Missed(_) => self.counters.missed_hints += 1,
+                timers::Key::Missed(_) => self.hint_missed(),
                 timers::Key::Sweep => self.sweep_came(),
                 timers::Key::DegradedPoll => self.degraded_poll_came(),
             }

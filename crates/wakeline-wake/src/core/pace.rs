@@ -1,4 +1,4 @@
-//! Poll mode: no hints; each waiter claims at its line's pace.
+//! Poll mode: no hints; each line, or each of its waiters, claims at the line's pace.
 
 use std::time::Duration;
 
@@ -9,10 +9,6 @@ use super::timers::Key;
 use super::{Core, IntentionId, LineId};
 
 impl<F: Face> Core<F> {
-    pub(super) fn poll_came(&mut self, id: IntentionId) {
-        self.queue_waiter(id);
-    }
-
     /// Whether a grant of that many items leaves more to be expected.
     pub(super) fn is_full(&self, ask: &F::Ask, items: usize) -> bool {
         let capacity = F::capacity(ask);
@@ -22,16 +18,16 @@ impl<F: Face> Core<F> {
         }
     }
 
-    /// Time between two claims of a waiter of the line.
+    /// Time between two claims of the line, or of one of its waiters.
     pub(super) fn pace_of(&self, line: LineId) -> Duration {
         let WakeMode::Poll(poll) = self.mode else { return self.config.degraded_poll_interval };
         let learned = self.lines.get(line).and_then(|line| line.pace);
         learned.filter(|_| poll.adaptive).unwrap_or(poll.interval)
     }
 
-    /// A claim ended: the pace follows what it found, and its parked waiters come again after
-    /// that. `found` says whether what it found was a full batch; then the next waiter goes at
-    /// once, because there is more.
+    /// A claim ended: the pace follows what it found, and parked waiters are claimed for again
+    /// after that. `found` says whether what it found was a full batch; then the next claim is
+    /// made at once, because there is more.
     pub(super) fn pace_on(&mut self, line_id: LineId, left: &[IntentionId], found: Option<bool>) {
         let WakeMode::Poll(poll) = self.mode else { return };
         let pace = match found {
@@ -41,12 +37,21 @@ impl<F: Face> Core<F> {
         };
         let Some(line) = self.lines.get_mut(line_id) else { return };
         line.pace = Some(pace);
-        let next = line.idle.first().copied().filter(|_| found == Some(true));
+        let next = line.idle.first().copied();
+        let full = found == Some(true);
         let pace = self.pace_of(line_id);
+        if self.mode.claims_by_line() {
+            match next {
+                Some(_) if full => self.mark_dirty(line_id, None),
+                Some(_) => self.timers.set(Key::LinePoll(line_id), self.now + pace),
+                None => self.timers.clear(Key::LinePoll(line_id)),
+            }
+            return;
+        }
         for id in left {
             self.timers.set(Key::Poll(*id), self.now + pace);
         }
-        if let Some(next) = next {
+        if let Some(next) = next.filter(|_| full) {
             self.queue_waiter(next);
         }
     }

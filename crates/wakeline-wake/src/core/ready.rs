@@ -13,38 +13,62 @@ pub(super) enum Job {
     Waiter(IntentionId),
 }
 
+/// Most claims for parked waiters in a row while others wait for a slot.
+const CALM_IN_A_ROW_MAX: u32 = 3;
+
 /// Claims in order. Urgent ones belong to polls that do not wait: while failing claims are held
 /// back, those go ahead, because their callers want the error now.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ready {
-    urgent: VecDeque<Job>,
-    calm: VecDeque<Job>,
-    /// Which of the two goes next, so that neither starves the other.
-    calm_turn: bool,
+    urgent: VecDeque<(u64, Job)>,
+    calm: VecDeque<(u64, Job)>,
+    /// Counts arrivals, for those who are served in their order.
+    arrivals: u64,
+    /// Whether calm claims go first; if not, the first come goes first.
+    calm_first: bool,
+    /// Calm claims in a row that went while urgent ones waited.
+    calm_in_a_row: u32,
 }
 
 impl Ready {
+    pub(super) fn new(calm_first: bool) -> Self {
+        let (urgent, calm) = (VecDeque::new(), VecDeque::new());
+        Self { urgent, calm, arrivals: 0, calm_first, calm_in_a_row: 0 }
+    }
+
+    fn kind(&mut self, urgent: bool) -> &mut VecDeque<(u64, Job)> {
+        if urgent { &mut self.urgent } else { &mut self.calm }
+    }
+
     pub(super) fn push(&mut self, job: Job, urgent: bool) {
-        if urgent { self.urgent.push_back(job) } else { self.calm.push_back(job) }
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        self.kind(urgent).push_back((arrival, job));
     }
 
     /// The next claim; `held` leaves the calm ones where they are.
     pub(super) fn pop(&mut self, held: bool) -> Option<Job> {
-        if held {
-            return self.urgent.pop_front();
-        }
-        self.calm_turn = !self.calm_turn;
-        let (first, second) = if self.calm_turn {
-            (&mut self.calm, &mut self.urgent)
-        } else {
-            (&mut self.urgent, &mut self.calm)
+        let urgent = match (self.urgent.front(), self.calm.front()) {
+            (None, _) => held,
+            (Some(_), None) => true,
+            (Some(urgent), Some(calm)) => {
+                let due = if self.calm_first {
+                    self.calm_in_a_row >= CALM_IN_A_ROW_MAX
+                } else {
+                    urgent.0 < calm.0
+                };
+                held || due
+            }
         };
-        first.pop_front().or_else(|| second.pop_front())
+        let passed = !urgent && !self.urgent.is_empty();
+        self.calm_in_a_row = if passed { self.calm_in_a_row + 1 } else { 0 };
+        self.kind(urgent).pop_front().map(|(_, job)| job)
     }
 
     /// Puts a claim back that did not fit.
     pub(super) fn push_front(&mut self, job: Job, urgent: bool) {
-        if urgent { self.urgent.push_front(job) } else { self.calm.push_front(job) }
+        // It was the next one, and stays it.
+        self.kind(urgent).push_front((0, job));
     }
 
     pub(super) fn has_calm(&self) -> bool {
@@ -57,8 +81,8 @@ impl Ready {
 
     /// Drops void claims, so that a long hang does not pile them up.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(Job) -> bool) {
-        self.urgent.retain(|job| keep(*job));
-        self.calm.retain(|job| keep(*job));
+        self.urgent.retain(|(_, job)| keep(*job));
+        self.calm.retain(|(_, job)| keep(*job));
     }
 }
 
@@ -66,20 +90,31 @@ impl Ready {
 mod tests {
     use super::*;
 
-    #[test]
-    fn neither_kind_of_claim_starves_the_other() {
-        let mut ready = Ready::default();
-        for n in 0..3 {
+    /// The order of claims of both kinds that wait for a slot: 0, 1, .. are urgent, 10, 11, .. calm.
+    fn order(calm_first: bool) -> Vec<Job> {
+        let mut ready = Ready::new(calm_first);
+        for n in 0..5 {
             ready.push(Job::Line(LineId(n)), true);
             ready.push(Job::Line(LineId(10 + n)), false);
         }
-        let order: Vec<_> = std::iter::from_fn(|| ready.pop(false)).collect();
-        assert_eq!(order, [10, 0, 11, 1, 12, 2].map(|n| Job::Line(LineId(n))));
+        std::iter::from_fn(|| ready.pop(false)).collect()
+    }
+
+    #[test]
+    fn parked_waiters_go_first_and_at_least_every_fourth_claim_is_for_others() {
+        let expected = [10, 11, 12, 0, 13, 14, 1, 2, 3, 4];
+        assert_eq!(order(true), expected.map(|n| Job::Line(LineId(n))));
+    }
+
+    #[test]
+    fn without_priority_the_first_come_is_the_first_served() {
+        let expected = [0, 10, 1, 11, 2, 12, 3, 13, 4, 14];
+        assert_eq!(order(false), expected.map(|n| Job::Line(LineId(n))));
     }
 
     #[test]
     fn while_held_only_urgent_claims_go() {
-        let mut ready = Ready::default();
+        let mut ready = Ready::new(true);
         ready.push(Job::Line(LineId(1)), false);
         ready.push(Job::Waiter(IntentionId(2)), true);
         assert_eq!(ready.pop(true), Some(Job::Waiter(IntentionId(2))));

@@ -19,9 +19,13 @@ const RECENTLY: Duration = Duration::from_secs(1);
 /// A timer this near explains why a sweep found its line due.
 const TIMER_SLACK: Duration = Duration::from_secs(1);
 
-/// The sweep under way.
-#[derive(Debug, Default)]
+/// The sweep under way, and the time until the next one.
+#[derive(Debug)]
 pub(super) struct Sweeper {
+    /// Time between two sweeps, as it is now.
+    interval: Duration,
+    /// Whether nothing has been missed, and nothing failed, since the last sweep began.
+    clean: bool,
     started: Moment,
     /// Lines of the call under way.
     asked: Vec<LineId>,
@@ -29,11 +33,47 @@ pub(super) struct Sweeper {
     rest: Vec<LineId>,
 }
 
+impl Sweeper {
+    pub(super) fn new(interval: Duration) -> Self {
+        let (asked, rest) = (Vec::new(), Vec::new());
+        Self { interval, clean: false, started: Moment::ZERO, asked, rest }
+    }
+}
+
 impl<F: Face> Core<F> {
+    /// How long what a sweep has found is relied on: until the next one.
+    pub(super) fn sweep_interval(&self) -> Duration {
+        self.sweeper.interval
+    }
+
     pub(super) fn arm_sweep(&mut self) {
         if self.mode.uses_hints() && self.timers.get(Key::Sweep).is_none() {
-            self.timers.set(Key::Sweep, self.now + self.config.fallback_poll_interval);
+            self.timers.set(Key::Sweep, self.now + self.sweeper.interval);
         }
+    }
+
+    /// A sweep begins: the next one comes later than this one did, if the last one was clean.
+    fn widen_sweep(&mut self) {
+        let widest = self.config.fallback_poll_interval_max.max(self.config.fallback_poll_interval);
+        if self.sweeper.clean {
+            self.sweeper.interval = (self.sweeper.interval * 2).min(widest);
+        }
+        self.sweeper.clean = true;
+    }
+
+    /// Hints cannot be relied on: sweeps come as often as they are set to again.
+    pub(super) fn narrow_sweep(&mut self) {
+        self.sweeper.clean = false;
+        self.sweeper.interval = self.config.fallback_poll_interval;
+        if self.timers.get(Key::Sweep).is_some() {
+            self.timers.set_min(Key::Sweep, self.now + self.sweeper.interval);
+        }
+    }
+
+    /// No hint has come for a line that a sweep found due.
+    pub(super) fn hint_missed(&mut self) {
+        self.counters.missed_hints += 1;
+        self.narrow_sweep();
     }
 
     pub(super) fn sweep_came(&mut self) {
@@ -44,17 +84,23 @@ impl<F: Face> Core<F> {
         if lines.is_empty() {
             return;
         }
-        self.arm_sweep();
+        if self.waiting > 0 {
+            self.ordinary_wake(Reason::Fallback);
+        }
         if !self.sweeper.asked.is_empty() {
+            self.arm_sweep();
             return;
         }
+        self.widen_sweep();
+        self.arm_sweep();
         for id in &lines {
             if let Some(line) = self.lines.get_mut(*id) {
                 line.sweeping = Some((line.generation, line.activity));
             }
         }
         self.counters.sweeps += 1;
-        self.sweeper = Sweeper { started: self.now, asked: Vec::new(), rest: lines };
+        self.sweeper.started = self.now;
+        self.sweeper.rest = lines;
         self.sweep_on();
     }
 

@@ -11,6 +11,8 @@ pub(super) enum Key {
     Due(LineId),
     /// The waiter's next claim in Poll mode.
     Poll(IntentionId),
+    /// The line's next claim in Poll mode.
+    LinePoll(LineId),
     /// A hint of the line should have been answered by now.
     Delivery(LineId),
     /// The next claim of degraded polling.
@@ -56,6 +58,7 @@ impl Timers {
 
     pub(super) fn clear_line(&mut self, line: LineId) {
         self.clear(Key::Due(line));
+        self.clear(Key::LinePoll(line));
         self.clear(Key::Delivery(line));
         self.clear(Key::Missed(line));
     }

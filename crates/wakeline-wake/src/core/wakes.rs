@@ -19,6 +19,7 @@ impl<F: Face> Core<F> {
         };
         *count += hints.len() as u64;
         if !self.mode.uses_hints() {
+            self.note_hints(hints);
             return;
         }
         for hint in hints {
@@ -33,6 +34,18 @@ impl<F: Face> Core<F> {
             }
         }
         self.dispatch();
+    }
+
+    /// Poll mode: hints wake nobody, but they are the begin of what pick-up latency measures.
+    fn note_hints(&mut self, hints: &[F::Hint]) {
+        for hint in hints.iter().filter(|hint| F::due_in(hint).is_zero()) {
+            for line in self.lines.concerned(hint) {
+                let Some(line) = self.lines.get_mut(line) else { continue };
+                if line.waiters() > 0 {
+                    line.hinted = line.hinted.or(Some(self.now));
+                }
+            }
+        }
     }
 
     /// Anything may have become available.
@@ -66,7 +79,14 @@ impl<F: Face> Core<F> {
             WakeMode::Broadcast => self.wake_all(line_id, reason),
             WakeMode::Poll(_) => {}
         }
-        if self.config.aggressive_on == AggressiveOn::AnyWake && reason != Reason::Reconnect {
+        self.ordinary_wake(reason);
+    }
+
+    /// `aggressive_on = any_wake`: an ordinary wake starts degraded polling. While it is under way
+    /// nobody waits for wakes, so they neither prolong it nor count.
+    pub(super) fn ordinary_wake(&mut self, reason: Reason) {
+        let any_wake = self.config.aggressive_on == AggressiveOn::AnyWake;
+        if any_wake && reason != Reason::Reconnect && self.trouble.episode.is_none() {
             self.enter_degraded(reason, "aggressive_on = any_wake".into());
         }
     }
@@ -111,7 +131,7 @@ impl<F: Face> Core<F> {
     /// Sets the time by which the line's oldest hint should be answered.
     pub(super) fn arm_delivery(&mut self, line_id: LineId) {
         let Some(line) = self.lines.get(line_id) else { return };
-        match line.unanswered() {
+        match line.unanswered().filter(|_| self.mode.uses_hints()) {
             Some(_) if line.overdue => {}
             Some(at) => {
                 self.timers.set(Key::Delivery(line_id), at + self.config.notify_delivery_timeout);

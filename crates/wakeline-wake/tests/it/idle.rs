@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use wakeline_wake::{Hub, LongPollConfig, Patience, Taken, WakeMode};
+use wakeline_wake::{Hub, LongPollConfig, Patience, PollMode, Taken, WakeMode};
 
 use crate::store::*;
 
@@ -62,10 +62,13 @@ async fn long_polling_switched_off_answers_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn poll_mode_claims_at_its_pace_and_never_sweeps() {
-    let store = Store::new();
-    let hub = hub(&store, all_modes()[3]);
-    assert_eq!(hub.take(1, 1, Patience::Wait(10 * S)).await, Ok(Taken::Empty));
-    let claims = store.claims_len();
-    assert!((20..=24).contains(&claims), "{claims}: about every 500 ms once it is idle");
-    assert_eq!(*store.sweeps.lock(), 0);
+    for (adaptive, expected) in [(false, 100..=101), (true, 20..=24)] {
+        let store = Store::new();
+        let mode = WakeMode::Poll(PollMode { adaptive, ..PollMode::default() });
+        let hub = hub(&store, mode);
+        assert_eq!(hub.take(1, 1, Patience::Wait(10 * S)).await, Ok(Taken::Empty));
+        let claims = store.claims_len();
+        assert!(expected.contains(&claims), "{claims} instead of {expected:?}");
+        assert_eq!(*store.sweeps.lock(), 0);
+    }
 }

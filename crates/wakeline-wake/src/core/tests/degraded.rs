@@ -97,18 +97,128 @@ fn ordinary_hints_and_timers_do_not_start_polling() {
     assert_eq!(rig.core.next_wakeup(), Some(30 * S));
 }
 
+fn any_wake() -> LongPollConfig {
+    LongPollConfig {
+        aggressive_on: AggressiveOn::AnyWake,
+        fallback_poll_interval: 300 * S,
+        max_wait_time: 600 * S,
+        ..LongPollConfig::default()
+    }
+}
+
+/// A waiter that waits for long, parked after an empty claim that said when to look again.
+fn parked_with_any_wake(mode: WakeMode, next_due: Option<Duration>) -> Rig {
+    let mut rig = Rig::with(mode, any_wake());
+    rig.arrive((1, 0), Patience::Wait(600 * S));
+    rig.empty(next_due);
+    rig
+}
+
 #[test]
 fn any_wake_starts_polling_if_asked_for() {
-    let config =
-        LongPollConfig { aggressive_on: AggressiveOn::AnyWake, ..LongPollConfig::default() };
-    let mut rig = Rig::with(WakeMode::Compete, config);
-    rig.arrive((1, 0), LONG);
-    rig.empty(None);
+    let mut rig = parked_with_any_wake(WakeMode::Compete, None);
     let before = rig.claims_total();
     rig.hint(hint(1));
     rig.empty(None);
     rig.idle_until(10 * S);
     assert_eq!(rig.claims_total() - before, 1 + 100, "polls ten times a second");
+}
+
+#[test]
+fn with_any_wake_a_timer_starts_polling() {
+    let mut rig = parked_with_any_wake(WakeMode::Compete, Some(2 * S));
+    rig.at(1_999 * MS);
+    assert_eq!(rig.log, [""; 0]);
+    rig.at(2 * S);
+    assert_eq!(rig.log, ["degraded"]);
+    rig.settle();
+    rig.idle_until(12 * S);
+    assert_eq!(rig.claims_total(), 1 + 1 + 100);
+}
+
+#[test]
+fn with_any_wake_a_sweep_starts_polling_even_if_it_finds_nothing() {
+    let mut rig = parked_with_any_wake(WakeMode::Compete, None);
+    rig.at(299_999 * MS);
+    assert_eq!(rig.log, [""; 0]);
+    rig.at(300 * S);
+    assert_eq!(rig.log, ["degraded"]);
+    rig.settle();
+    rig.idle_until(310 * S);
+    assert_eq!(rig.claims_total(), 1 + 100);
+}
+
+#[test]
+fn with_any_wake_an_error_a_lost_link_and_an_unanswered_hint_start_polling_too() {
+    let troubles: [fn(&mut Rig); 3] = [
+        |rig| {
+            rig.arrive((2, 0), LONG);
+            rig.fail();
+        },
+        |rig| rig.core.link(down()),
+        |rig| {
+            rig.core.config.aggressive_on = AggressiveOn::Degraded;
+            rig.hint(hint(1));
+            rig.at(100 * MS);
+        },
+    ];
+    for trouble in troubles {
+        let mut rig = parked_with_any_wake(WakeMode::Compete, None);
+        trouble(&mut rig);
+        rig.pump();
+        assert_eq!(rig.log, ["degraded"]);
+    }
+}
+
+#[test]
+fn a_wake_while_polling_neither_counts_nor_prolongs() {
+    let mut rig = parked_with_any_wake(WakeMode::Fused, None);
+    rig.hint(hint(1));
+    rig.empty(None);
+    rig.idle_until(59 * S);
+    rig.hint(hint(1));
+    rig.empty(None);
+    rig.idle_until(61 * S);
+    assert_eq!(rig.log, ["degraded", "recovered"]);
+}
+
+#[test]
+fn an_error_begins_the_count_of_clean_claims_again_and_not_the_time() {
+    let config = LongPollConfig { max_wait_time: 600 * S, ..LongPollConfig::default() };
+    let mut rig = Rig::with(WakeMode::Fused, config);
+    rig.arrive((1, 0), Patience::Wait(600 * S));
+    rig.fail();
+    rig.idle_until(59_850 * MS);
+    rig.at(59_900 * MS);
+    rig.fail();
+    rig.idle_until(60_200 * MS);
+    assert_eq!(rig.log, ["degraded"], "not five clean claims since the error");
+    rig.idle_until(61 * S);
+    assert_eq!(rig.log, ["degraded", "recovered"], "the minute counts from the first error");
+}
+
+#[test]
+fn claims_that_succeed_and_fail_in_turn_keep_it_polling() {
+    let config = LongPollConfig { max_wait_time: 600 * S, ..LongPollConfig::default() };
+    let mut rig = Rig::with(WakeMode::Fused, config);
+    rig.arrive((1, 0), Patience::Wait(600 * S));
+    rig.fail();
+    let mut fails = false;
+    while rig.core.now < 180 * S {
+        let next = rig.core.next_wakeup().expect("the next poll");
+        rig.at(next);
+        while !rig.claims.is_empty() {
+            if fails {
+                rig.fail()
+            } else {
+                rig.empty(None)
+            }
+            fails = !fails;
+        }
+    }
+    assert_eq!(rig.log, ["degraded"], "three times the duration, and never five clean ones");
+    rig.idle_until(182 * S);
+    assert_eq!(rig.log, ["degraded", "recovered"]);
 }
 
 #[test]

@@ -120,6 +120,8 @@ struct Rig {
     ended: HashMap<IntentionId, Ended>,
     released: Vec<usize>,
     pickups: Vec<Duration>,
+    /// What each claim found.
+    items: Vec<usize>,
     log: Vec<&'static str>,
 }
 
@@ -136,6 +138,7 @@ impl Rig {
             ended: HashMap::new(),
             released: Vec::new(),
             pickups: Vec::new(),
+            items: Vec::new(),
             log: Vec::new(),
         }
     }
@@ -161,7 +164,8 @@ impl Rig {
                 }
                 Action::Release { grant, .. } => self.released.push(grant),
                 Action::Observe(Sample::Pickup(span)) => self.pickups.push(span),
-                Action::Observe(_) => {}
+                Action::Observe(Sample::Items(items)) => self.items.push(items),
+                Action::Observe(Sample::Served(_)) => {}
                 Action::Degraded { .. } => self.log.push("degraded"),
                 Action::Recovered { .. } => self.log.push("recovered"),
             }

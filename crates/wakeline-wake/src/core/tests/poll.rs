@@ -1,11 +1,15 @@
 use super::*;
-use crate::mode::PollMode;
+use crate::mode::{PollGrouping, PollMode};
 
-fn fixed() -> WakeMode {
-    WakeMode::Poll(PollMode { adaptive: false, ..PollMode::default() })
+fn poll(adaptive: bool, grouping: PollGrouping) -> WakeMode {
+    WakeMode::Poll(PollMode { adaptive, grouping, ..PollMode::default() })
 }
 
-fn adaptive() -> WakeMode {
+fn fixed() -> WakeMode {
+    poll(false, PollGrouping::Waiter)
+}
+
+fn grouped() -> WakeMode {
     WakeMode::Poll(PollMode::default())
 }
 
@@ -22,19 +26,90 @@ fn next_claim(rig: &mut Rig) -> Duration {
 
 #[test]
 fn hints_timers_and_the_link_are_not_used() {
-    let mut rig = Rig::new(fixed());
-    rig.arrive((1, 0), LONG);
-    rig.empty(Some(10 * MS));
-    rig.hint(hint(1));
-    rig.core.everything();
-    rig.core.link(Link::Off { reason: "not configured".into() });
-    rig.at(99 * MS);
+    for mode in [fixed(), grouped()] {
+        let mut rig = Rig::new(mode);
+        rig.arrive((1, 0), LONG);
+        rig.empty(Some(10 * MS));
+        rig.hint(hint(1));
+        rig.core.everything();
+        rig.core.link(Link::Off { reason: "not configured".into() });
+        rig.at(99 * MS);
+        assert!(rig.claims.is_empty());
+        assert_eq!(rig.core.snapshot().degraded, None);
+        rig.at(100 * MS);
+        assert_eq!(rig.claims.len(), 1);
+        rig.idle_until(29 * S);
+        assert_eq!(rig.core.counters.sweeps, 0);
+    }
+}
+
+#[test]
+fn pick_up_is_measured_from_the_hint_that_woke_nobody() {
+    for mode in [fixed(), grouped()] {
+        let mut rig = Rig::new(mode);
+        rig.park_many(1);
+        rig.at(30 * MS);
+        rig.hint(hint(1));
+        rig.hint(hint(2));
+        rig.at(100 * MS);
+        rig.found(1);
+        assert_eq!(rig.pickups, [70 * MS]);
+    }
+}
+
+#[test]
+fn one_claim_per_interval_serves_all_waiters_of_a_line() {
+    let mut rig = Rig::new(grouped());
+    let ids = rig.park_many(100);
+    let before = rig.claims_total();
+    rig.idle_until(990 * MS);
+    assert_eq!(rig.claims_total() - before, 9, "at 100, 200, .. 900 ms");
+    rig.at(S);
+    assert_eq!(rig.asked(), [[((1, 0), 100)]]);
+    rig.found(2);
+    assert_eq!(rig.ended[&ids[0]], Ended::Granted(1), "the first to come is the first served");
+    assert_eq!(rig.ended[&ids[1]], Ended::Granted(1));
+    assert_eq!(rig.asked(), [[((1, 0), 98)]], "full batches: the next claim goes at once");
+    rig.empty(None);
+    rig.at(1_099 * MS);
     assert!(rig.claims.is_empty());
-    assert_eq!(rig.core.snapshot().degraded, None);
+    rig.at(1_100 * MS);
+    assert_eq!(rig.asked(), [[((1, 0), 98)]]);
+}
+
+#[test]
+fn an_arrival_claims_at_once_and_moves_the_next_poll_of_its_line() {
+    let mut rig = Rig::new(grouped());
+    rig.park_many(1);
+    rig.at(50 * MS);
+    rig.arrive((1, 0), LONG);
+    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+    rig.empty(None);
+    rig.at(149 * MS);
+    assert!(rig.claims.is_empty());
+    rig.at(150 * MS);
+    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+}
+
+#[test]
+fn a_poll_that_does_not_wait_is_answered_by_a_claim_that_began_after_it_came() {
+    let mut rig = Rig::new(grouped());
+    rig.arrive((1, 0), LONG);
+    let impatient = rig.arrive((1, 0), Patience::Now);
+    rig.empty(None);
+    assert!(!rig.ended.contains_key(&impatient));
+    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+    rig.empty(None);
+    assert_eq!(rig.ended[&impatient], Ended::Empty);
+}
+
+#[test]
+fn claims_find_items_or_none_and_all_of_them_count() {
+    let mut rig = Rig::new(grouped());
+    rig.park_many(2);
     rig.at(100 * MS);
-    assert_eq!(rig.claims.len(), 1);
-    rig.idle_until(29 * S);
-    assert_eq!(rig.core.counters.sweeps, 0);
+    rig.found(2);
+    assert_eq!(rig.items, [0, 2], "the claim of the first arrival, and the poll");
 }
 
 #[test]
@@ -49,7 +124,7 @@ fn fixed_pace_claims_every_interval_for_each_waiter() {
 
 #[test]
 fn adaptive_pace_slows_down_while_idle_and_speeds_up_after_a_full_batch() {
-    let mut rig = Rig::new(adaptive());
+    let mut rig = Rig::new(poll(true, PollGrouping::Waiter));
     rig.arrive((1, 0), LONG);
     let mut before = Duration::ZERO;
     for gap in [200, 400, 500, 500] {
@@ -87,17 +162,19 @@ fn full_batch_lets_the_next_waiter_claim_at_once() {
 
 #[test]
 fn failing_claims_are_spaced_out() {
-    let mut rig = Rig::new(fixed());
-    let id = rig.arrive((1, 0), LONG);
-    let mut times = Vec::new();
-    while !rig.ended.contains_key(&id) {
-        rig.fail();
-        while rig.claims.is_empty() && !rig.ended.contains_key(&id) {
-            let next = rig.core.next_wakeup().expect("its deadline at least");
-            rig.at(next);
+    for mode in [fixed(), grouped()] {
+        let mut rig = Rig::new(mode);
+        let id = rig.arrive((1, 0), LONG);
+        let mut times = Vec::new();
+        while !rig.ended.contains_key(&id) {
+            rig.fail();
+            while rig.claims.is_empty() && !rig.ended.contains_key(&id) {
+                let next = rig.core.next_wakeup().expect("its deadline at least");
+                rig.at(next);
+            }
+            times.push(rig.core.now);
         }
-        times.push(rig.core.now);
+        assert!(times.len() < 40, "{times:?}");
+        assert_eq!(rig.ended[&id], Ended::Failed("no database".into()));
     }
-    assert!(times.len() < 40, "{times:?}");
-    assert_eq!(rig.ended[&id], Ended::Failed("no database".into()));
 }

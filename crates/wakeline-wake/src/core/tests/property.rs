@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::core::arrivals::Stage;
 use crate::core::timers::Key;
-use crate::mode::PollMode;
+use crate::mode::{PollGrouping, PollMode};
 
 #[derive(Debug, Clone)]
 enum Input {
@@ -50,6 +50,7 @@ fn mode() -> impl Strategy<Value = WakeMode> {
         Just(WakeMode::Compete),
         Just(WakeMode::Broadcast),
         Just(WakeMode::Poll(PollMode::default())),
+        Just(WakeMode::Poll(PollMode { grouping: PollGrouping::Waiter, ..PollMode::default() })),
     ]
 }
 
@@ -119,7 +120,7 @@ fn check(rig: &Rig, ledger: &Ledger) -> Result<(), TestCaseError> {
         prop_assert_eq!(line.idle.len(), at_stage(Stage::Idle));
         prop_assert_eq!(line.queued, at_stage(Stage::Queued));
         prop_assert_eq!(line.busy, at_stage(Stage::InCall));
-        if matches!(core.mode, WakeMode::Fused) {
+        if core.mode.claims_by_line() {
             prop_assert!(line.calls.len() <= 1, "a line is in at most one claim");
         }
         if !line.idle.is_empty() && core.mode.uses_hints() {
@@ -141,8 +142,15 @@ fn check(rig: &Rig, ledger: &Ledger) -> Result<(), TestCaseError> {
     }
     if !core.mode.uses_hints() {
         let idle = core.intentions.iter().filter(|(_, i)| i.stage == Stage::Idle);
-        for (id, _) in idle {
-            prop_assert!(core.timers.get(Key::Poll(*id)).is_some(), "a waiter without a next poll");
+        for (id, waiter) in idle {
+            let line = core.lines.get(waiter.line).expect("it has a waiter");
+            let planned = if core.mode.claims_by_line() {
+                let next = core.timers.get(Key::LinePoll(waiter.line));
+                next.is_some() || line.place.is_some() || !line.calls.is_empty()
+            } else {
+                core.timers.get(Key::Poll(*id)).is_some()
+            };
+            prop_assert!(planned, "a waiter without a next poll");
         }
     }
     for id in &ledger.arrived {

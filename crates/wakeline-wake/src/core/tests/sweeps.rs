@@ -124,3 +124,83 @@ fn failed_sweep_starts_polling() {
     rig.at(60 * S + 100 * MS);
     assert_eq!(rig.claims.len(), 1);
 }
+
+fn widening() -> LongPollConfig {
+    LongPollConfig {
+        fallback_poll_interval_max: 900 * S,
+        max_wait_time: 100_000 * S,
+        ..LongPollConfig::default()
+    }
+}
+
+/// Lets time pass until the next sweep, and returns when that is.
+fn next_sweep(rig: &mut Rig) -> Duration {
+    while rig.sweeps.is_empty() {
+        let next = rig.core.next_wakeup().expect("a sweep is planned");
+        rig.at(next);
+    }
+    rig.core.now
+}
+
+#[test]
+fn the_time_between_sweeps_doubles_while_they_find_nothing() {
+    let mut rig = Rig::with(WakeMode::Fused, widening());
+    rig.arrive((1, 0), Patience::Wait(100_000 * S));
+    rig.empty(None);
+    let mut before = Duration::ZERO;
+    for gap in [60, 60, 120, 240, 480, 900, 900] {
+        let now = next_sweep(&mut rig);
+        assert_eq!(now - before, gap * S);
+        before = now;
+        rig.settle();
+    }
+    let claims = rig.claims_total();
+    rig.arrive((1, 0), LONG);
+    assert_eq!(rig.claims_total(), claims, "the line is known to be empty until the next sweep");
+    rig.at(before + S);
+    rig.hint(hint(1));
+    rig.empty(None);
+    let now = next_sweep(&mut rig);
+    assert_eq!(now - before, 900 * S, "an ordinary hint changes nothing");
+}
+
+#[test]
+fn a_missed_hint_makes_sweeps_come_as_often_as_they_are_set_to_again() {
+    let mut rig = Rig::with(WakeMode::Fused, widening());
+    rig.arrive((1, 0), Patience::Wait(100_000 * S));
+    rig.empty(None);
+    for _ in 0..5 {
+        next_sweep(&mut rig);
+        rig.settle();
+    }
+    let now = next_sweep(&mut rig);
+    let lines = rig.sweeps.pop_front().expect("a sweep");
+    rig.core.swept(vec![Some(Duration::ZERO); lines.len()]);
+    rig.pump();
+    rig.empty(None);
+    rig.at(now + 100 * MS);
+    assert_eq!(rig.core.counters.missed_hints, 1);
+    assert_eq!(next_sweep(&mut rig) - now, 60 * S + 100 * MS);
+}
+
+#[test]
+fn trouble_makes_sweeps_come_as_often_as_they_are_set_to_again() {
+    let mut rig = Rig::with(WakeMode::Fused, widening());
+    rig.arrive((1, 0), Patience::Wait(100_000 * S));
+    rig.empty(None);
+    for _ in 0..5 {
+        next_sweep(&mut rig);
+        rig.settle();
+    }
+    let now = rig.core.now;
+    rig.core.link(Link::Down { reason: "cut".into() });
+    rig.pump();
+    while rig.sweeps.is_empty() {
+        let next = rig.core.next_wakeup().expect("polls");
+        rig.at(next);
+        while !rig.claims.is_empty() {
+            rig.empty(None);
+        }
+    }
+    assert_eq!(rig.core.now - now, 60 * S);
+}

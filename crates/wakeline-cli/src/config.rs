@@ -22,6 +22,7 @@ mod names;
 mod postgres;
 mod retention;
 mod store;
+mod wake;
 mod words;
 
 use std::net::SocketAddr;
@@ -33,12 +34,13 @@ use serde::Deserialize;
 use wakeline_http::{HttpSettings, ServerOptions};
 use wakeline_postgres::{NotifyMode, PreparedStatements};
 use wakeline_store::{Housekeeping, PushGate};
-use wakeline_wake::{LongPollConfig, PollGrouping, PollMode, WakeMode};
+use wakeline_wake::{LongPollConfig, PollGrouping, WakeMode};
 
 pub(crate) use self::access::AccessSettings;
 pub(crate) use self::hook::HookSettings;
 pub(crate) use self::names::check_environment;
 pub(crate) use self::store::{StoreArgs, StoreChoice, StorePlace};
+use self::wake::{poll_grouping, poll_mode, wake_mode};
 pub(crate) use self::words::listed;
 use crate::keys::KeySource;
 use crate::logs::LogFormat;
@@ -341,27 +343,6 @@ fn key_source(over: &ServeArgs, under: &ServeArgs) -> KeySource {
         }
     }
     KeySource::Unsaid
-}
-
-fn wake_mode(over: &ServeArgs, under: &ServeArgs) -> WakeMode {
-    match pick!(over, under, wake_mode).unwrap_or_default() {
-        WakeMode::Poll(_) => WakeMode::Poll(poll_mode(over, under)),
-        other => other,
-    }
-}
-
-fn poll_mode(over: &ServeArgs, under: &ServeArgs) -> PollMode {
-    let preset = PollMode::default();
-    PollMode {
-        interval: millis(pick!(over, under, poll_interval_ms), preset.interval),
-        batch: pick!(over, under, poll_batch).unwrap_or(preset.batch),
-        adaptive: pick!(over, under, poll_adaptive).unwrap_or(preset.adaptive),
-        grouping: pick!(over, under, poll_grouping).unwrap_or(preset.grouping),
-    }
-}
-
-fn poll_grouping(text: &str) -> Result<PollGrouping, String> {
-    words::choose(text, &[("line", PollGrouping::Line), ("waiter", PollGrouping::Waiter)])
 }
 
 fn http_settings(over: &ServeArgs, under: &ServeArgs, mode: WakeMode) -> HttpSettings {

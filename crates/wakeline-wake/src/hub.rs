@@ -174,15 +174,14 @@ impl<F: Face> Hub<F> {
         self.inner.step(|state| state.core.everything());
     }
 
-    /// Hints of other processes arrive from now on, or do not. Call [`Hub::everything`] after a
-    /// link came up.
+    /// Says whether hints of other processes arrive. Call [`Hub::everything`] once they do.
     pub fn link(&self, state: Link) {
         self.inner.step(|inner| inner.core.link(state));
     }
 
     /// Sets the time between two claims of degraded polling.
     pub fn set_degraded_poll_interval(&self, interval: Duration) {
-        self.inner.step(|state| state.core.set_degraded_poll_interval(interval));
+        self.inner.step(|inner| inner.core.set_degraded_poll_interval(interval));
     }
 
     /// Answers all parked polls with [`Taken::Drained`], and later ones that would wait.

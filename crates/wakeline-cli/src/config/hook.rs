@@ -5,7 +5,8 @@ use serde::Deserialize;
 use wakeline_hook::{Guard, Subnet};
 use wakeline_wake::{PollGrouping, PollMode, WakeMode};
 
-use super::{ConfigMistake, millis, poll_grouping};
+use super::wake::poll_grouping;
+use super::{ConfigMistake, millis};
 
 /// Settings of webhooks; `[hook]` in the file.
 #[derive(Debug, Clone, Default, Args, Deserialize)]

@@ -90,7 +90,7 @@ impl Ready {
 mod tests {
     use super::*;
 
-    /// The order of claims of both kinds that wait for a slot: 0, 1, .. are urgent, 10, 11, .. calm.
+    /// The order of claims of both kinds: 0, 1, .. are urgent, 10, 11, .. calm.
     fn order(calm_first: bool) -> Vec<Job> {
         let mut ready = Ready::new(calm_first);
         for n in 0..5 {

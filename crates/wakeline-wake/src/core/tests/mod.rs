@@ -1,5 +1,6 @@
 //! The core's laws, on a toy face and with time as a number.
 
+mod any_wake;
 mod broadcast;
 mod compete;
 mod degraded;
@@ -110,6 +111,10 @@ struct Seen {
     call: CallId,
     /// Line and number of asks.
     lines: Vec<(ToyLine, usize)>,
+}
+
+fn down() -> Link {
+    Link::Down { reason: "cut".into() }
 }
 
 /// The core with a hand-operated store.

@@ -1,0 +1,87 @@
+use super::*;
+use crate::config::AggressiveOn;
+
+fn any_wake() -> LongPollConfig {
+    LongPollConfig {
+        aggressive_on: AggressiveOn::AnyWake,
+        fallback_poll_interval: 300 * S,
+        max_wait_time: 600 * S,
+        ..LongPollConfig::default()
+    }
+}
+
+/// A waiter that waits for long, parked after an empty claim that said when to look again.
+fn parked_with_any_wake(mode: WakeMode, next_due: Option<Duration>) -> Rig {
+    let mut rig = Rig::with(mode, any_wake());
+    rig.arrive((1, 0), Patience::Wait(600 * S));
+    rig.empty(next_due);
+    rig
+}
+
+#[test]
+fn any_wake_starts_polling_if_asked_for() {
+    let mut rig = parked_with_any_wake(WakeMode::Compete, None);
+    let before = rig.claims_total();
+    rig.hint(hint(1));
+    rig.empty(None);
+    rig.idle_until(10 * S);
+    assert_eq!(rig.claims_total() - before, 1 + 100, "polls ten times a second");
+}
+
+#[test]
+fn with_any_wake_a_timer_starts_polling() {
+    let mut rig = parked_with_any_wake(WakeMode::Compete, Some(2 * S));
+    rig.at(1_999 * MS);
+    assert_eq!(rig.log, [""; 0]);
+    rig.at(2 * S);
+    assert_eq!(rig.log, ["degraded"]);
+    rig.settle();
+    rig.idle_until(12 * S);
+    assert_eq!(rig.claims_total(), 1 + 1 + 100);
+}
+
+#[test]
+fn with_any_wake_a_sweep_starts_polling_even_if_it_finds_nothing() {
+    let mut rig = parked_with_any_wake(WakeMode::Compete, None);
+    rig.at(299_999 * MS);
+    assert_eq!(rig.log, [""; 0]);
+    rig.at(300 * S);
+    assert_eq!(rig.log, ["degraded"]);
+    rig.settle();
+    rig.idle_until(310 * S);
+    assert_eq!(rig.claims_total(), 1 + 100);
+}
+
+#[test]
+fn with_any_wake_an_error_a_lost_link_and_an_unanswered_hint_start_polling_too() {
+    let troubles: [fn(&mut Rig); 3] = [
+        |rig| {
+            rig.arrive((2, 0), LONG);
+            rig.fail();
+        },
+        |rig| rig.core.link(down()),
+        |rig| {
+            rig.core.config.aggressive_on = AggressiveOn::Degraded;
+            rig.hint(hint(1));
+            rig.at(100 * MS);
+        },
+    ];
+    for trouble in troubles {
+        let mut rig = parked_with_any_wake(WakeMode::Compete, None);
+        trouble(&mut rig);
+        rig.pump();
+        assert_eq!(rig.log, ["degraded"]);
+    }
+}
+
+#[test]
+fn a_wake_while_polling_neither_counts_nor_prolongs() {
+    let mut rig = parked_with_any_wake(WakeMode::Fused, None);
+    rig.hint(hint(1));
+    rig.empty(None);
+    rig.idle_until(59 * S);
+    rig.hint(hint(1));
+    rig.empty(None);
+    rig.idle_until(61 * S);
+    assert_eq!(rig.log, ["degraded", "recovered"]);
+}

@@ -175,7 +175,10 @@ impl<F: Face> Core<F> {
         Self {
             mode,
             now: Moment::ZERO,
-            lines: Lines::new(config.fallback_poll_interval, config.intentions_max),
+            lines: Lines::new(
+                config.fallback_poll_interval.max(sweep::RECENTLY),
+                config.intentions_max,
+            ),
             intentions: HashMap::new(),
             waiting: 0,
             own: 0,

@@ -14,7 +14,7 @@ pub(crate) const LINES_PER_SWEEP_MAX: usize = 1_000;
 
 /// Lines whose last waiter left this recently are swept too: it is likely to come back, and then
 /// parks without a claim.
-const RECENTLY: Duration = Duration::from_secs(1);
+pub(super) const RECENTLY: Duration = Duration::from_secs(1);
 
 /// A timer this near explains why a sweep found its line due.
 const TIMER_SLACK: Duration = Duration::from_secs(1);

@@ -144,10 +144,10 @@ async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
     drop(server);
 }
 
-/// Connections of servers to the database that listen.
+/// Connections of servers to the database that listen: a line of their last statement says so.
 async fn listening(user: &tokio_postgres::Client) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-        AND pid <> pg_backend_pid() AND query LIKE '%LISTEN %'";
+        AND pid <> pg_backend_pid() AND query ~ '(^|\n)LISTEN '";
     user.query_one(sql, &[]).await.expect("read").get(0)
 }
 

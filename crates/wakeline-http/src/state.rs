@@ -190,11 +190,24 @@ const SECONDS_BUCKETS: [f64; 14] =
 /// Bucket bounds for counts of things handled together.
 const COUNT_BUCKETS: [f64; 10] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 1000.0];
 
+/// How often recorded samples are added to their buckets.
+const METRICS_UPKEEP: Duration = Duration::from_secs(5);
+
 /// Installs the process-wide recorder behind `/metrics`. `None` if another one was there before.
+/// Must be called in a runtime: a task adds samples to their buckets, because the recorder keeps
+/// each of them until then or until somebody reads the metrics.
 pub fn install_metrics() -> Option<PrometheusHandle> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &SECONDS_BUCKETS)
         .and_then(|builder| builder.set_buckets(&COUNT_BUCKETS))
         .expect("the bucket lists are not empty");
-    builder.install_recorder().ok()
+    let metrics = builder.install_recorder().ok()?;
+    let recorded = metrics.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(METRICS_UPKEEP).await;
+            recorded.run_upkeep();
+        }
+    });
+    Some(metrics)
 }

@@ -22,6 +22,7 @@ mod interrupted;
 mod listener;
 mod logs;
 mod maintenance;
+mod memory;
 mod modes;
 mod nodes;
 mod outage;

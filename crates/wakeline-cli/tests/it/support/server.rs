@@ -167,11 +167,11 @@ impl Server {
         std::fs::read_dir(Path::new(&folder)).expect("it runs").count()
     }
 
-    /// Resident memory of the process, in bytes.
+    /// Resident memory of the process without pages of files, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a size");
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
         kilobytes * 1024
     }

@@ -1,5 +1,6 @@
 use super::*;
 
+/// The design's `test_only_one_dispatcher_wakes_per_notify`.
 #[test]
 fn one_waiter_per_hint_claims_for_itself() {
     let mut rig = Rig::new(WakeMode::Compete);

@@ -22,7 +22,7 @@ Parts, all of them by default:
            store trait 10 methods; no bare unwrap outside tests, no ignored tests.
            Exceptions are listed in xtask/tidy.json; they may shrink, never grow
   layers   dependencies point down only
-  links    documents name only what exists
+  links    documents name only what exists; the map of other designs names what is in its files
   names    settings, metrics and error codes are documented, and no others are
   wording  messages use plain words; log lines have the causes of their errors
   openapi  crates/wakeline-http/openapi.json is what the routes say

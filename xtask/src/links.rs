@@ -2,12 +2,14 @@
 //!
 //! # Where it sits
 //! `cargo xtask check links`: relative links and their anchors in all Markdown files, the files
-//! and crates that ARCHITECTURE names, and documents named in Rust comments.
+//! and crates that ARCHITECTURE names, documents named in Rust comments, and what the map of other
+//! designs names.
 //!
 //! # Invariants
 //! * What is quoted as code is not a link.
 //! * A link may not leave the tree: it would work on one machine only.
 
+mod designs;
 mod markdown;
 
 use std::collections::BTreeMap;
@@ -29,6 +31,13 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>> {
             findings.extend(code_map(source, &folders, &|path| root.join(path).exists()));
         }
         None => findings.push(finding("ARCHITECTURE.md", 1, "is missing".to_owned())),
+    }
+    match sources.iter().find(|source| source.path == designs::PAGE) {
+        Some(source) => {
+            let read = |path: &Path| std::fs::read_to_string(root.join(path)).ok();
+            findings.extend(designs::check(source, &read));
+        }
+        None => findings.push(finding(designs::PAGE, 1, "is missing".to_owned())),
     }
     for source in source::files(root, "rs")? {
         findings.extend(documents_in_code(&source, &|path| root.join(path).exists()));

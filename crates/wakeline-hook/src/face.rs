@@ -299,8 +299,10 @@ mod tests {
         let shares = Arc::new(Shares::new(1, 1));
         let face = HookFace::new(store.clone(), Arc::new(Meters::new()), shares);
         let claim = || {
-            let push = Claim { line: HookLine::Push, asks: vec![Ask::Deliveries(ask(1))] };
-            vec![push, Claim { line: HookLine::Chores, asks: vec![Ask::Chores, Ask::Chores] }]
+            let push =
+                Claim { line: HookLine::Push, asks: vec![Ask::Deliveries(ask(1))], further: false };
+            let asks = vec![Ask::Chores, Ask::Chores];
+            vec![push, Claim { line: HookLine::Chores, asks, further: false }]
         };
         let chores = async || face.claim(claim()).await.expect("claimed").remove(1);
         let idle = chores().await;

@@ -100,6 +100,9 @@ pub struct Claim<L, A> {
     pub line: L,
     /// What each can take, in order of arrival; at least one, at most 1,000 in a call.
     pub asks: Vec<A>,
+    /// Whether the outcome should say what is next even if every ask is served. A face may leave
+    /// that out where it would cost a statement.
+    pub further: bool,
 }
 
 /// What a store call found in one line.
@@ -110,6 +113,8 @@ pub struct Claimed<G, E> {
     /// If an ask went without: how long until the next item of the line becomes available,
     /// possibly early, never late; `None` if nothing is in sight.
     pub next_due: Option<Duration>,
+    /// Whether `next_due` holds although every ask was served ([`Claim::further`]).
+    pub further: bool,
     /// Asks that are wrong in themselves, by index, each with what is wrong with it. Their waiters
     /// are answered with that; nobody else is concerned.
     pub refused: Vec<(usize, E)>,
@@ -118,6 +123,6 @@ pub struct Claimed<G, E> {
 impl<G, E> Claimed<G, E> {
     /// What was found, with nothing refused.
     pub fn new(grants: Vec<Option<G>>, next_due: Option<Duration>) -> Self {
-        Self { grants, next_due, refused: Vec::new() }
+        Self { grants, next_due, further: false, refused: Vec::new() }
     }
 }

@@ -16,7 +16,7 @@ pub enum WakeMode {
     Poll(PollMode),
     /// Every waiter that a hint concerns claims for itself.
     Broadcast,
-    /// One waiter per hint claims for itself, and wakes the next one if it found work.
+    /// One waiter per hint claims for itself, and wakes the next one if there may be more.
     Compete,
     /// One claim serves all waiters of a line.
     #[default]

@@ -8,13 +8,35 @@ fn herd_len() -> usize {
     if long() { 10_000 } else { 2_000 }
 }
 
-async fn park(server: &Server, count: usize) -> Vec<Parked> {
+/// Parks pops on so many queues in turn.
+async fn park(server: &Server, count: usize, queues: usize) -> Vec<Parked> {
     let mut parked = Vec::with_capacity(count);
-    for _ in 0..count {
-        parked.push(server.client.park("/api/v1/pop/queue/herd?wait=true&timeout=120000").await);
+    for n in 0..count {
+        let path = format!("/api/v1/pop/queue/herd{}?wait=true&timeout=120000", n % queues);
+        parked.push(server.client.park(&path).await);
     }
     server.parked(count as u64).await;
     parked
+}
+
+/// Pushes a message for each of them, and reads their answers.
+async fn answer(server: &Server, parked: Vec<Parked>, queues: usize) {
+    let count = parked.len();
+    let item = |n: usize| {
+        json!({"queue": format!("herd{}", n % queues), "partition": format!("p{n}"),
+                                 "payload": n, "transactionId": format!("t{n}")})
+    };
+    let items: Vec<_> = (0..count).map(item).collect();
+    let pushed = server.client.post("/api/v1/push", json!({"items": items})).await;
+    assert_eq!(pushed.status, 201, "{pushed:?}");
+    let mut ids = std::collections::BTreeSet::new();
+    for poll in parked {
+        let answer = poll.answer().await.expect("an answer");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        ids.extend(answer.ids());
+    }
+    assert_eq!(ids.len(), count, "every poll got a message of its own");
+    assert_eq!(server.wake().await["waiters"], 0);
 }
 
 #[tokio::test]
@@ -23,11 +45,11 @@ async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
     for store in Store::both().await {
         let flags = ["--default-timeout-ms", "120000", "--intentions-max", "20000"];
         let server = Server::start(&store, &flags).await;
-        server.client.push("herd", &[("warm", "warm")]).await;
-        assert_eq!(server.client.get("/api/v1/pop/queue/herd?autoAck=true").await.status, 200);
+        server.client.push("herd0", &[("warm", "warm")]).await;
+        assert_eq!(server.client.get("/api/v1/pop/queue/herd0?autoAck=true").await.status, 200);
         let (memory, descriptors) = (server.memory(), server.descriptors());
 
-        let parked = park(&server, count).await;
+        let parked = park(&server, count, 1).await;
         let each = server.memory().saturating_sub(memory) / count as u64;
         eprintln!("{}: {count} parked polls, {each} bytes each", store.name());
         assert!(each < 100_000, "{each} bytes for a parked poll");
@@ -37,22 +59,20 @@ async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
         eventually("descriptors are back", || async { server.descriptors() <= descriptors + 2 })
             .await;
 
-        let parked = park(&server, count).await;
-        let item = |n: usize| {
-            json!({"queue": "herd", "partition": format!("p{n}"), "payload": n,
-                                     "transactionId": format!("t{n}")})
-        };
-        let items: Vec<_> = (0..count).map(item).collect();
-        let pushed = server.client.post("/api/v1/push", json!({"items": items})).await;
-        assert_eq!(pushed.status, 201, "{pushed:?}");
-        let mut ids = std::collections::BTreeSet::new();
-        for poll in parked {
-            let answer = poll.answer().await.expect("an answer");
-            assert_eq!(answer.status, 200, "{answer:?}");
-            ids.extend(answer.ids());
-        }
-        assert_eq!(ids.len(), count, "{}: every poll got a message of its own", store.name());
-        assert_eq!(server.wake().await["waiters"], 0);
+        let parked = park(&server, count, 1).await;
+        answer(&server, parked, 1).await;
+    }
+}
+
+/// Polls and groups: the sizes of the design's capacity table, over real connections.
+#[tokio::test]
+async fn parked_polls_of_many_groups_are_all_answered() {
+    let (polls, groups) = if long() { (5_000, 2_000) } else { (1_000, 200) };
+    for store in Store::both().await {
+        let server = Server::start(&store, &["--default-timeout-ms", "120000"]).await;
+        let parked = park(&server, polls, groups).await;
+        assert_eq!(server.wake().await["lines"], groups, "a group is a line");
+        answer(&server, parked, groups).await;
     }
 }
 

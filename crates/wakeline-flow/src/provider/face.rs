@@ -89,11 +89,13 @@ impl FlowFace {
         if lines.is_empty() {
             return Ok(Vec::new());
         }
+        let further: Vec<_> = lines.iter().map(|line| line.further).collect();
+        let traces = further.into_iter().zip(traces);
         let claimed = self.store.claim_turns(lines).await?.into_iter().zip(traces);
         let granted = |(turn, trace)| Some(Grant::Turn(Box::new(turn?), trace));
-        let claimed = claimed.map(|(line, traces)| {
+        let claimed = claimed.map(|(line, (further, traces))| {
             let grants = line.turns.into_iter().zip(traces).map(granted).collect();
-            Claimed::new(grants, line.next_due)
+            Claimed { further, ..Claimed::new(grants, line.next_due) }
         });
         Ok(claimed.collect())
     }
@@ -105,11 +107,13 @@ impl FlowFace {
         if lines.is_empty() {
             return Ok(Vec::new());
         }
+        let further: Vec<_> = lines.iter().map(|line| line.further).collect();
+        let traces = further.into_iter().zip(traces);
         let claimed = self.store.claim_work(lines).await?.into_iter().zip(traces);
         let granted = |(work, trace)| Some(Grant::Work(Box::new(work?), trace));
-        let claimed = claimed.map(|(line, traces)| {
+        let claimed = claimed.map(|(line, (further, traces))| {
             let grants = line.work.into_iter().zip(traces).map(granted).collect();
-            Claimed::new(grants, line.next_due)
+            Claimed { further, ..Claimed::new(grants, line.next_due) }
         });
         Ok(claimed.collect())
     }
@@ -312,12 +316,12 @@ struct Sorted {
 impl Sorted {
     fn of(claims: Vec<Claim<Line, Ask>>) -> Self {
         let mut sorted = Self::default();
-        for Claim { line, asks } in claims {
+        for Claim { line, asks, further } in claims {
             match line {
                 Line::Turns(capabilities) => {
                     let (requests, traces) = asks.into_iter().filter_map(Ask::into_turn).unzip();
                     sorted.kinds.push(Kind::Turns);
-                    sorted.turns.0.push(TurnClaim { capabilities, requests });
+                    sorted.turns.0.push(TurnClaim { capabilities, requests, further });
                     sorted.turns.1.push(traces);
                 }
                 Line::Work { filter, .. } => {
@@ -325,7 +329,7 @@ impl Sorted {
                         asks.into_iter().filter_map(Ask::into_work).unzip();
                     let session = requests.first().and_then(|request| request.session.clone());
                     sorted.kinds.push(Kind::Work);
-                    sorted.work.0.push(WorkClaim { filter, session, requests });
+                    sorted.work.0.push(WorkClaim { filter, session, requests, further });
                     sorted.work.1.push(traces);
                 }
                 Line::Outcome(instance, seen) => {

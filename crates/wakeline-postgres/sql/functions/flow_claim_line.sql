@@ -4,7 +4,7 @@
 -- Called by: flow_claim_turns. Lock order: lanes, only tried, except the first one if p_patient.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_line(
-    p_caps integer[], p_requests jsonb, p_patient boolean,
+    p_caps integer[], p_requests jsonb, p_patient boolean, p_further boolean,
     OUT o_ids bigint[], OUT o_requests integer[], OUT o_code smallint, OUT o_due_us bigint,
     OUT o_now timestamptz)
 LANGUAGE plpgsql AS $$
@@ -111,12 +111,15 @@ BEGIN
         EXIT WHEN cardinality(c.candidates) < v_asked;
         v_passed := v_passed || c.candidates;
     END LOOP;
-    IF v_open <> '{}' THEN
+    IF v_open <> '{}' OR p_further THEN
         v_due := @schema@.flow_turns_due(p_caps);
-        -- What is due and was not taken is in a rival's hands, and may come back in a moment.
-        o_due_us := CASE WHEN v_due <= o_now THEN 2000
+        -- What is due and was not taken though somebody wanted it is in a rival's hands, and may
+        -- come back in a moment.
+        o_due_us := CASE WHEN v_due <= o_now AND v_open <> '{}' THEN 2000
+            WHEN v_due <= o_now THEN 0
             ELSE ceil(extract(epoch FROM v_due - o_now) * 1000000)::bigint END;
-    ELSE
+    END IF;
+    IF v_open = '{}' THEN
         o_code := 0;
     END IF;
 END

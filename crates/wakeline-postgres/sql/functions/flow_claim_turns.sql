@@ -1,9 +1,9 @@
 -- Leases turns to the dispatchers of some lines. Rows of kind 0, one per line: code is 2 if only
 -- rivals' lanes are due, else 0; due_us is the time to the line's next turn if a request went
--- without. Kind 1: lanes whose turns were leased, with the numbers of their lines and the
--- requests' indexes. p_lines: an array of objects. caps: numbers, null for any; requests: objects
--- of key, lease (microseconds), again (an earlier try may have leased something to the key).
--- p_patient: wait a little for the first due lane.
+-- without, or the line asks for it (further). Kind 1: lanes whose turns were leased, with the
+-- numbers of their lines and the requests' indexes. p_lines: an array of objects. caps: numbers,
+-- null for any; requests: objects of key, lease (microseconds), again (an earlier try may have
+-- leased something to the key). p_patient: wait a little for the first due lane.
 -- Called by: FlowStore::claim_turns. Lock order: lanes, only tried, except the first one if
 -- p_patient.
 
@@ -24,11 +24,12 @@ DECLARE
     v_requests integer[] := '{}';
 BEGIN
     kind := 0;
-    FOR n IN SELECT x.* FROM ROWS FROM (jsonb_to_recordset(p_lines) AS (caps jsonb, requests jsonb))
-        WITH ORDINALITY AS x (caps, requests, ord)
+    FOR n IN SELECT x.* FROM ROWS FROM (jsonb_to_recordset(p_lines) AS (
+            caps jsonb, requests jsonb, further boolean))
+        WITH ORDINALITY AS x (caps, requests, further, ord)
     LOOP
         SELECT x.* INTO t FROM @schema@.flow_claim_line(
-            @schema@.flow_capabilities_of(n.caps), n.requests, p_patient) AS x;
+            @schema@.flow_capabilities_of(n.caps), n.requests, p_patient, n.further) AS x;
         v_now := t.o_now;
         v_ids := v_ids || t.o_ids; v_requests := v_requests || t.o_requests;
         IF t.o_ids <> '{}' THEN

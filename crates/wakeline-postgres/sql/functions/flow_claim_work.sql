@@ -1,6 +1,6 @@
 -- Leases work to the workers of some lines. Rows of kind 0, one per line: code is 2 if rivals hold
 -- something that is available, else 0; due_us is the time to the line's next work if a request
--- went without. Kind 1: work that was leased, with the numbers of the lines and the requests'
+-- went without, or the line asks for it (further). Kind 1: work that was leased, with the numbers of the lines and the requests'
 -- indexes. p_lines: an array of objects. tags, names: numbers, null for any; owner and
 -- session_lease (microseconds), if it may claim sessions; requests: objects of key, lease
 -- (microseconds), again (an earlier try may have leased something to the key). p_patient: wait a
@@ -27,12 +27,13 @@ BEGIN
     kind := 0;
     FOR n IN
         SELECT x.* FROM ROWS FROM (jsonb_to_recordset(p_lines) AS (
-            tags jsonb, names jsonb, owner text, session_lease bigint, requests jsonb))
-            WITH ORDINALITY AS x (tags, names, owner, session_lease, requests, ord)
+            tags jsonb, names jsonb, owner text, session_lease bigint, requests jsonb,
+            further boolean))
+            WITH ORDINALITY AS x (tags, names, owner, session_lease, requests, further, ord)
     LOOP
         SELECT x.* INTO t FROM @schema@.flow_claim_work_line(
             @schema@.flow_routes_of(n.tags, n.names), n.owner, n.session_lease, n.requests,
-            p_patient) AS x;
+            p_patient, n.further) AS x;
         v_now := t.o_now;
         v_ids := v_ids || t.o_ids; v_requests := v_requests || t.o_requests;
         IF t.o_ids <> '{}' THEN

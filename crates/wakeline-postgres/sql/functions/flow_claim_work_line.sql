@@ -7,6 +7,7 @@
 
 CREATE OR REPLACE FUNCTION @schema@.flow_claim_work_line(
     p_routes bigint[], p_owner text, p_session_us bigint, p_requests jsonb, p_patient boolean,
+    p_further boolean,
     OUT o_ids bigint[], OUT o_requests integer[], OUT o_code smallint, OUT o_due_us bigint,
     OUT o_now timestamptz)
 LANGUAGE plpgsql AS $$
@@ -108,10 +109,15 @@ BEGIN
     END LOOP;
     IF v_open = '{}' THEN
         o_code := 0;
-    ELSIF o_code = 2 THEN
+    END IF;
+    IF o_code = 2 THEN
         -- What rivals have in hand may come back in a moment.
         o_due_us := 2000;
-    ELSE
+    ELSIF v_open = '{}' AND p_further AND EXISTS (
+        SELECT FROM @schema@.flow_work_ready(p_routes, p_owner, -1, 1, o_now))
+    THEN
+        o_due_us := 0;
+    ELSIF v_open <> '{}' OR p_further THEN
         v_due := @schema@.flow_work_later(p_routes, p_owner, o_now);
         o_due_us := CASE WHEN v_due <= o_now THEN 0
             ELSE ceil(extract(epoch FROM v_due - o_now) * 1000000)::bigint END;

@@ -55,6 +55,7 @@ pub(super) struct RequestForm {
 pub(super) struct TurnLine {
     caps: Option<Vec<i32>>,
     requests: Vec<RequestForm>,
+    further: bool,
 }
 
 /// The workers of one line on their way.
@@ -65,6 +66,7 @@ pub(super) struct WorkLine {
     owner: Option<String>,
     session_lease: Option<i64>,
     requests: Vec<RequestForm>,
+    further: bool,
 }
 
 /// A line of either kind.
@@ -114,6 +116,7 @@ impl Core {
             lines.push(TurnLine {
                 caps: self.capabilities(&claim.capabilities).await?,
                 requests: claim.requests.iter().map(form).collect(),
+                further: claim.further,
             });
         }
         Ok(lines)
@@ -133,6 +136,7 @@ impl Core {
                 owner: session.map(|session| session.owner.as_str().to_owned()),
                 session_lease: session.map(|session| micros(session.lease)),
                 requests: claim.requests.iter().map(form).collect(),
+                further: claim.further,
             });
         }
         Ok(lines)

@@ -58,6 +58,7 @@ async fn a_hint_reaches_the_other_node_and_not_its_sender() {
     b.stop().await;
 }
 
+/// The design's `test_notify_payload_contains_visible_at`.
 #[tokio::test]
 async fn a_later_due_time_travels_with_the_hint() {
     let schema = TestSchema::new().await;

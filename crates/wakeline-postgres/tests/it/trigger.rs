@@ -51,6 +51,7 @@ fn in_partition(partition: &str) -> Change {
     }
 }
 
+/// The design's `test_triggers_created_on_migration`: a setting creates them here.
 #[tokio::test]
 async fn the_modes_can_be_switched_back_and_forth() {
     let schema = TestSchema::new().await;
@@ -79,6 +80,8 @@ async fn many_nodes_may_install_the_triggers_at_once() {
     assert_eq!(triggers(&schema).await, 3);
 }
 
+/// The design's `test_notify_emitted_on_orchestrator_insert` and
+/// `test_notify_emitted_on_worker_insert`, for messages.
 #[tokio::test]
 async fn rows_stored_by_any_session_are_told_with_all_their_topics() {
     let schema = TestSchema::new().await;

@@ -180,7 +180,7 @@ fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
 pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkClaimed>> {
     let mut spoilt = None;
     let mut outcomes = Vec::with_capacity(lines.len());
-    for WorkClaim { filter, session, requests } in lines {
+    for WorkClaim { filter, session, requests, further } in lines {
         let line = Line::new(s, filter, session.as_ref())?;
         line.awake(s)?;
         let mut work = Vec::with_capacity(requests.len());
@@ -192,7 +192,7 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkC
             }
             work.push(taken);
         }
-        let next_due = match work.iter().any(Option::is_none) {
+        let next_due = match *further || work.iter().any(Option::is_none) {
             true => line.next_due(s)?.map(|due| s.now.until(Timestamp(due))),
             false => None,
         };
@@ -205,7 +205,7 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkC
 /// Answers a claim from a snapshot, if there is nothing in it to lease.
 pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Found<WorkClaimed>>> {
     let mut outcomes = Vec::with_capacity(lines.len());
-    for WorkClaim { filter, session, requests } in lines {
+    for WorkClaim { filter, session, requests, further } in lines {
         let line = Line::new(s, filter, session.as_ref())?;
         let due = line.next_due(s)?;
         if due.is_some_and(|due| due <= s.now.0) {
@@ -215,7 +215,7 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Option<Found
         for request in requests {
             work.push(line.held(s, request.key)?);
         }
-        let missing = work.iter().any(Option::is_none);
+        let missing = *further || work.iter().any(Option::is_none);
         let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
         outcomes.push(WorkClaimed { work, next_due });
     }

@@ -28,7 +28,7 @@ const HISTORY_BYTES_MAX: u64 = 32 * 1024;
 pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Found<TurnClaimed>> {
     let mut books = Books::default();
     let mut outcomes = Vec::with_capacity(lines.len());
-    for TurnClaim { capabilities, requests } in lines {
+    for TurnClaim { capabilities, requests, further } in lines {
         let known = names::capabilities(s, capabilities)?;
         let mut offered = Offered { known: &known, ids: Vec::new() };
         let mut turns = Vec::with_capacity(requests.len());
@@ -40,7 +40,7 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Found<TurnC
             }
             turns.push(turn);
         }
-        let next_due = match turns.iter().any(Option::is_none) {
+        let next_due = match *further || turns.iter().any(Option::is_none) {
             true => next_due(s, &known)?.map(|due| s.now.until(Timestamp(due))),
             false => None,
         };
@@ -53,7 +53,7 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Found<TurnC
 /// Answers a claim from a snapshot, if there is nothing in it to lease.
 pub(super) fn peek(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Option<Found<TurnClaimed>>> {
     let mut outcomes = Vec::with_capacity(lines.len());
-    for TurnClaim { capabilities, requests } in lines {
+    for TurnClaim { capabilities, requests, further } in lines {
         let known = names::capabilities(s, capabilities)?;
         let due = next_due(s, &known)?;
         if due.is_some_and(|due| due <= s.now.0) {
@@ -63,7 +63,7 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[TurnClaim]) -> Res<Option<Found
         for request in requests {
             turns.push(held(s, &known, request.key)?);
         }
-        let missing = turns.iter().any(Option::is_none);
+        let missing = *further || turns.iter().any(Option::is_none);
         let next_due = due.map(|due| s.now.until(Timestamp(due))).filter(|_| missing);
         outcomes.push(TurnClaimed { turns, next_due });
     }

@@ -101,7 +101,8 @@ async fn a_spoilt_instance_is_an_error_with_its_id_and_holds_up_no_other() {
     store.commit_turn(first_turn(first.token, "bad")).await.expect("answered");
     store.enqueue(vec![event("bad")], Vec::new()).await.expect("stored");
     fixture.raw().execute("UPDATE executions SET state = 'odd'", []).expect("spoilt");
-    let line = TurnClaim { capabilities: Capabilities::Any, requests: vec![request()] };
+    let (capabilities, requests) = (Capabilities::Any, vec![request()]);
+    let line = TurnClaim { capabilities, requests, further: false };
     let error = store.claim_turns(vec![line]).await.expect_err("it is not skipped");
     assert_eq!(id_of(error, "execution"), first.token.lane.to_string());
     assert!(turn(store).await.is_none(), "it is left alone for a while");

@@ -48,7 +48,8 @@ pub(crate) fn request() -> TurnRequest {
 }
 
 pub(crate) async fn turn(store: &SqliteStore) -> Option<TurnItem> {
-    let line = TurnClaim { capabilities: Capabilities::Any, requests: vec![request()] };
+    let (capabilities, requests) = (Capabilities::Any, vec![request()]);
+    let line = TurnClaim { capabilities, requests, further: false };
     let claimed = store.claim_turns(vec![line]).await.expect("answered").remove(0);
     claimed.turns.into_iter().next().expect("one per request")
 }
@@ -63,7 +64,7 @@ fn work_request() -> WorkRequest {
 
 pub(crate) async fn work(store: &SqliteStore) -> Option<WorkItem> {
     let requests = vec![work_request()];
-    let line = WorkClaim { filter: any(), session: None, requests };
+    let line = WorkClaim { filter: any(), session: None, requests, further: false };
     let claimed = store.claim_work(vec![line]).await.expect("answered").remove(0);
     claimed.work.into_iter().next().expect("one per request")
 }

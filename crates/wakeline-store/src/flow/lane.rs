@@ -92,6 +92,8 @@ pub struct TurnClaim {
     pub capabilities: Capabilities,
     /// The dispatchers, in order of arrival. Their own capabilities are not looked at.
     pub requests: Vec<TurnRequest>,
+    /// Whether to say what is next even if every request is served.
+    pub further: bool,
 }
 
 /// What a claim found in one line.
@@ -99,7 +101,8 @@ pub struct TurnClaim {
 pub struct TurnClaimed {
     /// One per request, in order.
     pub turns: Vec<Option<TurnItem>>,
-    /// If a request went without: time until the line's next turn. Possibly early, never late.
+    /// If a request went without, or the claim was to look further: time until the line's next
+    /// turn. Possibly early, never late.
     pub next_due: Option<Duration>,
 }
 

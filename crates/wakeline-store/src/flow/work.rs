@@ -73,6 +73,8 @@ pub struct WorkClaim {
     pub session: Option<SessionClaim>,
     /// The workers, in order of arrival.
     pub requests: Vec<WorkRequest>,
+    /// Whether to say what is next even if every request is served.
+    pub further: bool,
 }
 
 /// What a claim found in one line.
@@ -80,7 +82,8 @@ pub struct WorkClaim {
 pub struct WorkClaimed {
     /// One per request, in order.
     pub work: Vec<Option<WorkItem>>,
-    /// If a request went without: time until the line's next activity. Possibly early, never late.
+    /// If a request went without, or the claim was to look further: time until the line's next
+    /// activity. Possibly early, never late.
     pub next_due: Option<Duration>,
 }
 

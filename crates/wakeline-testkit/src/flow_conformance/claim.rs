@@ -249,8 +249,8 @@ pub async fn a_claim_repeated_with_its_key_returns_the_same_turn(bench: &FlowBen
     bench.advance(1).await;
     bench.start("b").await;
     let request = dispatcher(&[MAIN]);
-    let claim =
-        || vec![TurnClaim { capabilities: capabilities(&[MAIN]), requests: vec![request.clone()] }];
+    let line = turn_line(&capabilities(&[MAIN]), 0);
+    let claim = || vec![TurnClaim { requests: vec![request.clone()], ..line.clone() }];
     let first = bench.claim_turns(claim()).await.remove(0).turns.remove(0).expect("a turn");
     bench.send(vec![event("a", "later")]).await;
     let again = bench.claim_turns(claim()).await.remove(0).turns.remove(0).expect("a turn");
@@ -270,7 +270,7 @@ pub async fn a_key_that_holds_a_turn_of_another_line_is_free(bench: &FlowBench) 
     let claim = |needed: &str| {
         let line = capabilities(&[needed]);
         let request = TurnRequest { key, lease: LEASE, capabilities: line.clone() };
-        vec![TurnClaim { capabilities: line, requests: vec![request] }]
+        vec![TurnClaim { capabilities: line, requests: vec![request], further: false }]
     };
     let one = bench.claim_turns(claim("one")).await.remove(0).turns.remove(0).expect("a turn");
     let two = bench.claim_turns(claim("two")).await.remove(0).turns.remove(0).expect("a turn");
@@ -287,6 +287,21 @@ pub async fn requests_of_one_claim_get_different_lanes(bench: &FlowBench) {
     let served: Vec<_> = answer.turns.iter().map(Option::is_some).collect();
     assert_eq!(served, [true, true, true, false, false], "in order of arrival");
     assert_eq!(answer.next_due, Some(LEASE));
+}
+
+/// Rule 6.
+pub async fn a_claim_that_looks_further_says_what_is_next_though_all_were_served(
+    bench: &FlowBench,
+) {
+    bench.send(vec![start("a"), start("b")]).await;
+    let mut next = Vec::new();
+    for further in [true, true, false] {
+        let line = TurnClaim { further, ..turn_line(&capabilities(&[MAIN]), 1) };
+        let answer = bench.claim_turns(vec![line]).await.remove(0);
+        assert_eq!(answer.turns[0].is_some(), further);
+        next.push(answer.next_due);
+    }
+    assert_eq!(next, [Some(secs(0)), Some(LEASE), Some(LEASE)]);
 }
 
 /// Rule 7: over lines too.

@@ -98,7 +98,8 @@ pub fn dispatcher(names: &[&str]) -> TurnRequest {
 /// A line of so many dispatchers.
 pub fn turn_line(line: &Capabilities, requests: usize) -> TurnClaim {
     let request = || TurnRequest { key: Uuid::new_v4(), lease: LEASE, capabilities: line.clone() };
-    TurnClaim { capabilities: line.clone(), requests: (0..requests).map(|_| request()).collect() }
+    let requests = (0..requests).map(|_| request()).collect();
+    TurnClaim { capabilities: line.clone(), requests, further: false }
 }
 
 /// A turn that did nothing at all: not even an event.
@@ -257,6 +258,7 @@ impl Worker {
             filter: self.filter.clone(),
             session: self.session.clone(),
             requests: (0..requests).map(|_| self.request()).collect(),
+            further: false,
         }
     }
 

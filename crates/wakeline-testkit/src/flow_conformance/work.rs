@@ -264,6 +264,20 @@ pub async fn requests_of_one_claim_get_different_work(bench: &FlowBench) {
     assert_eq!(answers[1].next_due, Some(LEASE));
 }
 
+/// As in a claim of turns.
+pub async fn a_claim_of_work_that_looks_further_says_what_is_next(bench: &FlowBench) {
+    scheduled(bench, "a", 2).await;
+    let worker = Worker::plain();
+    let mut next = Vec::new();
+    for further in [true, true, false] {
+        let line = WorkClaim { further, ..worker.claim(1) };
+        let answer = bench.claim_work(vec![line]).await.remove(0);
+        assert_eq!(answer.work[0].is_some(), further);
+        next.push(answer.next_due);
+    }
+    assert_eq!(next, [Some(secs(0)), Some(LEASE), Some(LEASE)]);
+}
+
 /// Rule 6 of committing: left as it is.
 pub async fn work_with_a_known_key_is_left_as_it_is(bench: &FlowBench) {
     scheduled(bench, "a", 1).await;

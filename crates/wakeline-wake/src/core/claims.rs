@@ -88,7 +88,10 @@ impl<F: Face> Core<F> {
                 (None, None) => left.push(id),
             }
         }
-        if !left.is_empty() {
+        // Whether the claim says what is there beside what it found.
+        let looked = !left.is_empty() || outcome.further && !any_refused;
+        let more = looked && outcome.next_due == Some(Duration::ZERO);
+        if looked && !(more && left.is_empty()) {
             self.found_empty(seats.line, started, fresh);
             if let Some(span) = outcome.next_due
                 && self.mode.uses_hints()
@@ -103,7 +106,10 @@ impl<F: Face> Core<F> {
         match self.mode {
             WakeMode::Fused => self.claim_on_if_unknown(seats.line),
             // A wake that was spent on a wrong request goes to the next waiter.
-            WakeMode::Compete => self.compete_on(seats.line, found || any_refused),
+            WakeMode::Compete => {
+                let may_be_more = found && (more || !looked);
+                self.compete_on(seats.line, may_be_more || any_refused);
+            }
             WakeMode::Broadcast if !fresh => left.iter().for_each(|id| self.queue_waiter(*id)),
             WakeMode::Broadcast => {}
             WakeMode::Poll(_) => self.pace_on(seats.line, &left, found.then_some(full)),
@@ -214,10 +220,11 @@ impl<F: Face> Core<F> {
         }
     }
 
-    /// Compete: found work wakes the next waiter; a wake that found all busy is made good.
-    fn compete_on(&mut self, line_id: LineId, found: bool) {
+    /// Compete: found work wakes the next waiter, unless the claim says that there is no more; a
+    /// wake that found all busy is made good.
+    fn compete_on(&mut self, line_id: LineId, may_be_more: bool) {
         let Some(line) = self.lines.get_mut(line_id) else { return };
-        if std::mem::take(&mut line.owed) || found {
+        if std::mem::take(&mut line.owed) || may_be_more {
             self.wake_one(line_id, None);
         }
     }

@@ -1,6 +1,7 @@
 //! Puts claims into free slots: whole lines fused into one call, or one waiter by itself.
 
 use crate::face::{Claim, Face};
+use crate::mode::WakeMode;
 
 use super::arrivals::Stage;
 use super::claims::{Call, CallLine};
@@ -134,7 +135,8 @@ impl<F: Face> Core<F> {
     fn claim_of(&self, seats: &CallLine) -> Claim<F::Line, F::Ask> {
         let line = self.lines.get(seats.line).expect("a line with waiters is not forgotten");
         let asks = seats.waiters.iter().map(|id| self.intentions[id].ask.clone()).collect();
-        Claim { line: line.key.clone(), asks }
+        let further = matches!(self.mode, WakeMode::Compete);
+        Claim { line: line.key.clone(), asks, further }
     }
 
     fn drop_void_jobs(&mut self) {

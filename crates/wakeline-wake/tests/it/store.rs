@@ -136,8 +136,9 @@ impl Face for Store {
                 .map(|max| self.take(claim.line, *max).map(|items| (claim.line, items)))
                 .collect();
             let short = grants.iter().any(Option::is_none);
-            let next_due = short.then(|| self.next_due(claim.line)).flatten();
-            Claimed::new(grants, next_due)
+            let further = claim.further;
+            let next_due = (short || further).then(|| self.next_due(claim.line)).flatten();
+            Claimed { further, ..Claimed::new(grants, next_due) }
         });
         Ok(outcomes.collect())
     }

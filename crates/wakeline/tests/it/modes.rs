@@ -82,11 +82,9 @@ impl Cost {
         })
     }
 
-    /// Exactly so many, unless a rival's transaction stayed open so long that it was looked at
-    /// again: then those who claimed at that moment claim once more.
-    fn assert(&self, woken: u64, claims: u64) {
-        assert_eq!(self.woken, woken);
-        assert!(self.claims == claims || self.again > 0 && self.claims > claims);
+    /// Exactly so many.
+    fn assert(&self, expected: u64) {
+        assert_eq!((self.woken, self.claims), (expected, expected));
     }
 
     fn since(&self, before: &Self) -> Self {
@@ -130,7 +128,12 @@ async fn cost(nodes: usize, dispatchers: usize, mode: WakeMode) -> Cost {
 #[tokio::test]
 async fn in_broadcast_every_dispatcher_claims() {
     for (nodes, dispatchers, expected) in [(1, 4, 4), (3, 4, 12), (10, 8, 80)] {
-        cost(nodes, dispatchers, WakeMode::Broadcast).await.assert(expected, expected);
+        let cost = cost(nodes, dispatchers, WakeMode::Broadcast).await;
+        assert_eq!(cost.woken, expected);
+        // Where a rival's transaction stayed open so long that it was looked at again, those who
+        // claimed at that moment claim once more.
+        let most = expected * (1 + cost.again);
+        assert!((expected..=most).contains(&cost.claims), "{} claims", cost.claims);
     }
 }
 
@@ -168,18 +171,19 @@ async fn after_busy_times_an_event_wakes_the_dispatchers_of_a_runtime_and_no_mor
     }
 }
 
+/// The design's `test_only_one_dispatcher_wakes_per_notify`, and its table.
 #[tokio::test]
 async fn in_compete_one_dispatcher_of_each_node_claims() {
     for (nodes, dispatchers, expected) in [(1, 4, 1), (3, 4, 3), (10, 8, 10)] {
-        // Whoever finds work wakes the next one, so that a burst fans out.
-        cost(nodes, dispatchers, WakeMode::Compete).await.assert(expected, expected + 1);
+        // Its claim says that there is no more, so nobody else is woken.
+        cost(nodes, dispatchers, WakeMode::Compete).await.assert(expected);
     }
 }
 
 #[tokio::test]
 async fn in_fused_one_claim_of_each_node_is_for_all_its_dispatchers() {
     for (nodes, dispatchers, expected) in [(1, 4, 1), (3, 4, 3), (10, 8, 10)] {
-        cost(nodes, dispatchers, WakeMode::Fused).await.assert(expected, expected);
+        cost(nodes, dispatchers, WakeMode::Fused).await.assert(expected);
     }
 }
 

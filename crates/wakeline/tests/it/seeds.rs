@@ -4,6 +4,7 @@
 mod fetching;
 mod idle;
 mod own_provider;
+mod stress;
 mod trouble;
 
 use std::sync::Arc;

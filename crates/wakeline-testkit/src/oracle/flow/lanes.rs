@@ -206,12 +206,12 @@ impl Flow {
         now: Timestamp,
     ) -> Vec<TurnClaimed> {
         let mut answers = Vec::new();
-        for TurnClaim { capabilities, requests } in lines {
+        for TurnClaim { capabilities, requests, further } in lines {
             let turns: Vec<_> = (requests.iter())
                 .map(|request| self.claim_turn(&capabilities, request, now))
                 .collect();
-            let went_without = turns.iter().any(Option::is_none);
-            let next_due = self.next_turn(&capabilities, now).filter(|_| went_without);
+            let look = further || turns.iter().any(Option::is_none);
+            let next_due = self.next_turn(&capabilities, now).filter(|_| look);
             answers.push(TurnClaimed { turns, next_due });
         }
         answers

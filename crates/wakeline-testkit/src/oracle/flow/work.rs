@@ -92,17 +92,17 @@ impl Flow {
 
     pub(super) fn claim_work(&mut self, lines: Vec<WorkClaim>, now: Timestamp) -> Vec<WorkClaimed> {
         let mut answers = Vec::new();
-        for WorkClaim { filter, session, requests } in lines {
+        for WorkClaim { filter, session, requests, further } in lines {
             let work: Vec<_> = (requests.into_iter())
                 .map(|request| {
                     let (filter, session) = (filter.clone(), session.clone());
                     self.claim_one(&WorkRequest { filter, session, ..request }, now)
                 })
                 .collect();
-            let went_without = work.iter().any(Option::is_none);
+            let look = further || work.iter().any(Option::is_none);
             let owner = session.as_ref().map(|session| &session.owner);
             let next_due = self.next_work(Asker { filter: &filter, owner }, now);
-            answers.push(WorkClaimed { work, next_due: next_due.filter(|_| went_without) });
+            answers.push(WorkClaimed { work, next_due: next_due.filter(|_| look) });
         }
         answers
     }

@@ -18,6 +18,7 @@ fn parked_with_any_wake(mode: WakeMode, next_due: Option<Duration>) -> Rig {
     rig
 }
 
+/// The design's `test_enters_aggressive_mode_on_notify`.
 #[test]
 fn any_wake_starts_polling_if_asked_for() {
     let mut rig = parked_with_any_wake(WakeMode::Compete, None);

@@ -1,5 +1,6 @@
 use super::*;
 
+/// The design's `test_only_one_dispatcher_wakes_per_notify`.
 #[test]
 fn one_waiter_per_hint_claims_for_itself() {
     let mut rig = Rig::new(WakeMode::Compete);
@@ -24,6 +25,50 @@ fn found_work_wakes_the_next_so_a_folded_burst_fans_out() {
     }
     assert_eq!(rig.ended.len(), 4);
     assert!(rig.claims.is_empty());
+}
+
+/// The design's "Query count per work item: 1 query", for a face whose claims look further.
+#[test]
+fn an_item_costs_one_claim_where_claims_say_that_there_is_no_more() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    rig.further = true;
+    let ids = rig.park_many(4);
+    rig.hint(hint(1));
+    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+    rig.answer(1, Some(5 * S));
+    assert_eq!(rig.ended[&ids[0]], Ended::Granted(1));
+    assert!(rig.claims.is_empty(), "nobody else is woken");
+    rig.arrive((1, 0), LONG);
+    assert!(rig.claims.is_empty(), "and whoever comes back knows that there is nothing");
+    rig.at(5 * S);
+    assert_eq!(rig.asked(), [[((1, 0), 1)]], "until the next item is due");
+}
+
+#[test]
+fn a_burst_fans_out_and_ends_where_claims_say_that_there_is_no_more() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    rig.further = true;
+    rig.park_many(8);
+    rig.hint(hint(1));
+    for left in [2, 1, 0] {
+        assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+        rig.answer(1, (left > 0).then_some(Duration::ZERO));
+    }
+    assert_eq!((rig.ended.len(), rig.claims.len()), (3, 0), "three items, three claims");
+}
+
+#[test]
+fn a_hint_during_a_claim_that_says_no_more_is_answered_by_the_next_claim() {
+    let mut rig = Rig::new(WakeMode::Compete);
+    rig.further = true;
+    rig.park_many(2);
+    rig.hint(hint(1));
+    rig.hint(hint(1));
+    assert_eq!(rig.claims.len(), 2);
+    rig.hint(hint(1));
+    rig.found(1);
+    rig.empty(None);
+    assert_eq!(rig.claims.len(), 1, "the third hint found both busy");
 }
 
 #[test]

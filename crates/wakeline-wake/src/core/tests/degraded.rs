@@ -23,6 +23,7 @@ fn lost_link_polls_all_lines_in_one_call_in_every_hint_mode() {
     }
 }
 
+/// The design's `test_exits_aggressive_after_consecutive_empty_successes`.
 #[test]
 fn polling_ends_after_the_duration_and_clean_claims_once_the_link_is_up() {
     let (mut rig, _) = Rig::with_parked(WakeMode::Fused);
@@ -44,6 +45,7 @@ fn polling_ends_after_the_duration_and_clean_claims_once_the_link_is_up() {
     assert_eq!(rig.claims_total(), before, "idle again");
 }
 
+/// The design's `test_stays_aggressive_while_processing_work`.
 #[test]
 fn polling_goes_on_while_the_link_is_down_or_work_is_found() {
     let config = LongPollConfig {
@@ -107,6 +109,7 @@ fn an_error_begins_the_count_of_clean_claims_again_and_not_the_time() {
     assert_eq!(rig.log, ["degraded", "recovered"], "the minute counts from the first error");
 }
 
+/// The design's `test_stays_aggressive_during_intermittent_errors`.
 #[test]
 fn claims_that_succeed_and_fail_in_turn_keep_it_polling() {
     let config = LongPollConfig { max_wait_time: 600 * S, ..LongPollConfig::default() };
@@ -131,6 +134,7 @@ fn claims_that_succeed_and_fail_in_turn_keep_it_polling() {
     assert_eq!(rig.log, ["degraded", "recovered"]);
 }
 
+/// The design's `test_enters_aggressive_when_notify_delivery_times_out`.
 #[test]
 fn unanswered_hint_wakes_everybody_and_starts_polling() {
     let mut rig = Rig::new(WakeMode::Compete);
@@ -157,6 +161,7 @@ fn answered_hint_and_hint_without_waiters_time_out_nothing() {
     assert_eq!(rig.core.snapshot().degraded, None);
 }
 
+/// The design's `test_enters_aggressive_mode_on_db_error`.
 #[test]
 fn failing_claims_back_off_and_waiters_stay_parked() {
     let (mut rig, id) = Rig::with_parked(WakeMode::Fused);

@@ -127,6 +127,8 @@ struct Rig {
     pickups: Vec<Duration>,
     /// What each claim found.
     items: Vec<usize>,
+    /// Whether answers say what is next although every ask was served.
+    further: bool,
     log: Vec<&'static str>,
 }
 
@@ -144,6 +146,7 @@ impl Rig {
             released: Vec::new(),
             pickups: Vec::new(),
             items: Vec::new(),
+            further: false,
             log: Vec::new(),
         }
     }
@@ -231,7 +234,8 @@ impl Rig {
             let here = found.min(*asks);
             found -= here;
             let grants = (0..*asks).map(|n| (n < here).then_some(1)).collect();
-            Claimed::new(grants, next_due.filter(|_| here < *asks))
+            let next_due = next_due.filter(|_| self.further || here < *asks);
+            Claimed { further: self.further, ..Claimed::new(grants, next_due) }
         });
         let outcomes = outcomes.collect();
         self.core.claimed(seen.call, outcomes);

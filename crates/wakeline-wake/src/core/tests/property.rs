@@ -17,7 +17,7 @@ enum Input {
     Everything,
     Link(bool),
     Advance(u64),
-    Answer { found: usize, due_millis: Option<u64> },
+    Answer { found: usize, due_millis: Option<u64>, further: bool },
     Fail,
     Swept { due_millis: Option<u64> },
     Released(usize),
@@ -35,8 +35,8 @@ fn input() -> impl Strategy<Value = Input> {
         1 => Just(Input::Everything),
         1 => any::<bool>().prop_map(Input::Link),
         4 => prop_oneof![0..200u64, 0..70_000u64].prop_map(Input::Advance),
-        8 => (0..4usize, prop::option::of(0..3_000u64))
-            .prop_map(|(found, due_millis)| Input::Answer { found, due_millis }),
+        8 => (0..4usize, prop::option::of(0..3_000u64), any::<bool>()).prop_map(
+            |(found, due_millis, further)| Input::Answer { found, due_millis, further }),
         1 => Just(Input::Fail),
         2 => prop::option::of(prop_oneof![Just(0), 1..3_000u64])
             .prop_map(|due_millis| Input::Swept { due_millis }),
@@ -85,7 +85,8 @@ fn apply(rig: &mut Rig, ledger: &mut Ledger, input: Input) {
         Input::Link(true) => rig.core.link(Link::Up),
         Input::Link(false) => rig.core.link(Link::Down { reason: "cut".into() }),
         Input::Advance(millis) => rig.at(rig.core.now + Duration::from_millis(millis)),
-        Input::Answer { found, due_millis } if !rig.claims.is_empty() => {
+        Input::Answer { found, due_millis, further } if !rig.claims.is_empty() => {
+            rig.further = further;
             rig.answer(found, due_millis.map(Duration::from_millis));
         }
         Input::Fail if !rig.claims.is_empty() => rig.fail(),

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wakeline::provider::Provider;
+use wakeline::provider::{Provider, ProviderError};
 use wakeline::{LongPollConfig, PostgresProvider, SqliteProvider, WakeMode};
 
 use super::{HOUR, POLL, fetch, patient, send, soon, waiting};
 use crate::support::{Database, Node, Store, eventually};
 
+/// The design's `test_default_provider_does_not_long_poll`, which is the other way round here: long
+/// polling is the default, and a fetch without a poll timeout returns at once.
 #[tokio::test]
 async fn all_constructors_wait_by_default() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -22,6 +24,7 @@ async fn all_constructors_wait_by_default() {
         Arc::new(
             SqliteProvider::new_with_options(&file, None, config.clone()).await.expect("opened"),
         ),
+        Arc::new(PostgresProvider::new(&url).await.expect("connected")),
         Arc::new(PostgresProvider::new_with_schema(&url, name).await.expect("connected")),
         Arc::new(PostgresProvider::new_with_options(&url, name, config).await.expect("connected")),
     ];
@@ -31,6 +34,7 @@ async fn all_constructors_wait_by_default() {
     }
 }
 
+/// The design's "If long-poll disabled, return immediately".
 #[tokio::test]
 async fn without_long_polling_a_fetch_never_waits() {
     for store in Store::both().await {
@@ -43,6 +47,7 @@ async fn without_long_polling_a_fetch_never_waits() {
     }
 }
 
+/// The design's `test_fetch_waits_when_no_work`.
 #[tokio::test]
 async fn a_fetch_waits_its_time_when_there_is_no_work() {
     for store in Store::both().await {
@@ -59,6 +64,7 @@ async fn a_fetch_waits_its_time_when_there_is_no_work() {
     }
 }
 
+/// The design's `test_fetch_returns_immediately_when_work_available`.
 #[tokio::test]
 async fn a_fetch_returns_at_once_when_there_is_work() {
     for store in Store::both().await {
@@ -69,6 +75,7 @@ async fn a_fetch_returns_at_once_when_there_is_work() {
     }
 }
 
+/// The design's `test_fetch_wakes_on_notify`.
 #[tokio::test]
 async fn a_fetch_wakes_by_what_another_node_sends() {
     for store in Store::both().await {
@@ -98,6 +105,59 @@ async fn a_timer_wakes_at_its_time_on_the_node_that_set_it_and_on_others() {
     }
 }
 
+/// The design's `test_timer_wakes_at_correct_time`: a timer of two seconds, with its upper bound.
+#[tokio::test]
+async fn a_timer_of_two_seconds_wakes_within_half_a_second_of_its_time() {
+    let (delay, late) = (Duration::from_secs(2), Duration::from_millis(500));
+    for store in Store::both().await {
+        let node = store.node(patient()).await;
+        let (provider, fetching) = (node.provider(), waiting(&node.provider()));
+        parked(&node, 1).await;
+        let started = Instant::now();
+        send(&provider, "a", Some(delay)).await;
+        let sent = Instant::now();
+        assert_eq!(soon(fetching).await.instance.as_str(), "a");
+        assert!(started.elapsed() >= delay, "{}: {:?}", store.name(), started.elapsed());
+        assert!(sent.elapsed() <= delay + late, "{}: {:?}", store.name(), sent.elapsed());
+    }
+}
+
+/// The design's `test_timer_delayed_visibility` and `test_abandon_orchestration_item_with_delay`:
+/// what is not visible yet is not fetched, and a fetch that expects "not yet" has no timeout.
+#[tokio::test]
+async fn what_becomes_visible_later_is_not_fetched_now() {
+    let delay = Some(Duration::from_millis(500));
+    for store in Store::both().await {
+        let provider = store.node(patient()).await.provider();
+        send(&provider, "delayed", Some(HOUR)).await;
+        assert!(fetch(&provider, None).await.is_none(), "{}", store.name());
+        send(&provider, "abandoned", None).await;
+        let item = fetch(&provider, None).await.expect("visible");
+        let token = &item.lock_token;
+        provider.abandon_orchestration_item(token, delay, false).await.expect("given back");
+        assert!(fetch(&provider, None).await.is_none(), "{}", store.name());
+        let again = soon(waiting(&provider)).await;
+        assert_eq!((again.instance.as_str(), again.attempt), ("abandoned", 2));
+    }
+}
+
+/// The design's `test_lost_lock_token_handling`.
+#[tokio::test]
+async fn what_is_leased_is_not_fetched_and_an_old_token_changes_nothing() {
+    let lease = Duration::from_millis(500);
+    for store in Store::both().await {
+        let provider = store.node(patient()).await.provider();
+        send(&provider, "a", None).await;
+        let first = provider.fetch_orchestration_item(lease, None).await.expect("fetched");
+        let first = first.expect("visible");
+        assert!(fetch(&provider, None).await.is_none(), "{}: it is leased", store.name());
+        let second = soon(waiting(&provider)).await;
+        assert_eq!(second.attempt, 2, "{}: fetched at the end of its lease", store.name());
+        let late = provider.renew_orchestration_item_lock(&first.lock_token, HOUR).await;
+        assert!(matches!(late, Err(ProviderError::LockLost)), "{}: {late:?}", store.name());
+    }
+}
+
 #[tokio::test]
 async fn a_timer_set_before_a_node_began_is_learnt_by_its_first_claim() {
     for store in Store::both().await {
@@ -109,6 +169,7 @@ async fn a_timer_set_before_a_node_began_is_learnt_by_its_first_claim() {
     }
 }
 
+/// The design's `test_multiple_dispatchers_single_winner`.
 #[tokio::test]
 async fn one_of_several_competing_dispatchers_wins_and_the_others_wait_on() {
     for store in Store::both().await {

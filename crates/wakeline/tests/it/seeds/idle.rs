@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wakeline::{
-    ActivityContext, FlowError, OrchestrationContext, Registry, Runtime, SqliteProvider,
+    ActivityContext, FlowError, OrchestrationContext, PollMode, Registry, Runtime, RuntimeOptions,
+    SqliteProvider, WakeMode,
 };
 
+use super::fetching::parked;
 use super::{HOUR, fetch, patient, send};
-use crate::support::{Database, Store};
+use crate::support::{Database, Store, eventually};
 
 fn registry() -> Registry {
     let code = async |_: OrchestrationContext, (): ()| Ok::<_, FlowError>(());
@@ -17,6 +19,7 @@ fn registry() -> Registry {
     registry.build().expect("no name twice")
 }
 
+/// The design's `stress_test_idle_query_load`, with no statement at all.
 #[tokio::test]
 async fn idle_dispatchers_ask_postgres_nothing() {
     let database = Database::create().await;
@@ -39,6 +42,51 @@ async fn idle_dispatchers_ask_sqlite_nothing() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(provider.store().counters(), counted);
     runtime.shutdown(HOUR).await;
+}
+
+/// The design's "Test shutdown during long poll", on a store where nothing happens.
+#[tokio::test]
+async fn a_shutdown_of_waiting_dispatchers_takes_less_than_a_second() {
+    for store in Store::both().await {
+        let node = store.node(patient()).await;
+        let runtime = Runtime::start(node.provider(), registry()).await.expect("started");
+        // Four for turns and four for activities.
+        parked(&node, 8).await;
+        let started = Instant::now();
+        runtime.shutdown(HOUR).await;
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(1), "{}: {took:?}", store.name());
+    }
+}
+
+/// `RuntimeOptions.wake_mode` goes before the provider's mode.
+#[tokio::test]
+async fn a_runtime_wakes_its_dispatchers_in_the_mode_of_its_options() {
+    let database = Database::create().await;
+    let provider = Arc::new(database.node(patient()).await);
+    let polling = WakeMode::Poll(PollMode::default());
+    for (wake_mode, polls) in
+        [(None, false), (Some(WakeMode::Compete), false), (Some(polling), true)]
+    {
+        let options = RuntimeOptions { wake_mode, long_poll: patient(), ..Default::default() };
+        let runtime = Runtime::start_with_options(provider.clone(), registry(), options).await;
+        let runtime = runtime.expect("started");
+        let client = runtime.client();
+        let id = format!("{wake_mode:?}");
+        client.start(&id, "idle", &()).await.expect("started");
+        client.wait::<()>(&id, HOUR).await.expect("completed");
+        if polls {
+            database.statements().await;
+            eventually("it polls", || async {
+                let asked = database.statements().await;
+                asked.iter().any(|(sql, _)| sql.contains("flow_claim_turns"))
+            })
+            .await;
+        } else {
+            database.silent("").await;
+        }
+        runtime.shutdown(HOUR).await;
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Lost listeners, lost connections and unanswered hints cost latency, never work.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wakeline::core::{FlowChange, FlowWhat};
 use wakeline::provider::Provider;
@@ -9,10 +9,21 @@ use wakeline::{LongPollConfig, NotifyMode, PostgresOptions, PostgresProvider};
 use wakeline_store::{HintOrigin, HintSink};
 
 use super::{capability, patient, quick, send, soon, waiting};
-use crate::support::{Database, eventually};
+use crate::support::{Database, Proxy, eventually};
 
 async fn connect(options: PostgresOptions, long_poll: LongPollConfig) -> PostgresProvider {
     PostgresProvider::connect(options, long_poll).await.expect("connected")
+}
+
+/// A node whose calls go through a proxy, while it listens beside it.
+async fn cuttable(database: &Database, long_poll: LongPollConfig) -> (Proxy, PostgresProvider) {
+    let proxy = database.proxy().await;
+    let options = PostgresOptions {
+        url: database.url_through(&proxy),
+        listen_url: Some(database.0.url()),
+        ..database.options()
+    };
+    (proxy, connect(options, long_poll).await)
 }
 
 fn degraded(node: &PostgresProvider) -> bool {
@@ -24,6 +35,8 @@ async fn linked(node: &PostgresProvider) {
     eventually("the listener is up", up).await;
 }
 
+/// The design's `test_listener_reconnects_on_failure` and
+/// `test_falls_back_to_polling_on_listener_failure`.
 #[tokio::test]
 async fn a_lost_listener_is_bridged_by_polling_and_reconnects() {
     let database = Database::create().await;
@@ -50,16 +63,11 @@ async fn a_lost_listener_is_bridged_by_polling_and_reconnects() {
     assert_eq!(woken.fallback, 0);
 }
 
+/// The design's `test_enters_aggressive_mode_on_db_error`.
 #[tokio::test]
 async fn failing_claims_are_repeated_by_polling_until_they_succeed_again() {
     let database = Database::create().await;
-    let proxy = database.proxy().await;
-    let options = PostgresOptions {
-        url: database.url_through(&proxy),
-        listen_url: Some(database.0.url()),
-        ..database.options()
-    };
-    let node = connect(options, quick()).await;
+    let (proxy, node) = cuttable(&database, quick()).await;
     let (fetcher, sender): (Arc<dyn Provider>, Arc<dyn Provider>) =
         (Arc::new(node.clone()), Arc::new(database.node(patient()).await));
     linked(&node).await;
@@ -78,6 +86,36 @@ async fn failing_claims_are_repeated_by_polling_until_they_succeed_again() {
     fetching.abort();
 }
 
+/// The design's `test_stays_aggressive_during_intermittent_errors`.
+#[tokio::test]
+async fn claims_that_fail_now_and_then_keep_it_polling_beyond_its_duration() {
+    let database = Database::create().await;
+    // Two seconds of clean claims end it: far longer than the proxy lets them through here.
+    let config = LongPollConfig { aggressive_exit_threshold: 40, ..quick() };
+    let (proxy, node) = cuttable(&database, config.clone()).await;
+    let fetcher: Arc<dyn Provider> = Arc::new(node.clone());
+    linked(&node).await;
+    let fetching = waiting(&fetcher);
+    super::fetching::parked(&crate::support::Node::Postgres(node.clone()), 1).await;
+    let began = Instant::now();
+    let claims = || node.snapshot().counters.claims;
+    while began.elapsed() < 2 * config.aggressive_poll_duration {
+        let before = claims();
+        proxy.cut();
+        if before.error == 0 {
+            node.flow_changed(&[FlowChange::now(FlowWhat::Turn(capability()))], HintOrigin::Notify);
+        }
+        eventually("a claim fails", || async { claims().error > before.error }).await;
+        let before = claims();
+        proxy.mend();
+        eventually("a claim succeeds", || async { claims().empty > before.empty }).await;
+        assert!(degraded(&node), "one clean claim does not end it");
+    }
+    eventually("polling ends", || async { !degraded(&node) }).await;
+    fetching.abort();
+}
+
+/// The design's `test_enters_aggressive_when_notify_delivery_times_out`.
 #[tokio::test]
 async fn a_hint_that_no_claim_answers_in_time_wakes_everybody_by_polling() {
     let database = Database::create().await;

@@ -2,7 +2,7 @@
 
 mod database;
 
-pub(crate) use database::Database;
+pub(crate) use database::{Database, Proxy};
 
 use std::future::Future;
 use std::path::PathBuf;

@@ -253,7 +253,7 @@ impl ServeArgs {
         self.api_key = secrets.api_key;
         self.encryption_keys = secrets.encryption_keys;
         self.access.jwt_secret = secrets.jwt_secret;
-        let notes = aliases::take_over(&mut self, |name| std::env::var(name).ok())?;
+        let notes = aliases::take_over(&mut self, |name| std::env::var(name).ok());
         let file = match &self.config {
             Some(path) => file::read(path)?,
             None => Self::default(),

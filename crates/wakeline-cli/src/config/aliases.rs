@@ -1,48 +1,57 @@
 //! Environment variables of the queue server whose wire shape this one speaks, for what is a
 //! setting here too: whoever moves can keep them.
 
-use super::{ConfigMistake, ServeArgs};
+use super::ServeArgs;
 
 /// Puts what the variables say where neither a flag nor a variable of our own says it. Returns what
-/// was taken over, in words for the log.
+/// to say of them in the log. Other programs may use these names, too: a value that cannot be meant
+/// for us is left alone.
 pub(super) fn take_over(
     args: &mut ServeArgs,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<Vec<String>, ConfigMistake> {
-    let mut taken = Vec::new();
-    let mut alias = |name: &str, ours: &str| {
-        let value = variable(name)?;
-        taken.push(format!("{name} is taken as {ours}: set that instead"));
-        Some(value)
-    };
+) -> Vec<String> {
+    let mut notes = Vec::new();
     if args.long_poll.claims_in_flight_max.is_none() {
-        let value = alias("POLL_WORKER_COUNT", "WAKELINE_CLAIMS_IN_FLIGHT_MAX");
-        args.long_poll.claims_in_flight_max =
-            value.map(|value| number("POLL_WORKER_COUNT", &value)).transpose()?;
+        let names = ("POLL_WORKER_COUNT", "WAKELINE_CLAIMS_IN_FLIGHT_MAX");
+        let read = |value: &str| value.parse().ok().filter(|count| *count > 0);
+        args.long_poll.claims_in_flight_max = take(names, &variable, read, &mut notes);
     }
     if args.poll_interval_ms.is_none() {
-        let value = alias("POLL_INTERVAL_MS", "WAKELINE_POLL_INTERVAL_MS");
-        args.poll_interval_ms =
-            value.map(|value| number("POLL_INTERVAL_MS", &value)).transpose()?;
+        let names = ("POLL_INTERVAL_MS", "WAKELINE_POLL_INTERVAL_MS");
+        let read = |value: &str| value.parse().ok().filter(|interval| *interval > 0);
+        args.poll_interval_ms = take(names, &variable, read, &mut notes);
     }
     if args.long_poll.use_priority_dispatch.is_none() {
-        let value = alias("USE_PRIORITY_DISPATCH", "WAKELINE_USE_PRIORITY_DISPATCH");
-        args.long_poll.use_priority_dispatch =
-            value.map(|value| truth("USE_PRIORITY_DISPATCH", &value)).transpose()?;
+        let names = ("USE_PRIORITY_DISPATCH", "WAKELINE_USE_PRIORITY_DISPATCH");
+        args.long_poll.use_priority_dispatch = take(names, &variable, truth, &mut notes);
     }
-    Ok(taken)
+    notes
 }
 
-fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, ConfigMistake> {
-    let mistake = || ConfigMistake(format!("{name} must be a whole number, not {value:?}"));
-    value.trim().parse().map_err(|_| mistake())
+fn take<T>(
+    (name, ours): (&str, &str),
+    variable: impl Fn(&str) -> Option<String>,
+    read: impl Fn(&str) -> Option<T>,
+    notes: &mut Vec<String>,
+) -> Option<T> {
+    let value = variable(name)?;
+    let value = value.trim();
+    if value.is_empty() {
+        return None;
+    }
+    let taken = read(value);
+    notes.push(match &taken {
+        Some(_) => format!("{name} is taken as {ours}: set that instead"),
+        None => format!("{name} is ignored, because {ours} cannot be {value:?}"),
+    });
+    taken
 }
 
-fn truth(name: &str, value: &str) -> Result<bool, ConfigMistake> {
-    match value.trim() {
-        "true" | "1" => Ok(true),
-        "false" | "0" => Ok(false),
-        _ => Err(ConfigMistake(format!("{name} must be true or false, not {value:?}"))),
+fn truth(value: &str) -> Option<bool> {
+    match value {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
     }
 }
 
@@ -50,7 +59,7 @@ fn truth(name: &str, value: &str) -> Result<bool, ConfigMistake> {
 mod tests {
     use super::*;
 
-    fn take(args: &mut ServeArgs, set: &[(&str, &str)]) -> Result<Vec<String>, ConfigMistake> {
+    fn taken(args: &mut ServeArgs, set: &[(&str, &str)]) -> Vec<String> {
         take_over(args, |name| {
             set.iter().find(|(set, _)| *set == name).map(|(_, value)| (*value).to_owned())
         })
@@ -64,7 +73,7 @@ mod tests {
             ("POLL_INTERVAL_MS", "50"),
             ("USE_PRIORITY_DISPATCH", "false"),
         ];
-        let notes = take(&mut args, &set).expect("valid");
+        let notes = taken(&mut args, &set);
         assert_eq!(args.long_poll.claims_in_flight_max, Some(4));
         assert_eq!(args.poll_interval_ms, Some(50));
         assert_eq!(args.long_poll.use_priority_dispatch, Some(false));
@@ -78,15 +87,27 @@ mod tests {
     #[test]
     fn what_is_set_by_our_own_name_stays() {
         let mut args = ServeArgs { poll_interval_ms: Some(7), ..ServeArgs::default() };
-        let notes = take(&mut args, &[("POLL_INTERVAL_MS", "50")]).expect("valid");
+        let notes = taken(&mut args, &[("POLL_INTERVAL_MS", "50")]);
         assert_eq!((args.poll_interval_ms, notes.len()), (Some(7), 0));
     }
 
     #[test]
-    fn a_value_that_cannot_be_read_names_the_variable() {
-        for (name, value) in [("POLL_WORKER_COUNT", "two"), ("USE_PRIORITY_DISPATCH", "maybe")] {
-            let mistake = take(&mut ServeArgs::default(), &[(name, value)]).expect_err("refused");
-            assert!(mistake.0.starts_with(name) && mistake.0.contains(value), "{}", mistake.0);
-        }
+    fn a_value_that_cannot_be_meant_for_us_is_left_alone_and_noted() {
+        let mut args = ServeArgs::default();
+        let set = [
+            ("POLL_WORKER_COUNT", "0"),
+            ("POLL_INTERVAL_MS", "100ms"),
+            ("USE_PRIORITY_DISPATCH", ""),
+        ];
+        let notes = taken(&mut args, &set);
+        assert_eq!(args.long_poll.claims_in_flight_max, None);
+        assert_eq!((args.poll_interval_ms, args.long_poll.use_priority_dispatch), (None, None));
+        assert_eq!(
+            notes,
+            [
+                "POLL_WORKER_COUNT is ignored, because WAKELINE_CLAIMS_IN_FLIGHT_MAX cannot be \"0\"",
+                "POLL_INTERVAL_MS is ignored, because WAKELINE_POLL_INTERVAL_MS cannot be \"100ms\"",
+            ]
+        );
     }
 }

@@ -94,10 +94,9 @@ impl<F: Face> Core<F> {
         }
         if !self.mode.claims_by_line() {
             self.queue_waiter(id);
-        } else if now_or_never || !checked || line.calls.is_empty() {
+        } else if now_or_never || !checked || line.calls.is_empty() || !self.mode.uses_hints() {
             // A waiting one that arrives during a claim is judged by that claim's outcome: what
-            // is committed after its start is hinted, and makes the line claim again, or is found
-            // by the next poll.
+            // is committed after its start is hinted, and makes the line claim again.
             self.mark_dirty(line_id, None);
         }
     }

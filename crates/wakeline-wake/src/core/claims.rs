@@ -88,6 +88,8 @@ impl<F: Face> Core<F> {
                 (None, None) => left.push(id),
             }
         }
+        // For a whole line, a full batch means more only if nobody went without.
+        full &= left.is_empty() || !self.mode.claims_by_line();
         // Whether the claim says what is there beside what it found.
         let looked = !left.is_empty() || outcome.further && !any_refused;
         let more = looked && outcome.next_due == Some(Duration::ZERO);
@@ -101,6 +103,12 @@ impl<F: Face> Core<F> {
             if fresh {
                 self.answer_impatient(seats.line, call, None);
             }
+        } else if found
+            && let Some(line) = self.lines.get_mut(seats.line)
+            && line.idle.is_empty()
+        {
+            // There may be more, and nobody is there to wake: the next arrival has to claim.
+            line.empty_at = None;
         }
         let left: Vec<_> = left.into_iter().filter(|id| self.back_to_line(*id)).collect();
         match self.mode {

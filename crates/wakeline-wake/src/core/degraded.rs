@@ -92,7 +92,7 @@ impl<F: Face> Core<F> {
     }
 
     pub(crate) fn set_degraded_poll_interval(&mut self, interval: Duration) {
-        self.config.degraded_poll_interval = interval.max(Duration::from_millis(1));
+        self.degraded_poll_interval = interval.max(Duration::from_millis(1));
         self.arm_degraded_poll();
     }
 
@@ -116,7 +116,7 @@ impl<F: Face> Core<F> {
     pub(super) fn arm_degraded_poll(&mut self) {
         let Some(episode) = &self.trouble.episode else { return };
         if self.waiting > 0 {
-            let at = self.now + self.config.degraded_poll_interval;
+            let at = self.now + self.degraded_poll_interval;
             self.timers.set_min(Key::DegradedPoll, at);
         } else if self.trouble.link == Link::Up && self.trouble.failures == 0 {
             let end = episode.since + self.config.aggressive_poll_duration;

@@ -164,6 +164,8 @@ pub(crate) struct Core<F: Face> {
     calls: HashMap<CallId, Call>,
     timers: Timers,
     trouble: Trouble,
+    /// Time between two claims of degraded polling: that of the configuration until it is set.
+    degraded_poll_interval: Duration,
     sweeper: Sweeper,
     draining: bool,
     counters: Counters,
@@ -187,6 +189,7 @@ impl<F: Face> Core<F> {
             calls: HashMap::new(),
             timers: Timers::default(),
             trouble: Trouble::new(),
+            degraded_poll_interval: config.degraded_poll_interval,
             sweeper: Sweeper::new(config.fallback_poll_interval),
             draining: false,
             counters: Counters::default(),

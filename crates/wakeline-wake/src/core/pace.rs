@@ -20,7 +20,7 @@ impl<F: Face> Core<F> {
 
     /// Time between two claims of the line, or of one of its waiters.
     pub(super) fn pace_of(&self, line: LineId) -> Duration {
-        let WakeMode::Poll(poll) = self.mode else { return self.config.degraded_poll_interval };
+        let WakeMode::Poll(poll) = self.mode else { return self.degraded_poll_interval };
         let learned = self.lines.get(line).and_then(|line| line.pace);
         learned.filter(|_| poll.adaptive).unwrap_or(poll.interval)
     }

@@ -68,6 +68,9 @@ impl Ready {
     /// Puts a claim back that did not fit.
     pub(super) fn push_front(&mut self, job: Job, urgent: bool) {
         // It was the next one, and stays it.
+        if urgent {
+            self.calm_in_a_row = CALM_IN_A_ROW_MAX;
+        }
         self.kind(urgent).push_front((0, job));
     }
 
@@ -110,6 +113,23 @@ mod tests {
     fn without_priority_the_first_come_is_the_first_served() {
         let expected = [0, 10, 1, 11, 2, 12, 3, 13, 4, 14];
         assert_eq!(order(false), expected.map(|n| Job::Line(LineId(n))));
+    }
+
+    #[test]
+    fn a_claim_that_did_not_fit_is_the_next_one() {
+        for calm_first in [true, false] {
+            let mut ready = Ready::new(calm_first);
+            for n in 10..20 {
+                ready.push(Job::Line(LineId(n)), false);
+            }
+            ready.push(Job::Line(LineId(1)), true);
+            for job in [Job::Line(LineId(1)), Job::Line(LineId(10))] {
+                while ready.pop(false) != Some(job) {}
+                ready.push_front(job, job == Job::Line(LineId(1)));
+                assert_eq!(ready.pop(false), Some(job));
+                ready.push(Job::Line(LineId(10)), false);
+            }
+        }
     }
 
     #[test]

@@ -55,10 +55,12 @@ impl<F: Face> Core<F> {
     /// A sweep begins: the next one comes later than this one did, if the last one was clean.
     fn widen_sweep(&mut self) {
         let widest = self.config.fallback_poll_interval_max.max(self.config.fallback_poll_interval);
-        if self.sweeper.clean {
+        // While hints cannot be relied on, none can be missed: such a sweep proves nothing.
+        let healthy = self.trouble.is_healthy();
+        if self.sweeper.clean && healthy {
             self.sweeper.interval = (self.sweeper.interval * 2).min(widest);
         }
-        self.sweeper.clean = true;
+        self.sweeper.clean = healthy;
     }
 
     /// Hints cannot be relied on: sweeps come as often as they are set to again.

@@ -54,18 +54,13 @@ fn with_any_wake_a_sweep_starts_polling_even_if_it_finds_nothing() {
 }
 
 #[test]
-fn with_any_wake_an_error_a_lost_link_and_an_unanswered_hint_start_polling_too() {
-    let troubles: [fn(&mut Rig); 3] = [
+fn with_any_wake_an_error_and_a_lost_link_start_polling_as_they_do_without() {
+    let troubles: [fn(&mut Rig); 2] = [
         |rig| {
             rig.arrive((2, 0), LONG);
             rig.fail();
         },
         |rig| rig.core.link(down()),
-        |rig| {
-            rig.core.config.aggressive_on = AggressiveOn::Degraded;
-            rig.hint(hint(1));
-            rig.at(100 * MS);
-        },
     ];
     for trouble in troubles {
         let mut rig = parked_with_any_wake(WakeMode::Compete, None);

@@ -69,12 +69,31 @@ fn one_claim_per_interval_serves_all_waiters_of_a_line() {
     rig.found(2);
     assert_eq!(rig.ended[&ids[0]], Ended::Granted(1), "the first to come is the first served");
     assert_eq!(rig.ended[&ids[1]], Ended::Granted(1));
-    assert_eq!(rig.asked(), [[((1, 0), 98)]], "full batches: the next claim goes at once");
-    rig.empty(None);
     rig.at(1_099 * MS);
-    assert!(rig.claims.is_empty());
+    assert!(rig.claims.is_empty(), "98 went without: there is no more");
     rig.at(1_100 * MS);
     assert_eq!(rig.asked(), [[((1, 0), 98)]]);
+}
+
+#[test]
+fn after_full_batches_for_all_that_a_claim_served_the_next_claim_goes_at_once() {
+    let mut rig = Rig::new(grouped());
+    rig.park_many(ASKS_PER_CALL_MAX + 1);
+    rig.at(100 * MS);
+    rig.found(ASKS_PER_CALL_MAX);
+    assert_eq!(rig.asked(), [[((1, 0), 1)]]);
+}
+
+#[test]
+fn a_poll_that_arrives_during_a_claim_gets_one_that_began_after_it_came() {
+    let mut rig = Rig::new(grouped());
+    rig.arrive((1, 0), LONG);
+    let short = rig.arrive((1, 0), Patience::Wait(50 * MS));
+    rig.empty(None);
+    assert_eq!(rig.asked(), [[((1, 0), 2)]]);
+    rig.empty(None);
+    rig.at(50 * MS);
+    assert_eq!(rig.ended[&short], Ended::Empty);
 }
 
 #[test]
@@ -109,7 +128,7 @@ fn claims_find_items_or_none_and_all_of_them_count() {
     rig.park_many(2);
     rig.at(100 * MS);
     rig.found(2);
-    assert_eq!(rig.items, [0, 2], "the claim of the first arrival, and the poll");
+    assert_eq!(rig.items, [0, 0, 2], "the claims of the arrivals, and the poll");
 }
 
 #[test]

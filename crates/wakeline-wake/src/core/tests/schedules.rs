@@ -135,7 +135,9 @@ impl World {
                 *items -= one.unwrap_or(0);
                 one
             });
-            Claimed::new(grants.collect(), None)
+            let grants = grants.collect();
+            let more = (*items > 0).then_some(Duration::ZERO);
+            Claimed { further: claim.further, ..Claimed::new(grants, more) }
         });
         let outcomes = outcomes.collect();
         drop(store);

@@ -191,17 +191,31 @@ fn trouble_makes_sweeps_come_as_often_as_they_are_set_to_again() {
         next_sweep(&mut rig);
         rig.settle();
     }
-    let now = rig.core.now;
-    rig.core.link(Link::Down { reason: "cut".into() });
+    let mut before = rig.core.now;
+    rig.core.link(down());
     rig.pump();
-    while rig.sweeps.is_empty() {
-        let next = rig.core.next_wakeup().expect("polls");
-        rig.at(next);
-        while !rig.claims.is_empty() {
-            rig.empty(None);
+    let mut sweep_while_polling = |rig: &mut Rig| {
+        while rig.sweeps.is_empty() {
+            let next = rig.core.next_wakeup().expect("polls");
+            rig.at(next);
+            while !rig.claims.is_empty() {
+                rig.empty(None);
+            }
         }
+        rig.settle();
+        let gap = rig.core.now - before;
+        before = rig.core.now;
+        gap
+    };
+    for _ in 0..4 {
+        assert_eq!(sweep_while_polling(&mut rig), 60 * S, "sweeps prove nothing meanwhile");
     }
-    assert_eq!(rig.core.now - now, 60 * S);
+    rig.core.link(Link::Up);
+    rig.pump();
+    assert_eq!(sweep_while_polling(&mut rig), 60 * S);
+    assert_eq!(rig.log, ["degraded", "recovered"]);
+    assert_eq!(sweep_while_polling(&mut rig), 60 * S, "the first that proves something");
+    assert_eq!(sweep_while_polling(&mut rig), 120 * S);
 }
 
 #[test]

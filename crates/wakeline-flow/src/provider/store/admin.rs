@@ -285,9 +285,7 @@ fn told(
             continue;
         }
         known.push(parent.clone());
-        let Parent { instance, execution, event } = parent;
-        let result = Err(error.clone());
-        let done = WorkItem::ChildDone { instance, execution, event, result };
+        let done = WorkItem::child_done(parent, Err(error.clone()));
         messages.push(envelope::envelope(&done, envelope::delayed(None))?);
     }
     Ok(messages)

@@ -20,9 +20,6 @@ use crate::provider::{EventPage, PendingActivity};
 /// What waits longer than this for a worker is shown with its instance: claims take milliseconds.
 pub const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
 
-/// Most unclaimed turns and activities that are read for a page of instances.
-const UNCLAIMED_MAX: u32 = 10_000;
-
 impl Client {
     /// Holds an instance back: it takes no turns until it is resumed. False if it has ended, or is
     /// held back already.
@@ -88,8 +85,8 @@ impl Client {
             return Ok(());
         }
         let asked = Some(open.keys().cloned().collect());
-        let find =
-            FindUnclaimed { instances: asked, waited_min: UNCLAIMED_AFTER, limit: UNCLAIMED_MAX };
+        // What waits longest is enough.
+        let find = FindUnclaimed { instances: asked, waited_min: UNCLAIMED_AFTER, limit: 1 };
         for unclaimed in self.admin("find unclaimed work")?.unclaimed(find).await? {
             if let Some(instance) = open.get_mut(&unclaimed.instance) {
                 instance.unclaimed.get_or_insert(unclaimed);

@@ -1,5 +1,7 @@
 //! "Interventions".
 
+use std::collections::BTreeMap;
+
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, FindUnclaimed, InstanceFilter, InstanceState, PruneOptions,
@@ -83,8 +85,17 @@ impl Flow {
         }
         found.retain(|(_, one)| one.since.plus(find.waited_min) <= now);
         found.sort_by_key(|(key, one)| (one.since, one.instance.clone(), *key));
+        let (limit, mut of) = (find.limit as usize, BTreeMap::new());
         let found = found.into_iter().map(|(_, one)| one);
-        found.take(find.limit as usize).collect()
+        if find.instances.is_none() {
+            return found.take(limit).collect();
+        }
+        let mut among_first = |one: &Unclaimed| {
+            let count = of.entry(one.instance.clone()).or_insert(0);
+            *count += 1;
+            *count <= limit
+        };
+        found.filter(|one| among_first(one)).collect()
     }
 
     pub(super) fn terminate(

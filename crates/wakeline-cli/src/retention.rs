@@ -6,25 +6,30 @@
 //! may do it at once.
 //!
 //! # Invariants
-//! * It looks once an hour: nothing is removed before its time by the store's clock, and an idle
-//!   server asks nothing more.
+//! * It looks once an hour for what is past its time by the store's clock, and every five minutes
+//!   for a deletion that was interrupted; an idle server asks nothing more.
 //! * A stop waits for the piece that is under way, and for no other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::counter;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Timestamp, error_chain};
 use wakeline_store::flow::InstanceFilter;
 use wakeline_store::hook::ExpireMessages;
 use wakeline_store::{StatsQuery, StoreError, WholeStore};
 
-/// The time between two passes.
+/// The time between two looks for what is past its time.
 const EVERY: Duration = Duration::from_secs(3600);
-/// The first pass, and the soonest after another: a deletion that somebody goes on with is left
-/// alone for as long.
-const SOON: Duration = Duration::from_secs(60);
+/// The time between two looks for interrupted deletions. One that somebody goes on with is left
+/// alone for a minute.
+const DELETIONS_EVERY: Duration = Duration::from_secs(300);
+/// The first look, and the soonest after another.
+const SOON: Duration = Duration::from_secs(5);
+/// The time after which something that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
 /// Instances without a parent that are deleted together.
 const ROOTS: u32 = 100;
 /// Rows of webhooks that are removed together.
@@ -42,42 +47,57 @@ pub(crate) struct Retention {
 impl Retention {
     /// Runs until `shutdown`.
     pub(crate) async fn run(self, store: Arc<dyn WholeStore>, shutdown: CancellationToken) {
-        let mut pause = SOON;
+        let (mut pause, mut expire_at) = (SOON, Instant::now() + AGAIN);
         while shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-            let passed = self.pass(store.as_ref(), &shutdown).await;
-            let outcome = if passed.is_ok() { "ok" } else { "error" };
-            counter!("wakeline_retention_runs_total", "outcome" => outcome).increment(1);
+            let expires = expire_at <= Instant::now();
+            let cleared = clear_deleted(store.as_ref(), &shutdown).await;
+            let passed = match (cleared, expires) {
+                (Ok(due), true) => self.expire(store.as_ref(), &shutdown).await.map(|()| due),
+                (cleared, _) => cleared,
+            };
+            if expires {
+                let outcome = if passed.is_ok() { "ok" } else { "error" };
+                counter!("wakeline_retention_runs_total", "outcome" => outcome).increment(1);
+                expire_at = Instant::now() + if passed.is_ok() { EVERY } else { AGAIN };
+            }
             pause = match passed {
-                Ok(due) => due.unwrap_or(EVERY).clamp(SOON, EVERY),
+                Ok(due) => due.unwrap_or(DELETIONS_EVERY).clamp(SOON, DELETIONS_EVERY),
                 Err(error) => {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "retention failed; it is tried again"
-                    );
-                    SOON
+                    let error = error_chain(&error);
+                    tracing::warn!(error, "retention failed; it is tried again");
+                    AGAIN
                 }
             };
+            pause = pause.min(expire_at.saturating_duration_since(Instant::now())).max(SOON);
         }
     }
 
-    /// Removes all that is past its time. Returns when an interrupted deletion can be gone on with.
-    async fn pass(
+    /// Removes all that is past its time.
+    async fn expire(
         self,
         store: &dyn WholeStore,
         shutdown: &CancellationToken,
-    ) -> Result<Option<Duration>, StoreError> {
-        let mut due = store.clear_deleted().await?;
-        while due == Some(Duration::ZERO) && !shutdown.is_cancelled() {
-            due = store.clear_deleted().await?;
-        }
+    ) -> Result<(), StoreError> {
         if let Some(keep) = self.instances {
             expire_instances(store, keep, shutdown).await?;
         }
         if let Some(keep) = self.webhooks {
             expire_messages(store, keep, shutdown).await?;
         }
-        Ok(due)
+        Ok(())
     }
+}
+
+/// Goes on with interrupted deletions. Returns when the next one can be gone on with.
+async fn clear_deleted(
+    store: &dyn WholeStore,
+    shutdown: &CancellationToken,
+) -> Result<Option<Duration>, StoreError> {
+    let mut due = store.clear_deleted().await?;
+    while due == Some(Duration::ZERO) && !shutdown.is_cancelled() {
+        due = store.clear_deleted().await?;
+    }
+    Ok(due)
 }
 
 async fn expire_instances(
@@ -175,7 +195,7 @@ mod tests {
         let days = Duration::from_secs(24 * 3600);
         for (keep, there) in [(None, true), (Some(days), true), (Some(Duration::ZERO), false)] {
             let retention = Retention { instances: keep, webhooks: Some(days) };
-            assert_eq!(retention.pass(&store, &shutdown).await.expect("a pass"), None);
+            retention.expire(&store, &shutdown).await.expect("a pass");
             let found = store.instance(&over).await.expect("read") != Watched::Missing;
             assert_eq!(found, there, "{keep:?}");
         }

@@ -113,6 +113,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "fan-outs",
         sql: include_str!("../sql/migrations/0023_fan_outs.sql"),
     },
+    Migration {
+        version: 24,
+        name: "mailboxes",
+        sql: include_str!("../sql/migrations/0024_mailboxes.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

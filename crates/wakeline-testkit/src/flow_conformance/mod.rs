@@ -21,6 +21,7 @@ pub mod kv;
 pub mod lanes;
 pub mod lease;
 pub mod list;
+pub mod mailboxes;
 pub mod messages;
 pub mod names;
 pub mod neighbours;

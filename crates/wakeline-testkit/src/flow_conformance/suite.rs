@@ -187,6 +187,12 @@ macro_rules! flow_conformance_suite {
             an_activity_that_nobody_claims_is_found_with_its_name_and_tag,
             a_leased_activity_is_not_unclaimed_before_it_can_be_claimed_again,
         );
+        $crate::flow_conformance_module!([$($fixture)*]; mailboxes;
+            mailboxes_of_ids_that_were_never_started_are_listed_page_by_page,
+            a_mailbox_is_listed_until_its_instance_is_started,
+            a_mailbox_that_was_deleted_is_not_listed,
+            messages_that_wait_are_read_in_order,
+        );
         $crate::flow_conformance_module!([$($fixture)*]; names;
             a_worker_takes_only_activities_that_it_knows,
             work_whose_name_the_store_does_not_know_is_for_any_worker,

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use wakeline_core::{InstanceId, KvKey, OrchestrationName, Timestamp};
 use wakeline_store::flow::{
-    ExecutionDetail, FlowDepths, HistoryPage, InstanceDetail, InstanceState, InstanceStats,
-    KvEntry, ListInstances, ListedInstances, Suspension, Watched,
+    EarlyMailbox, ExecutionDetail, FlowDepths, HistoryPage, InstanceDetail, InstanceState,
+    InstanceStats, KvEntry, ListInstances, ListMailboxes, ListedInstances, Suspension,
+    WaitingMessage, Watched,
 };
 
 use super::state::{Execution, Flow, Instance, Lane, kv_entries};
@@ -77,6 +78,34 @@ impl Flow {
         let messages = self.lane(name).into_iter().flat_map(|lane| lane.messages.values());
         let starts = messages.filter(|message| message.starts);
         starts.map(|message| message.payload.clone()).collect()
+    }
+
+    pub(super) fn early_mailboxes(&self, list: &ListMailboxes) -> Vec<EarlyMailbox> {
+        let prefix = list.id_prefix.as_deref().unwrap_or_default();
+        let mailbox = |(name, id): (&InstanceId, &i64)| {
+            let lane = &self.lanes[id];
+            let oldest_at = lane.messages.values().map(|message| message.visible_at).min()?;
+            let early = lane.instance.is_none() && lane.capability.is_none();
+            let listed = early
+                && name.as_str().starts_with(prefix)
+                && list.after.as_ref().is_none_or(|after| name > after);
+            listed.then(|| EarlyMailbox {
+                instance: name.clone(),
+                messages: lane.messages.len() as u64,
+                oldest_at,
+            })
+        };
+        self.names.iter().filter_map(mailbox).take(list.limit as usize).collect()
+    }
+
+    pub(super) fn waiting_messages(&self, name: &InstanceId, limit: u32) -> Vec<WaitingMessage> {
+        let messages = self.lane(name).into_iter().flat_map(|lane| &lane.messages);
+        let waiting = messages.map(|(seq, message)| WaitingMessage {
+            seq: *seq,
+            visible_at: message.visible_at,
+            payload: message.payload.clone(),
+        });
+        waiting.take(limit as usize).collect()
     }
 
     pub(super) fn history(

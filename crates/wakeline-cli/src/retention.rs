@@ -27,7 +27,7 @@ const EVERY: Duration = Duration::from_secs(3600);
 /// alone for a minute.
 const DELETIONS_EVERY: Duration = Duration::from_secs(300);
 /// The first look, and the soonest after another.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(1);
 /// The time after which something that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Instances without a parent that are deleted together.
@@ -155,11 +155,11 @@ mod tests {
     use bytes::Bytes;
     use wakeline_core::{InstanceId, OrchestrationName};
     use wakeline_flow::{Client, Json};
-    use wakeline_sqlite::{SqliteOptions, SqliteStore};
+    use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
     use wakeline_store::StoreAdmin as _;
     use wakeline_store::flow::{
-        FlowAdmin as _, FlowReader as _, FlowStore as _, InstanceBirth, InstanceState,
-        TerminateInstance, Watched,
+        DeleteInstances, FlowAdmin as _, FlowReader as _, FlowStore as _, InstanceBirth,
+        InstanceState, TerminateInstance, Watched,
     };
 
     use super::*;
@@ -200,6 +200,40 @@ mod tests {
             assert_eq!(found, there, "{keep:?}");
         }
         assert_ne!(store.instance(&runs).await.expect("read"), Watched::Missing);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_deletion_is_finished_soon_after_the_start() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock = TestClock::new(Timestamp(1_767_225_600_000_000));
+        let options = SqliteOptions {
+            clock: Some(clock.clone()),
+            ..SqliteOptions::new(folder.path().join("w.db"))
+        };
+        let store = SqliteStore::open(options).await.expect("a store");
+        let event = || Client::event_envelope("large", "go", Json::null()).expect("valid");
+        let events = (0..5_000).map(|_| event()).collect();
+        store.enqueue(events, Vec::new()).await.expect("stored");
+        let instances = vec![InstanceId::new("large").expect("an id")];
+        let deletion = store.delete_instances(DeleteInstances { instances, force: true });
+        // Its first command is under way when the caller goes away.
+        assert!(tokio::time::timeout(Duration::ZERO, deletion).await.is_err());
+        let left = async || store.depths().await.expect("counted").messages;
+        while left().await == 5_000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(left().await > 0, "one command removes only a part");
+        clock.advance(Duration::from_secs(61));
+        let (shutdown, began) = (CancellationToken::new(), Instant::now());
+        let retention = Retention { instances: None, webhooks: None };
+        let running = tokio::spawn(retention.run(Arc::new(store.clone()), shutdown.clone()));
+        while left().await > 0 {
+            assert!(began.elapsed() < Duration::from_secs(40), "nobody goes on with it");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        shutdown.cancel();
+        running.await.expect("no panic");
         store.close().await;
     }
 }

@@ -118,6 +118,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "mailboxes",
         sql: include_str!("../sql/migrations/0024_mailboxes.sql"),
     },
+    Migration {
+        version: 25,
+        name: "pending parents",
+        sql: include_str!("../sql/migrations/0025_pending_parents.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

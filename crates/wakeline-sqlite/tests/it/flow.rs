@@ -37,6 +37,7 @@ pub(crate) fn event(instance: &str) -> Envelope {
         visible: Visible::Now,
         payload: Bytes::from_static(b"hello"),
         starts: None,
+        parent: None,
         unique: false,
         even_if_ended: false,
         key: None,
@@ -132,7 +133,6 @@ async fn a_started_instance_runs_its_activity_and_hears_of_it() {
     assert!(work(store).await.is_none());
 }
 
-/// Lets all tasks of this thread run until each of them waits.
 /// A deletion in pieces leaves activities of instances that are gone.
 #[tokio::test]
 async fn claim_removes_only_some_of_many_activities_of_deleted_instances() {
@@ -161,6 +161,7 @@ async fn claim_removes_only_some_of_many_activities_of_deleted_instances() {
     assert_eq!((item.instance, left()), (id("a"), 0));
 }
 
+/// Lets all tasks of this thread run until each of them waits.
 async fn all_wait() {
     for _ in 0..400 {
         tokio::task::yield_now().await;

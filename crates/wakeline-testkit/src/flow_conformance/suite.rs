@@ -286,6 +286,7 @@ macro_rules! flow_conformance_suite {
             instances_are_listed_by_suspension,
             pending_instances_are_listed,
             pending_and_running_instances_share_pages,
+            pending_instances_are_listed_with_their_parent,
         );
         $crate::flow_conformance_module!([$($fixture)*]; suspend;
             a_suspended_instance_gets_messages_and_no_turns,
@@ -329,6 +330,8 @@ macro_rules! flow_conformance_suite {
             children_of_a_namesake_stay,
             waiters_of_a_deleted_instance_are_named,
             early_messages_are_deleted_by_force,
+            pending_children_are_deleted_with_their_parent,
+            a_pending_child_that_another_started_too_is_not_deleted_with_its_parent,
         );
         $crate::flow_conformance_module!([$($fixture)*]; prune;
             the_newest_executions_stay,

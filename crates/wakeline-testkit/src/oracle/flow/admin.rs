@@ -153,9 +153,12 @@ impl Flow {
             let early = lane.is_some_and(|lane| {
                 command.force && lane.instance.is_none() && !lane.messages.is_empty()
             });
-            let pending = early || lane.is_some_and(|lane| lane.is_pending());
-            let below = if pending { vec![name.clone()] } else { self.tree(name) };
-            for one in below {
+            if !early && !lane.is_some_and(|lane| lane.instance.is_some() || lane.is_pending()) {
+                continue;
+            }
+            // A pending child that somebody else has started, too, tells them at its first turn.
+            let follows = |child: &InstanceId| !command.force || self.starts(child) <= 1;
+            for one in self.family(name, follows) {
                 if !doomed.contains(&one) {
                     doomed.push(one);
                 }
@@ -176,6 +179,13 @@ impl Flow {
             self.delete_one(&name, &mut report);
         }
         report
+    }
+
+    /// How many starts wait for an instance that is pending.
+    fn starts(&self, name: &InstanceId) -> usize {
+        let pending = self.lane(name).filter(|lane| lane.is_pending());
+        let messages = pending.into_iter().flat_map(|lane| lane.messages.values());
+        messages.filter(|message| message.starts).count()
     }
 
     /// Notes that somebody waits for how an instance ends.

@@ -48,7 +48,7 @@ impl Lane {
             status_version: 0,
             kv_version: 0,
             execution: 0,
-            parent: None,
+            parent: self.parent.clone(),
             created_at: started_at,
             updated_at: started_at,
             ended_at: None,
@@ -171,12 +171,22 @@ impl Flow {
 
     /// An instance and all below it, parents before children.
     pub(super) fn tree(&self, name: &InstanceId) -> Vec<InstanceId> {
-        let mut tree: Vec<_> = self.instance_of(name).map(|_| name.clone()).into_iter().collect();
+        self.instance_of(name).map(|_| self.family(name, |_| true)).unwrap_or_default()
+    }
+
+    /// The same, also if there is no such instance; of children only those that follow, with all
+    /// below them.
+    pub(super) fn family(
+        &self,
+        name: &InstanceId,
+        follows: impl Fn(&InstanceId) -> bool,
+    ) -> Vec<InstanceId> {
+        let mut tree = vec![name.clone()];
         let mut looked_at = 0;
         while let Some(parent) = tree.get(looked_at).cloned() {
             looked_at += 1;
             for child in self.children(&parent) {
-                if !tree.contains(&child) {
+                if !tree.contains(&child) && follows(&child) {
                     tree.push(child);
                 }
             }
@@ -186,8 +196,11 @@ impl Flow {
 
     fn children(&self, name: &InstanceId) -> Vec<InstanceId> {
         let is_child = |lane: &&Lane| {
-            let parent = lane.instance.as_ref().and_then(|instance| instance.parent.as_ref());
-            parent.is_some_and(|(parent, _)| parent == name)
+            let parent = match &lane.instance {
+                Some(instance) => instance.parent.as_ref().map(|(parent, _)| parent),
+                None => lane.parent.as_ref().filter(|_| lane.is_pending()),
+            };
+            parent == Some(name)
         };
         self.lanes.values().filter(is_child).map(|lane| lane.name.clone()).collect()
     }

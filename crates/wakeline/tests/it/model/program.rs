@@ -202,6 +202,8 @@ async fn run(ctx: OrchestrationContext, mut program: Program) -> Result<u64, Flo
             Step::Leave(policy, steps) => {
                 let child = ctx.child::<_, u64>("program", program.child(steps));
                 left_open.push(child.close_policy(*policy).start());
+                // What is started and given up in one turn never begins.
+                ctx.sleep(Duration::from_millis(50)).await;
                 0
             }
             Step::Forever => ctx.event("never").await?,

@@ -6,25 +6,30 @@
 //! may do it at once.
 //!
 //! # Invariants
-//! * It looks once an hour: nothing is removed before its time by the store's clock, and an idle
-//!   server asks nothing more.
+//! * It looks once an hour for what is past its time by the store's clock, and every five minutes
+//!   for a deletion that was interrupted; an idle server asks nothing more.
 //! * A stop waits for the piece that is under way, and for no other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::counter;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{Timestamp, error_chain};
 use wakeline_store::flow::InstanceFilter;
 use wakeline_store::hook::ExpireMessages;
 use wakeline_store::{StatsQuery, StoreError, WholeStore};
 
-/// The time between two passes.
+/// The time between two looks for what is past its time.
 const EVERY: Duration = Duration::from_secs(3600);
-/// The first pass, and the soonest after another: a deletion that somebody goes on with is left
-/// alone for as long.
-const SOON: Duration = Duration::from_secs(60);
+/// The time between two looks for interrupted deletions. One that somebody goes on with is left
+/// alone for a minute.
+const DELETIONS_EVERY: Duration = Duration::from_secs(300);
+/// The first look, and the soonest after another.
+const SOON: Duration = Duration::from_secs(1);
+/// The time after which something that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
 /// Instances without a parent that are deleted together.
 const ROOTS: u32 = 100;
 /// Rows of webhooks that are removed together.
@@ -42,42 +47,57 @@ pub(crate) struct Retention {
 impl Retention {
     /// Runs until `shutdown`.
     pub(crate) async fn run(self, store: Arc<dyn WholeStore>, shutdown: CancellationToken) {
-        let mut pause = SOON;
+        let (mut pause, mut expire_at) = (SOON, Instant::now() + AGAIN);
         while shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
-            let passed = self.pass(store.as_ref(), &shutdown).await;
-            let outcome = if passed.is_ok() { "ok" } else { "error" };
-            counter!("wakeline_retention_runs_total", "outcome" => outcome).increment(1);
+            let expires = expire_at <= Instant::now();
+            let cleared = clear_deleted(store.as_ref(), &shutdown).await;
+            let passed = match (cleared, expires) {
+                (Ok(due), true) => self.expire(store.as_ref(), &shutdown).await.map(|()| due),
+                (cleared, _) => cleared,
+            };
+            if expires {
+                let outcome = if passed.is_ok() { "ok" } else { "error" };
+                counter!("wakeline_retention_runs_total", "outcome" => outcome).increment(1);
+                expire_at = Instant::now() + if passed.is_ok() { EVERY } else { AGAIN };
+            }
             pause = match passed {
-                Ok(due) => due.unwrap_or(EVERY).clamp(SOON, EVERY),
+                Ok(due) => due.unwrap_or(DELETIONS_EVERY).clamp(SOON, DELETIONS_EVERY),
                 Err(error) => {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "retention failed; it is tried again"
-                    );
-                    SOON
+                    let error = error_chain(&error);
+                    tracing::warn!(error, "retention failed; it is tried again");
+                    AGAIN
                 }
             };
+            pause = pause.min(expire_at.saturating_duration_since(Instant::now())).max(SOON);
         }
     }
 
-    /// Removes all that is past its time. Returns when an interrupted deletion can be gone on with.
-    async fn pass(
+    /// Removes all that is past its time.
+    async fn expire(
         self,
         store: &dyn WholeStore,
         shutdown: &CancellationToken,
-    ) -> Result<Option<Duration>, StoreError> {
-        let mut due = store.clear_deleted().await?;
-        while due == Some(Duration::ZERO) && !shutdown.is_cancelled() {
-            due = store.clear_deleted().await?;
-        }
+    ) -> Result<(), StoreError> {
         if let Some(keep) = self.instances {
             expire_instances(store, keep, shutdown).await?;
         }
         if let Some(keep) = self.webhooks {
             expire_messages(store, keep, shutdown).await?;
         }
-        Ok(due)
+        Ok(())
     }
+}
+
+/// Goes on with interrupted deletions. Returns when the next one can be gone on with.
+async fn clear_deleted(
+    store: &dyn WholeStore,
+    shutdown: &CancellationToken,
+) -> Result<Option<Duration>, StoreError> {
+    let mut due = store.clear_deleted().await?;
+    while due == Some(Duration::ZERO) && !shutdown.is_cancelled() {
+        due = store.clear_deleted().await?;
+    }
+    Ok(due)
 }
 
 async fn expire_instances(
@@ -135,11 +155,11 @@ mod tests {
     use bytes::Bytes;
     use wakeline_core::{InstanceId, OrchestrationName};
     use wakeline_flow::{Client, Json};
-    use wakeline_sqlite::{SqliteOptions, SqliteStore};
+    use wakeline_sqlite::{SqliteOptions, SqliteStore, TestClock};
     use wakeline_store::StoreAdmin as _;
     use wakeline_store::flow::{
-        FlowAdmin as _, FlowReader as _, FlowStore as _, InstanceBirth, InstanceState,
-        TerminateInstance, Watched,
+        DeleteInstances, FlowAdmin as _, FlowReader as _, FlowStore as _, InstanceBirth,
+        InstanceState, TerminateInstance, Watched,
     };
 
     use super::*;
@@ -175,11 +195,45 @@ mod tests {
         let days = Duration::from_secs(24 * 3600);
         for (keep, there) in [(None, true), (Some(days), true), (Some(Duration::ZERO), false)] {
             let retention = Retention { instances: keep, webhooks: Some(days) };
-            assert_eq!(retention.pass(&store, &shutdown).await.expect("a pass"), None);
+            retention.expire(&store, &shutdown).await.expect("a pass");
             let found = store.instance(&over).await.expect("read") != Watched::Missing;
             assert_eq!(found, there, "{keep:?}");
         }
         assert_ne!(store.instance(&runs).await.expect("read"), Watched::Missing);
+        store.close().await;
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_deletion_is_finished_soon_after_the_start() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let clock = TestClock::new(Timestamp(1_767_225_600_000_000));
+        let options = SqliteOptions {
+            clock: Some(clock.clone()),
+            ..SqliteOptions::new(folder.path().join("w.db"))
+        };
+        let store = SqliteStore::open(options).await.expect("a store");
+        let event = || Client::event_envelope("large", "go", Json::null()).expect("valid");
+        let events = (0..5_000).map(|_| event()).collect();
+        store.enqueue(events, Vec::new()).await.expect("stored");
+        let instances = vec![InstanceId::new("large").expect("an id")];
+        let deletion = store.delete_instances(DeleteInstances { instances, force: true });
+        // Its first command is under way when the caller goes away.
+        assert!(tokio::time::timeout(Duration::ZERO, deletion).await.is_err());
+        let left = async || store.depths().await.expect("counted").messages;
+        while left().await == 5_000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(left().await > 0, "one command removes only a part");
+        clock.advance(Duration::from_secs(61));
+        let (shutdown, began) = (CancellationToken::new(), Instant::now());
+        let retention = Retention { instances: None, webhooks: None };
+        let running = tokio::spawn(retention.run(Arc::new(store.clone()), shutdown.clone()));
+        while left().await > 0 {
+            assert!(began.elapsed() < Duration::from_secs(40), "nobody goes on with it");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        shutdown.cancel();
+        running.await.expect("no panic");
         store.close().await;
     }
 }

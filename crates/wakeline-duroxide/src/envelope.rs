@@ -80,6 +80,7 @@ pub(crate) fn envelope(
         visible,
         payload: encode(operation, item)?,
         starts: opens(item).then(unpinned),
+        parent: None,
         unique: false,
         even_if_ended: true,
         key: None,

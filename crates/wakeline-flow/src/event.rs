@@ -36,6 +36,10 @@ pub struct Parent {
     pub execution: u64,
     /// The event that started the child.
     pub event: u64,
+    /// Tells the execution from those of other lives of the instance; nothing if an earlier
+    /// program started the child.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
 }
 
 /// An event from outside that no code has taken yet.

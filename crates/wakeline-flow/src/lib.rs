@@ -50,6 +50,6 @@ pub use registry::{
 pub use retry::{ActivityPolicy, Backoff};
 pub use runtime::{Prefetch, Runtime, RuntimeOptions, RuntimeOptionsError};
 pub use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FlowDepths, InstanceFilter, InstanceState,
-    InstanceStats, ListInstances, PruneOptions, PruneReport,
+    DeleteInstances, DeleteReport, EarlyMailbox, ExecutionDetail, FlowDepths, InstanceFilter,
+    InstanceState, InstanceStats, ListInstances, ListMailboxes, PruneOptions, PruneReport,
 };

@@ -62,6 +62,10 @@ pub enum WorkItem {
         execution: u64,
         /// The event that scheduled it.
         event: u64,
+        /// Tells the execution from those of other lives of the instance; nothing if an earlier
+        /// program scheduled it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        identity: Option<String>,
         /// What it returned.
         result: Result<Json, FlowError>,
     },
@@ -84,6 +88,10 @@ pub enum WorkItem {
         execution: u64,
         /// The event that started it.
         event: u64,
+        /// Tells the execution from those of other lives of the instance; nothing if an earlier
+        /// program started it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        identity: Option<String>,
         /// What it returned.
         result: Result<Json, FlowError>,
     },
@@ -141,6 +149,23 @@ pub struct ActivityTask {
 }
 
 impl WorkItem {
+    /// What a parent is told of the end of its child.
+    pub(crate) fn child_done(parent: Parent, result: Result<Json, FlowError>) -> Self {
+        let Parent { instance, execution, event, identity } = parent;
+        Self::ChildDone { instance, execution, event, identity, result }
+    }
+
+    /// What an instance is told of the end of an activity.
+    pub(crate) fn activity_done(task: &ActivityTask, result: Result<Json, FlowError>) -> Self {
+        Self::ActivityDone {
+            instance: task.instance.clone(),
+            execution: task.execution,
+            event: task.event,
+            identity: task.identity.clone(),
+            result,
+        }
+    }
+
     /// The instance that it is for, or whose it is.
     pub fn instance(&self) -> &InstanceId {
         match self {

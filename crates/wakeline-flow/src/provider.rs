@@ -29,7 +29,7 @@ use crate::error::FlowError;
 use crate::event::Event;
 use crate::message::WorkItem;
 
-pub use admin::{EventPage, PendingActivity, ProviderAdmin, Seen};
+pub use admin::{EventPage, MailboxItem, PendingActivity, ProviderAdmin, Seen};
 pub use face::FlowFace;
 pub use item::{
     Enqueued, FetchedWork, ItemHistory, OrchestrationAck, OrchestrationItem, ProviderError,

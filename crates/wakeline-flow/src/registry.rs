@@ -5,6 +5,8 @@
 //! * An instance keeps the version that it began with: [`Registry::exact`]. A start that names
 //!   none takes the newest: [`Registry::newest`].
 
+mod elsewhere;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -23,6 +25,8 @@ use crate::context::{Orchestration, OrchestrationContext};
 use crate::engine::{CodeFuture, panicked};
 use crate::error::{FlowError, IntoFlowError};
 use crate::json::Json;
+
+use elsewhere::Elsewhere;
 
 /// The version of code that was registered without one.
 pub const VERSION_DEFAULT: Version = Version::new(1, 0, 0);
@@ -56,6 +60,18 @@ pub enum RegistryError {
     /// A closure has no name of its own.
     #[error("a closure has no name of its own: register it with `activity` and a name")]
     Closure,
+}
+
+impl RegistryError {
+    /// Why a function cannot be named by its path.
+    fn of_fn<F>(error: FnNameError) -> Self {
+        match error {
+            FnNameError::Closure => Self::Closure,
+            FnNameError::Name(source) => {
+                Self::Name { name: std::any::type_name::<F>().to_owned(), source }
+            }
+        }
+    }
 }
 
 type Run = Box<dyn Fn(OrchestrationContext, Json) -> CodeFuture + Send + Sync>;
@@ -116,6 +132,7 @@ pub struct Registry {
     orchestrations: HashMap<String, BTreeMap<Version, Arc<OrchestrationCode>>>,
     activities: HashMap<String, Arc<ActivityCode>>,
     states: Arc<States>,
+    elsewhere: Elsewhere,
 }
 
 impl Registry {
@@ -332,11 +349,7 @@ impl RegistryBuilder {
         match fn_name(&code) {
             Ok(name) => self.activity(name.as_str().to_owned(), code),
             Err(error) => {
-                let name = std::any::type_name::<F>().to_owned();
-                self.error.get_or_insert(match error {
-                    FnNameError::Closure => RegistryError::Closure,
-                    FnNameError::Name(source) => RegistryError::Name { name, source },
-                });
+                self.error.get_or_insert(RegistryError::of_fn::<F>(error));
                 self
             }
         }

@@ -23,6 +23,7 @@ mod slots;
 mod sticky;
 mod turn;
 mod unclaimed;
+mod unregistered;
 
 use std::sync::Arc;
 use std::time::Duration;

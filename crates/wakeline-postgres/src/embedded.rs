@@ -52,6 +52,8 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0031_hook_deletions",
     "0032_activity_errors",
     "0033_fan_outs",
+    "0034_mailboxes",
+    "0035_pending_parents",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

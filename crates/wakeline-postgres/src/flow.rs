@@ -23,6 +23,7 @@ mod delete;
 mod enqueue;
 mod items;
 mod lease;
+mod mailbox;
 mod names;
 mod read;
 mod retries;

@@ -11,6 +11,7 @@ mod lane;
 mod lease;
 mod line;
 mod list;
+mod mailbox;
 mod message;
 mod names;
 mod read;

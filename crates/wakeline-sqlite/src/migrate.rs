@@ -113,6 +113,16 @@ const MIGRATIONS: &[Migration] = &[
         name: "fan-outs",
         sql: include_str!("../sql/migrations/0023_fan_outs.sql"),
     },
+    Migration {
+        version: 24,
+        name: "mailboxes",
+        sql: include_str!("../sql/migrations/0024_mailboxes.sql"),
+    },
+    Migration {
+        version: 25,
+        name: "pending parents",
+        sql: include_str!("../sql/migrations/0025_pending_parents.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use wakeline_core::{InstanceId, KvKey, Timestamp, error_chain};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowDepths, InstanceFilter,
-    InstanceStats, ListInstances, PruneOptions, PruneReport, Suspension, Unclaimed,
+    DeleteInstances, DeleteReport, EarlyMailbox, ExecutionDetail, FindUnclaimed, FlowDepths,
+    InstanceFilter, InstanceStats, ListInstances, ListMailboxes, PruneOptions, PruneReport,
+    Suspension, Unclaimed,
 };
 
 use super::{Client, ClientError, Instance};
@@ -15,13 +16,10 @@ use crate::closing::close_tree;
 use crate::error::{FailureKind, FlowError};
 use crate::event::Event;
 use crate::json::Json;
-use crate::provider::{EventPage, PendingActivity};
+use crate::provider::{EventPage, MailboxItem, PendingActivity};
 
 /// What waits longer than this for a worker is shown with its instance: claims take milliseconds.
 pub const UNCLAIMED_AFTER: Duration = Duration::from_secs(30);
-
-/// Most unclaimed turns and activities that are read for a page of instances.
-const UNCLAIMED_MAX: u32 = 10_000;
 
 impl Client {
     /// Holds an instance back: it takes no turns until it is resumed. False if it has ended, or is
@@ -88,8 +86,8 @@ impl Client {
             return Ok(());
         }
         let asked = Some(open.keys().cloned().collect());
-        let find =
-            FindUnclaimed { instances: asked, waited_min: UNCLAIMED_AFTER, limit: UNCLAIMED_MAX };
+        // What waits longest is enough.
+        let find = FindUnclaimed { instances: asked, waited_min: UNCLAIMED_AFTER, limit: 1 };
         for unclaimed in self.admin("find unclaimed work")?.unclaimed(find).await? {
             if let Some(instance) = open.get_mut(&unclaimed.instance) {
                 instance.unclaimed.get_or_insert(unclaimed);
@@ -128,6 +126,26 @@ impl Client {
     ) -> Result<Vec<PendingActivity>, ClientError> {
         let id = InstanceId::new(instance)?;
         Ok(self.admin("read activities")?.pending_activities(&id, limit).await?)
+    }
+
+    /// Ids under which events wait and that were never started, in their order: with how many wait,
+    /// and since when. [`Client::raise_event_early`] makes them, and [`Client::delete`] with
+    /// `force` removes them.
+    pub async fn early_mailboxes(
+        &self,
+        list: ListMailboxes,
+    ) -> Result<Vec<EarlyMailbox>, ClientError> {
+        Ok(self.admin("list mailboxes")?.early_mailboxes(list).await?)
+    }
+
+    /// Messages that wait for an instance, or under an id that was never started, in order. At
+    /// most so many.
+    pub async fn mailbox(
+        &self,
+        instance: &str,
+        limit: u32,
+    ) -> Result<Vec<MailboxItem>, ClientError> {
+        Ok(self.admin("read mailboxes")?.mailbox(&InstanceId::new(instance)?, limit).await?)
     }
 
     /// The executions of an instance, oldest first.

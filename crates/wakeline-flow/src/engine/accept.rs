@@ -21,8 +21,14 @@ impl State {
             return None;
         }
         let ours = |execution| execution == about.execution;
+        // An instance that was deleted may have been started again under its id, while something
+        // that it began still runs.
+        let same_life =
+            |identity: Option<&str>| identity.is_none_or(|other| other == about.identity());
         match message {
-            WorkItem::ActivityDone { execution, event, result, .. } if ours(execution) => {
+            WorkItem::ActivityDone { execution, event, identity, result, .. }
+                if ours(execution) && same_life(identity.as_deref()) =>
+            {
                 let open = matches!(self.open_slot(event), Some(SlotKind::Activity));
                 open.then_some(match result {
                     Ok(result) => EventKind::ActivityCompleted { of: event, result },
@@ -33,7 +39,9 @@ impl State {
                 let open = matches!(self.open_slot(event), Some(SlotKind::Timer));
                 open.then_some(EventKind::TimerFired { of: event })
             }
-            WorkItem::ChildDone { execution, event, result, .. } if ours(execution) => {
+            WorkItem::ChildDone { execution, event, identity, result, .. }
+                if ours(execution) && same_life(identity.as_deref()) =>
+            {
                 let open = matches!(self.open_slot(event), Some(SlotKind::Child { .. }));
                 open.then_some(match result {
                     Ok(result) => EventKind::ChildCompleted { of: event, result },

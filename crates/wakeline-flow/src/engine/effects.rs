@@ -216,6 +216,7 @@ fn start(about: &About, event: &Event) -> Option<WorkItem> {
         instance: about.instance.clone(),
         execution: about.execution,
         event: event.id,
+        identity: Some(about.identity()),
     });
     Some(WorkItem::StartOrchestration {
         instance: instance.clone(),

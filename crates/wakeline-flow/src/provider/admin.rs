@@ -5,14 +5,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use wakeline_core::{Capabilities, InstanceId, KvKey, Timestamp};
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowDepths, InstanceFilter,
-    InstanceStats, KvEntry, ListInstances, ListedInstances, PruneOptions, PruneReport, Suspension,
-    Unclaimed, Watched,
+    DeleteInstances, DeleteReport, EarlyMailbox, ExecutionDetail, FindUnclaimed, FlowDepths,
+    InstanceFilter, InstanceStats, KvEntry, ListInstances, ListMailboxes, ListedInstances,
+    PruneOptions, PruneReport, Suspension, Unclaimed, Watched,
 };
 
 use super::item::ProviderError;
 use crate::error::FlowError;
 use crate::event::Event;
+use crate::json::Json;
 
 /// What a waiter has seen already. Without any, it waits for the end of the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -53,6 +54,20 @@ pub struct PendingActivity {
     pub next_try_at: Option<Timestamp>,
 }
 
+/// A message that waits for an instance, also for one that was never started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MailboxItem {
+    /// What it is: `start`, `event`, `cancel`, `activity_done`, `child_done`, `timer`,
+    /// `continue_as_new` or `close_children`; `unknown` if this release cannot read it.
+    pub kind: &'static str,
+    /// Of a start the orchestration, of an event its name.
+    pub name: Option<String>,
+    /// Of a start its input, of an event what it carries, of a cancellation the reason.
+    pub data: Option<Json>,
+    /// When it can be delivered: most often when it arrived.
+    pub visible_at: Timestamp,
+}
+
 /// Reads and interventions.
 #[async_trait]
 pub trait ProviderAdmin: Send + Sync {
@@ -90,6 +105,27 @@ pub trait ProviderAdmin: Send + Sync {
         instance: &InstanceId,
         limit: u32,
     ) -> Result<Vec<PendingActivity>, ProviderError>;
+
+    /// Ids under which messages wait and that were never started, in their order. A provider that
+    /// does not know finds none.
+    async fn early_mailboxes(
+        &self,
+        list: ListMailboxes,
+    ) -> Result<Vec<EarlyMailbox>, ProviderError> {
+        let _ = list;
+        Ok(Vec::new())
+    }
+
+    /// Messages that wait for an instance, or under an id that was never started, in order; at
+    /// most so many. A provider that does not know finds none.
+    async fn mailbox(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<MailboxItem>, ProviderError> {
+        let _ = (instance, limit);
+        Ok(Vec::new())
+    }
 
     /// The key-value state, ordered by key; of one key if it is named.
     async fn kv(

@@ -42,6 +42,7 @@ pub(crate) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, Pr
         visible,
         payload,
         starts: None,
+        parent: None,
         unique: false,
         even_if_ended: false,
         key: None,
@@ -49,6 +50,7 @@ pub(crate) fn envelope(item: &WorkItem, visible: Visible) -> Result<Envelope, Pr
     Ok(match item {
         WorkItem::StartOrchestration { name, version, parent, .. } => Envelope {
             starts: Some(needs(capability(name, version.as_deref()))?),
+            parent: parent.as_ref().map(|parent| parent.instance.clone()),
             unique: parent.is_none(),
             even_if_ended: parent.is_some(),
             ..plain

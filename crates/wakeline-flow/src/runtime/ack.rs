@@ -15,7 +15,6 @@ use crate::capability::capability;
 use crate::engine::{Effects, End, Execution, HookEmit, KvWrite, QueuePush, TurnResult};
 use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
-use crate::json::Json;
 use crate::message::WorkItem;
 use crate::provider::OrchestrationAck;
 
@@ -76,7 +75,8 @@ pub(super) fn given_up(
     let name = incoming.beginning.as_ref().map(|begun| begun.name.clone()).or(item.name.clone());
     let origin = ErrorOrigin::Child { name, instance: item.instance.clone() };
     let failed = Err(error.clone().with_origin(origin));
-    ack.orchestrator_items.extend(parent.map(|parent| (told(parent, failed), None)));
+    ack.orchestrator_items
+        .extend(parent.map(|parent| (WorkItem::child_done(parent, failed), None)));
     ack.end = ended(InstanceState::Failed, &error);
     ack.clear = true;
     ack
@@ -117,16 +117,6 @@ fn empty(incoming: &Incoming, execution: u64) -> OrchestrationAck {
 fn ended(state: InstanceState, error: &FlowError) -> ExecutionEnd {
     let output = serde_json::to_vec(error).expect("an error of texts and numbers is JSON");
     ExecutionEnd::Ended { state, output: Some(Bytes::from(output)) }
-}
-
-/// What a parent hears of the end of its child.
-fn told(parent: Parent, result: Result<Json, FlowError>) -> WorkItem {
-    WorkItem::ChildDone {
-        instance: parent.instance,
-        execution: parent.execution,
-        event: parent.event,
-        result,
-    }
 }
 
 /// Whose turn it was.
@@ -251,7 +241,8 @@ impl About<'_> {
         let origin =
             || ErrorOrigin::Child { name: Some(self.name()), instance: self.instance.clone() };
         let result = result.map_err(|error| error.with_origin(origin()));
-        ack.orchestrator_items.extend(parent.map(|parent| (told(parent, result), None)));
+        ack.orchestrator_items
+            .extend(parent.map(|parent| (WorkItem::child_done(parent, result), None)));
     }
 
     fn name(&self) -> OrchestrationName {

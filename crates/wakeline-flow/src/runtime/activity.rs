@@ -189,12 +189,7 @@ impl ActivityRunner {
         lock_token: &str,
         result: Result<Json, FlowError>,
     ) -> Result<(), ProviderError> {
-        let done = WorkItem::ActivityDone {
-            instance: task.instance.clone(),
-            execution: task.execution,
-            event: task.event,
-            result,
-        };
+        let done = WorkItem::activity_done(task, result);
         let lease = self.shared.options.worker_lock_timeout;
         let offers = async {
             let mut repeats = Repeats::default();

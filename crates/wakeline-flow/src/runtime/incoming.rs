@@ -104,14 +104,9 @@ impl Incoming {
                 "an instance with the id {} exists already: give the child another id",
                 self.item.instance
             );
-            WorkItem::ChildDone {
-                instance: parent.instance.clone(),
-                execution: parent.execution,
-                event: parent.event,
-                result: Err(FlowError::new(FailureKind::Application, words).with_origin(
-                    ErrorOrigin::Child { name: None, instance: self.item.instance.clone() },
-                )),
-            }
+            let origin = ErrorOrigin::Child { name: None, instance: self.item.instance.clone() };
+            let error = FlowError::new(FailureKind::Application, words).with_origin(origin);
+            WorkItem::child_done(parent.clone(), Err(error))
         };
         let strangers = self.unstarted.iter().filter(|parent| Some(*parent) != own);
         strangers.map(|parent| (refusal(parent), None)).collect()

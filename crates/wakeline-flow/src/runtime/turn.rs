@@ -14,6 +14,7 @@ use super::renewal::TurnRenewal;
 use super::repeats::Repeats;
 use super::slots::Slot;
 use super::sticky::{Stamp, Sticky};
+use super::unregistered;
 use crate::closing::close_children;
 use crate::engine::{Execution, Setting, Start};
 use crate::error::{FailureKind, FlowError};
@@ -37,12 +38,12 @@ pub(super) struct TurnRunner {
     excused: Excused,
 }
 
-/// What a turn comes to.
 /// Why an instance is given up.
 const POISONED: &str = "the instance was given up: every attempt to run its turn ended without a \
                         commit, because the process crashed, hung or lost its lease; see the \
                         logs of the processes that run it";
 
+/// What a turn comes to.
 enum Plan {
     /// Commit, and keep what is in memory.
     Commit(Box<OrchestrationAck>, Option<Execution>),
@@ -229,6 +230,9 @@ impl TurnRunner {
             Ok(result) => result,
             Err(foreign) => return Ok(Plan::Suspend(foreign.to_string())),
         };
+        if let Some(reason) = unregistered::find(&self.shared, &result.events) {
+            return Ok(Plan::Suspend(reason));
+        }
         let warn_len = self.shared.options.history_warn_len;
         if incoming.item.last_event < warn_len && execution.last_event() >= warn_len {
             tracing::warn!(

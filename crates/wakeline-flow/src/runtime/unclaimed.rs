@@ -138,12 +138,7 @@ async fn fail_found(
         };
         let (instance, text) = (&task.instance, error_chain(&error));
         tracing::warn!(%instance, error = text, "an activity has failed");
-        let done = WorkItem::ActivityDone {
-            instance: task.instance,
-            execution: task.execution,
-            event: task.event,
-            result: Err(error),
-        };
+        let done = WorkItem::activity_done(&task, Err(error));
         provider.ack_work_item(&work.lock_token, Some(done)).await?;
     }
     Ok(())

@@ -1,15 +1,16 @@
 //! Activities, timers, events, completion, replay.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wakeline_core::Timestamp;
 use wakeline_flow::{
-    Activity, ActivityContext, End, FailureKind, FlowError, OrchestrationContext, Registry,
+    Activity, ActivityContext, End, FailureKind, FlowError, OrchestrationContext, Registry, Start,
     WorkItem, select2,
 };
 
 use crate::script::{
-    Script, cancel, child_done, completed, done, failed, fired, id, raised, registry,
+    Script, cancel, child_done, completed, done, failed, fired, id, json, raised, registry,
 };
 
 const DOUBLE: Activity<u32, u32> = Activity::named("double");
@@ -66,6 +67,7 @@ fn messages_that_do_not_fit_are_dropped_without_an_event() {
         instance: id("i"),
         execution,
         event,
+        identity: None,
         result: Ok(wakeline_flow::Json::null()),
     };
     let elsewhere = WorkItem::EventRaised {
@@ -152,4 +154,44 @@ fn functions_are_called_by_their_own_names_and_types() {
     assert_eq!(turn.effects.activities[0].name, name);
     assert!(registry.activity(name).is_some());
     assert_eq!(script.turn(vec![done(3, 8)]).end, completed(8));
+}
+
+/// An instance that was deleted may be started again under its id while its activities and children
+/// still run.
+#[test]
+fn completions_for_another_life_of_the_instance_are_dropped() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move {
+        let (activity, child) =
+            (ctx.activity::<_, u32>("a", ()).start(), ctx.child::<_, u32>("c", ()).start());
+        Ok::<_, FlowError>(activity.await? + child.await?)
+    };
+    let registry = registry(|r| r.orchestration("flow", flow));
+    let code = registry.newest("flow").expect("registered");
+    let ends = |seed| {
+        let start = Start { input: json(()), parent: None, seed, carried: Vec::new() };
+        let mut life = Script::with(Arc::clone(&code), start);
+        let effects = life.turn(vec![]).effects;
+        let task = &effects.activities[0];
+        let activity = WorkItem::ActivityDone {
+            instance: task.instance.clone(),
+            execution: task.execution,
+            event: task.event,
+            identity: task.identity.clone(),
+            result: Ok(json(1)),
+        };
+        let WorkItem::StartOrchestration { parent: Some(parent), .. } = &effects.starts[0] else {
+            panic!("the parent waits for it")
+        };
+        let child = WorkItem::ChildDone {
+            instance: parent.instance.clone(),
+            execution: parent.execution,
+            event: parent.event,
+            identity: parent.identity.clone(),
+            result: Ok(json(2)),
+        };
+        (life, vec![activity, child])
+    };
+    let ((_, of_first), (mut second, of_second)) = (ends(7), ends(8));
+    assert!(second.turn(of_first).events.is_empty());
+    assert_eq!(second.turn(of_second).end, completed(3));
 }

@@ -25,11 +25,13 @@ fn children_report_back_and_detached_ones_do_not() {
     };
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     let turn = script.turn(vec![]);
-    let parent = Parent { instance: id("i"), execution: 1, event: 3 };
     let [ship, audit] = &turn.effects.starts[..] else { panic!("two") };
     let WorkItem::StartOrchestration { version, parent: Some(known), .. } = ship else {
         panic!("attached")
     };
+    let identity = known.identity.clone();
+    assert!(identity.is_some(), "another life of the instance has another one");
+    let parent = Parent { instance: id("i"), execution: 1, event: 3, identity };
     assert_eq!((version.as_deref(), known), (Some("1.2.0"), &parent));
     assert!(matches!(audit, WorkItem::StartOrchestration { parent: None, .. }));
     assert!(script.turn(vec![child_done(4, "nobody waits")]).events.is_empty());

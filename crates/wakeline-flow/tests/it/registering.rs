@@ -77,6 +77,10 @@ fn what_is_registered_twice_or_wrongly_is_refused() {
     assert_eq!(closure.build().err(), Some(RegistryError::Closure));
     let control = Registry::builder().activity("a\0b", echo);
     assert!(matches!(control.build(), Err(RegistryError::Name { .. })));
+    let elsewhere = Registry::builder().activity_elsewhere("a\0b");
+    assert!(matches!(elsewhere.build(), Err(RegistryError::Name { .. })));
+    let elsewhere = Registry::builder().orchestration_elsewhere("");
+    assert!(matches!(elsewhere.build(), Err(RegistryError::Name { .. })));
 }
 
 mod eu {

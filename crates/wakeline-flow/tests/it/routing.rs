@@ -39,7 +39,7 @@ async fn an_activity_runs_at_once_on_the_one_runtime_that_has_it() {
     let provider = node(&store);
     let mut runtimes = Vec::new();
     for _ in 0..9 {
-        let other = Registry::builder().activity("other", double);
+        let other = Registry::builder().activity("other", double).activity_elsewhere("double");
         runtimes.push(run(Arc::clone(&provider), other.orchestration("doubles", doubles)).await);
     }
     runtimes.push(run(Arc::clone(&provider), Registry::builder().activity("double", double)).await);
@@ -62,7 +62,7 @@ async fn a_runtime_without_its_code_does_not_touch_an_activity() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let provider = node(&store);
     let other = Registry::builder().orchestration("doubles", doubles).activity("other", double);
-    let without = run(Arc::clone(&provider), other).await;
+    let without = run(Arc::clone(&provider), other.activity_elsewhere("double")).await;
     let client = Client::new(Arc::clone(&provider));
     client.start("i", "doubles", &21).await.expect("started");
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -97,7 +97,7 @@ async fn what_no_worker_claims_is_told_with_its_instance() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
     let provider = node(&store);
     let registry = Registry::builder().orchestration("doubles", doubles);
-    let runtime = run(Arc::clone(&provider), registry).await;
+    let runtime = run(Arc::clone(&provider), registry.activity_elsewhere("double")).await;
     let client = Client::new(provider);
     client.start("misspelt", "dubbles", &1).await.expect("started");
     client.start("running", "doubles", &1).await.expect("started");
@@ -120,7 +120,8 @@ async fn what_no_worker_claims_fails_at_its_deadline() {
     let provider = node(&store);
     let deadline = Some(Duration::from_secs(60));
     let options = RuntimeOptions { unclaimed_timeout: deadline, ..RuntimeOptions::default() };
-    let registry = Registry::builder().orchestration("misspelt", misspelt).build();
+    let registry = Registry::builder().orchestration("misspelt", misspelt);
+    let registry = registry.anything_elsewhere().build();
     let registry = registry.expect("no name twice");
     let started = Runtime::start_with_options(Arc::clone(&provider), registry, options).await;
     let runtime = started.expect("valid options");
@@ -156,7 +157,8 @@ async fn a_late_activity_fails_behind_one_that_is_not_late() {
     let provider = node(&store);
     let deadline = Some(Duration::from_secs(60));
     let options = RuntimeOptions { unclaimed_timeout: deadline, ..RuntimeOptions::default() };
-    let registry = Registry::builder().orchestration("second", second).build();
+    let registry = Registry::builder().orchestration("second", second);
+    let registry = registry.activity_elsewhere("dubble").build();
     let registry = registry.expect("no name twice");
     let started = Runtime::start_with_options(Arc::clone(&provider), registry, options).await;
     let runtime = started.expect("valid options");
@@ -169,6 +171,110 @@ async fn a_late_activity_fails_behind_one_that_is_not_late() {
     let told: String = client.wait("i", Duration::from_secs(40)).await.expect("completed");
     assert_eq!(told, "no worker has claimed activity `dubble` within 60000 ms");
     runtime.shutdown(Duration::from_secs(1)).await;
+}
+
+async fn calls(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    ctx.call(double, n).await
+}
+
+async fn starts_a_child(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    ctx.child("doubles", n).await
+}
+
+async fn sends_to_a_tag(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
+    ctx.activity("double", n).tag("gpu").await
+}
+
+/// Starts an instance, and waits until it is suspended. Returns why.
+async fn suspended(client: &Client, name: &str) -> String {
+    client.start("i", name, &21).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let status = client.status("i").await.expect("read");
+    let instance = status.instance().expect("it was started");
+    assert_eq!(instance.unclaimed, None);
+    assert!(client.history("i", None).await.expect("read").is_empty(), "nothing is recorded");
+    instance.suspended.clone().expect("it is suspended")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_an_activity_that_is_not_registered_suspends_until_a_runtime_has_it() {
+    let provider = node(&Arc::new(MemoryStore::with_tokio_clock()));
+    let client = Client::new(Arc::clone(&provider));
+    let registry = || Registry::builder().orchestration("doubles", doubles);
+    let without = run(Arc::clone(&provider), registry().activity("duoble", double)).await;
+    let reason = suspended(&client, "doubles").await;
+    for part in [
+        "activity `double` at crates/wakeline-flow/tests/it/routing.rs:",
+        "did you mean `duoble`?",
+        "register it with `activity`",
+        "`activity_elsewhere`",
+    ] {
+        assert!(reason.contains(part), "{reason}");
+    }
+    without.shutdown(Duration::from_secs(1)).await;
+    let with = run(provider, registry().activity("double", double)).await;
+    let doubled: u32 = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(doubled, 42);
+    with.shutdown(Duration::from_secs(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_is_not_registered_suspends_until_it_is_said_to_run_elsewhere() {
+    let provider = node(&Arc::new(MemoryStore::with_tokio_clock()));
+    let client = Client::new(Arc::clone(&provider));
+    let registry = || Registry::builder().orchestration("calls", calls);
+    let first = run(Arc::clone(&provider), registry()).await;
+    let reason = suspended(&client, "calls").await;
+    assert!(reason.contains("activity `it::routing::double`"), "{reason}");
+    first.shutdown(Duration::from_secs(1)).await;
+    let second = run(Arc::clone(&provider), registry().activity_elsewhere_fn(double)).await;
+    let worker = run(provider, Registry::builder().activity_fn(double)).await;
+    let doubled: u32 = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(doubled, 42);
+    for runtime in [second, worker] {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_is_not_registered_suspends_until_it_is_said_to_run_elsewhere() {
+    let provider = node(&Arc::new(MemoryStore::with_tokio_clock()));
+    let client = Client::new(Arc::clone(&provider));
+    let registry = || Registry::builder().orchestration("starts_a_child", starts_a_child);
+    let first = run(Arc::clone(&provider), registry()).await;
+    let reason = suspended(&client, "starts_a_child").await;
+    assert!(reason.contains("child `doubles` at "), "{reason}");
+    assert!(reason.contains("`orchestration_elsewhere`"), "{reason}");
+    first.shutdown(Duration::from_secs(1)).await;
+    let second = run(Arc::clone(&provider), registry().orchestration_elsewhere("doubles")).await;
+    let child = Registry::builder().orchestration("doubles", doubles).activity("double", double);
+    let other = run(provider, child).await;
+    let doubled: u32 = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(doubled, 42);
+    for runtime in [second, other] {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
+}
+
+/// A tag that a runtime does not take says already that others run it.
+#[tokio::test(start_paused = true)]
+async fn an_activity_for_another_tag_needs_no_declaration() {
+    let provider = node(&Arc::new(MemoryStore::with_tokio_clock()));
+    let client = Client::new(Arc::clone(&provider));
+    let registry = Registry::builder().orchestration("sends_to_a_tag", sends_to_a_tag);
+    let runtime = run(Arc::clone(&provider), registry).await;
+    client.start("i", "sends_to_a_tag", &21).await.expect("started");
+    let registry = Registry::builder().activity("double", double).build().expect("no name twice");
+    let gpu = wakeline_core::Tag::new("gpu").expect("valid");
+    let tags = wakeline_core::TagFilter::Of { untagged: false, tags: [gpu].into() };
+    let options = RuntimeOptions { tags, ..RuntimeOptions::default() };
+    let worker = Runtime::start_with_options(provider, registry, options).await;
+    let worker = worker.expect("valid options");
+    let doubled: u32 = client.wait("i", LONG).await.expect("completed");
+    assert_eq!(doubled, 42);
+    for runtime in [runtime, worker] {
+        runtime.shutdown(Duration::from_secs(1)).await;
+    }
 }
 
 async fn stays(ctx: OrchestrationContext, spans: Vec<u64>) -> Result<Vec<String>, FlowError> {

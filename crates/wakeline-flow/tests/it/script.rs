@@ -88,11 +88,17 @@ impl Script {
 
 pub(crate) fn done<T: Serialize>(event: u64, value: T) -> WorkItem {
     let result = Ok(json(value));
-    WorkItem::ActivityDone { instance: id("i"), execution: 1, event, result }
+    WorkItem::ActivityDone { instance: id("i"), execution: 1, event, identity: None, result }
 }
 
 pub(crate) fn failed(event: u64, error: FlowError) -> WorkItem {
-    WorkItem::ActivityDone { instance: id("i"), execution: 1, event, result: Err(error) }
+    WorkItem::ActivityDone {
+        instance: id("i"),
+        execution: 1,
+        event,
+        identity: None,
+        result: Err(error),
+    }
 }
 
 pub(crate) fn fired(event: u64) -> WorkItem {
@@ -101,7 +107,7 @@ pub(crate) fn fired(event: u64) -> WorkItem {
 
 pub(crate) fn child_done<T: Serialize>(event: u64, value: T) -> WorkItem {
     let result = Ok(json(value));
-    WorkItem::ChildDone { instance: id("i"), execution: 1, event, result }
+    WorkItem::ChildDone { instance: id("i"), execution: 1, event, identity: None, result }
 }
 
 pub(crate) fn raised<T: Serialize>(name: &str, data: T) -> WorkItem {

@@ -221,6 +221,8 @@ const FLOWS: &[Line] = &[
     (M::GET, "/api/v1/orchestrations/{instance}/kv", Flow, Read, INSTANCE, ""),
     (M::GET, "/api/v1/orchestrations/{instance}/kv/{key}", Flow, Read, INSTANCE, ""),
     (M::GET, "/api/v1/orchestrations/{instance}/tree", Flow, Read, INSTANCE, ""),
+    (M::GET, "/api/v1/orchestrations/{instance}/mailbox", Flow, Read, INSTANCE, ""),
+    (M::GET, "/api/v1/mailboxes", Flow, Read, Listed, ""),
     (M::POST, "/api/v1/orchestrations/{instance}/events/{event}", Flow, Push, INSTANCE, ""),
     (
         M::POST,

@@ -1,5 +1,6 @@
 //! `/api/v1/orchestrations…`: start, signal, look, wait.
 
+pub(crate) mod mailbox;
 pub(crate) mod manage;
 pub(crate) mod read;
 

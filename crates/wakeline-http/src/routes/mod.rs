@@ -168,6 +168,8 @@ fn flow_routes() -> Routes {
         .routes(routes!(flow::read::kv_all))
         .routes(routes!(flow::read::kv_one))
         .routes(routes!(flow::read::tree))
+        .routes(routes!(flow::mailbox::list))
+        .routes(routes!(flow::mailbox::messages))
 }
 
 /// Applications, event types, endpoints.

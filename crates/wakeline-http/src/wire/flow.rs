@@ -117,7 +117,7 @@ pub(crate) struct OrchestrationAnswer {
     kv_version: u64,
     /// The current execution; 0 while it is pending.
     execution: u64,
-    /// Who waits for it; absent while it is pending.
+    /// Who waits for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     parent: Option<String>,
     /// When its first turn was committed; while it is pending, when it was started.

@@ -10,6 +10,7 @@ pub(crate) mod flow;
 pub(crate) mod groups;
 pub(crate) mod health;
 pub(crate) mod hook;
+pub(crate) mod mailbox;
 pub(crate) mod maintenance;
 pub(crate) mod messages;
 pub(crate) mod nodes;

@@ -262,6 +262,39 @@ async fn what_does_not_exist_is_404_and_bad_input_is_named() {
     // Nobody can run it here, so it waits; an event may come before it is even started.
     let early = node.post(&format!("{BASE}/later/events/go?early=true"), "1").await;
     assert_eq!(early.status, StatusCode::ACCEPTED);
+    let unstarted = node.get("/api/v1/mailboxes").await.json();
+    assert_eq!(unstarted["mailboxes"][0]["instance"], "later");
+    assert_eq!(unstarted["mailboxes"][0]["messages"], 1);
+    assert!(unstarted["mailboxes"][0]["oldestAt"].is_string());
+    assert_eq!(unstarted.get("nextCursor"), None);
+    let waiting = node.get(&format!("{BASE}/later/mailbox")).await.json();
+    let event = &waiting["messages"][0];
+    assert_eq!((&event["kind"], &event["name"]), (&json!("event"), &json!("go")));
+    assert_eq!(event["data"], 1);
     start(&node, "unknown", "later", Value::Null).await;
     assert_eq!(node.get(&format!("{BASE}/later")).await.json()["state"], "pending");
+    assert_eq!(node.get("/api/v1/mailboxes").await.json()["mailboxes"], json!([]));
+    let waiting = node.get(&format!("{BASE}/later/mailbox")).await.json();
+    assert_eq!(waiting["messages"][1]["kind"], "start");
+}
+
+#[tokio::test]
+async fn mailboxes_of_ids_that_were_never_started_are_listed_page_by_page() {
+    let node = Node::start().await;
+    for id in ["b", "a", "c"] {
+        node.post(&format!("{BASE}/{id}/events/go?early=true"), "1").await;
+    }
+    let first = node.get("/api/v1/mailboxes?limit=2").await.json();
+    let ids = |page: &Value| {
+        let ids = page["mailboxes"].as_array().expect("a list").iter();
+        ids.map(|one| one["instance"].as_str().expect("an id").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&first), ["a", "b"]);
+    let cursor = first["nextCursor"].as_str().expect("there is more");
+    let second = node.get(&format!("/api/v1/mailboxes?limit=2&cursor={cursor}")).await.json();
+    assert_eq!(ids(&second), ["c"]);
+    assert_eq!(second.get("nextCursor"), None);
+    let deleted = node.call("DELETE", &format!("{BASE}/b?force=true"), "").await;
+    assert_eq!(deleted.status, StatusCode::OK);
+    assert_eq!(ids(&node.get("/api/v1/mailboxes").await.json()), ["a", "c"]);
 }

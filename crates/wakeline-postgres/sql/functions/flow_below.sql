@@ -1,4 +1,4 @@
--- Children of some instances, in the order of p_parents, at most p_limit; of the first of these only
+-- Children of some instances, pending ones included, in the order of p_parents, at most p_limit; of the first of these only
 -- those behind the lane p_after. place: the parent's index in p_parents.
 -- Called by: FlowAdmin::delete_instances and delete_matching, page by page. Reads only.
 
@@ -15,9 +15,17 @@ BEGIN
     SELECT p.ord::integer, c.lane_id, c.instance, c.ended_at IS NOT NULL
     FROM unnest(p_parents) WITH ORDINALITY AS p (name, ord)
     CROSS JOIN LATERAL (
-        SELECT i.lane_id, i.instance, i.ended_at FROM @schema@.flow_instances i
+        (SELECT i.lane_id, i.instance, i.ended_at FROM @schema@.flow_instances i
         WHERE i.parent = p.name AND i.lane_id > CASE WHEN p.ord = 1 THEN p_after ELSE 0 END
-        ORDER BY i.lane_id LIMIT p_limit) c
+        ORDER BY i.lane_id LIMIT p_limit)
+        UNION ALL
+        (SELECT l.lane_id, l.instance, NULL FROM @schema@.flow_lanes l
+        WHERE (l.parent, l.lane_id) > (p.name, CASE WHEN p.ord = 1 THEN p_after ELSE 0 END)
+            AND l.parent <= p.name AND l.phase = 0
+            AND EXISTS (
+                SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts)
+        ORDER BY l.parent, l.lane_id LIMIT p_limit)
+        ORDER BY lane_id LIMIT p_limit) c
     LIMIT p_limit;
 END
 $$;

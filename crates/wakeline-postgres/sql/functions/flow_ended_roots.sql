@@ -19,6 +19,8 @@ BEGIN
         RETURN QUERY
         SELECT i.ended_at, i.instance, EXISTS (
             SELECT FROM @schema@.flow_instances c WHERE c.parent = i.instance)
+            OR EXISTS (
+            SELECT FROM @schema@.flow_lanes c WHERE c.parent = i.instance AND c.phase = 0)
         FROM @schema@.flow_instances i
         WHERE i.ended_at IS NOT NULL AND i.parent IS NULL AND i.ended_at < v_before
             AND (i.ended_at, i.instance) > (p_after_at, p_after)
@@ -28,6 +30,8 @@ BEGIN
     RETURN QUERY
     SELECT i.ended_at, i.instance, EXISTS (
         SELECT FROM @schema@.flow_instances c WHERE c.parent = i.instance)
+        OR EXISTS (
+        SELECT FROM @schema@.flow_lanes c WHERE c.parent = i.instance AND c.phase = 0)
     FROM @schema@.flow_lanes l
     JOIN @schema@.flow_instances i ON i.lane_id = l.lane_id
     WHERE l.instance = ANY (p_instances) AND i.ended_at IS NOT NULL AND i.parent IS NULL

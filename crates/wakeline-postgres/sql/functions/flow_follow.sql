@@ -9,6 +9,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     k record;
     v_page bigint[];
+    v_left bigint;
     v_lanes bigint[];
 BEGIN
     FOR k IN
@@ -16,11 +17,24 @@ BEGIN
         WHERE x.deletion = p_deletion AND x.parent IS NOT NULL
         ORDER BY x.leftover_id LIMIT 100 FOR UPDATE SKIP LOCKED
     LOOP
-        -- One that has taken its parent's name since has begun later.
+        v_left := p_rows - coalesce(cardinality(v_lanes), 0);
+        -- One that has taken its parent's name since has started later. A pending one stays that
+        -- somebody else has started, too: its first turn tells them that the id is taken.
         v_page := ARRAY(
-            SELECT i.lane_id FROM @schema@.flow_instances i
-            WHERE i.parent = k.parent AND i.lane_id > k.after_lane AND i.created_at <= k.deleted_at
-            ORDER BY i.lane_id LIMIT p_rows - coalesce(cardinality(v_lanes), 0));
+            (SELECT i.lane_id FROM @schema@.flow_instances i
+            JOIN @schema@.flow_lanes l ON l.lane_id = i.lane_id
+            WHERE i.parent = k.parent AND i.lane_id > k.after_lane
+                AND least(l.started_at, i.created_at) <= k.deleted_at
+            ORDER BY i.lane_id LIMIT v_left)
+            UNION ALL
+            (SELECT l.lane_id FROM @schema@.flow_lanes l
+            WHERE (l.parent, l.lane_id) > (k.parent, k.after_lane) AND l.parent <= k.parent
+                AND l.phase = 0 AND l.started_at <= k.deleted_at AND 1 = (
+                    SELECT count(*) FROM (
+                        SELECT FROM @schema@.flow_messages m
+                        WHERE m.lane_id = l.lane_id AND m.starts LIMIT 2) x)
+            ORDER BY l.parent, l.lane_id LIMIT v_left)
+            ORDER BY lane_id LIMIT v_left);
         v_lanes := v_lanes || v_page;
         UPDATE @schema@.flow_leftovers x SET
             parent = CASE WHEN cardinality(v_lanes) >= p_rows THEN x.parent END,

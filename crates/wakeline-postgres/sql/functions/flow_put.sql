@@ -3,7 +3,8 @@
 -- written: o_lanes is how they stand now, for flow_save. o_firsts, o_commands: for each lane that
 -- got something the number of the first message, and that of its command. p_messages: an array of
 -- objects. c: the number of the command; body: the index in p_blobs; after, at: microseconds from
--- now or since 1970; starts: a capability's number.
+-- now or since 1970; starts: a capability's number; parent: who
+-- waits for what it starts.
 -- Called by: flow_enqueue, flow_commit, flow_complete, flow_terminate, under the lanes' locks.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_put(
@@ -25,8 +26,9 @@ BEGIN
     FOR m IN
         SELECT x.* FROM ROWS FROM (jsonb_to_recordset(p_messages) AS (
             c integer, instance text, after bigint, at bigint, body integer, starts integer,
-            uniq boolean, ended_too boolean, key_execution bigint, key_event bigint))
-            WITH ORDINALITY AS x (c, instance, after, at, body, starts, uniq, ended_too,
+            parent text, uniq boolean, ended_too boolean, key_execution bigint,
+            key_event bigint))
+            WITH ORDINALITY AS x (c, instance, after, at, body, starts, parent, uniq, ended_too,
                 key_execution, key_event, ord)
     LOOP
         IF NOT p_ok[m.c] THEN
@@ -59,7 +61,7 @@ BEGIN
         o_commands[i] := coalesce(o_commands[i], m.c);
         o_lanes[i].next_seq := l.next_seq + 1;
         IF m.starts IS NOT NULL AND l.started_at IS NULL THEN
-            o_lanes[i].started_at := p_now;
+            o_lanes[i].started_at := p_now; o_lanes[i].parent := m.parent;
         END IF;
         IF m.starts IS NOT NULL AND (l.capability_id IS NULL OR l.phase = 2) THEN
             -- What came before the lane knew what it needs becomes due with it.

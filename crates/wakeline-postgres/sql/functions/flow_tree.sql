@@ -1,4 +1,4 @@
--- An instance and all below it, parents before children, generation by generation.
+-- An instance and all below it, pending ones included, parents before children, generation by generation.
 -- Called by: FlowReader::tree. Reads only.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_tree(p_instance text, OUT o_instances text[])
@@ -15,8 +15,13 @@ BEGIN
         UNION
         SELECT c.instance FROM family f
         CROSS JOIN LATERAL (
-            SELECT i.instance FROM @schema@.flow_instances i WHERE i.parent = f.instance
-            ORDER BY i.lane_id) c
+            SELECT i.lane_id, i.instance FROM @schema@.flow_instances i
+            WHERE i.parent = f.instance
+            UNION ALL
+            SELECT l.lane_id, l.instance FROM @schema@.flow_lanes l
+            WHERE l.parent = f.instance AND l.phase = 0 AND EXISTS (
+                SELECT FROM @schema@.flow_messages m WHERE m.lane_id = l.lane_id AND m.starts)
+            ORDER BY lane_id) c
     )
     SELECT coalesce(array_agg(f.instance), '{}') INTO o_instances FROM family f;
 END

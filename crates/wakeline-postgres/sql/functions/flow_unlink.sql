@@ -12,7 +12,9 @@ BEGIN
         SELECT w.work_id FROM @schema@.flow_work w WHERE w.lane_id = ANY (p_lanes) LIMIT 10000));
     INSERT INTO @schema@.flow_leftovers (deletion, lane_id, parent, deleted_at, due_at)
     SELECT p_deletion, l.lane_id, CASE WHEN EXISTS (
-            SELECT FROM @schema@.flow_instances c WHERE c.parent = l.instance) THEN l.instance END,
+            SELECT FROM @schema@.flow_instances c WHERE c.parent = l.instance) OR EXISTS (
+            SELECT FROM @schema@.flow_lanes c
+            WHERE c.parent = l.instance AND c.phase = 0) THEN l.instance END,
         p_now, p_now + interval '1 minute'
     FROM @schema@.flow_lanes l WHERE l.lane_id = ANY (p_lanes) ORDER BY l.lane_id;
     DELETE FROM @schema@.flow_instances i WHERE i.lane_id = ANY (p_lanes);

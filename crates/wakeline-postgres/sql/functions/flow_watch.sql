@@ -32,7 +32,8 @@ BEGIN
         CASE WHEN l.suspended IS NOT NULL THEN coalesce(l.reason, '') END,
         CASE WHEN i.ended_at IS NOT NULL THEN e.output END, i.status,
         coalesce(i.status_version, 0), coalesce(i.kv_version, 0), coalesce(i.execution, 0),
-        i.parent, coalesce(i.created_at, l.started_at, @schema@.clock()),
+        CASE WHEN i.lane_id IS NULL THEN l.parent ELSE i.parent END,
+        coalesce(i.created_at, l.started_at, @schema@.clock()),
         coalesce(i.updated_at, l.started_at, @schema@.clock()),
         i.ended_at
     FROM unnest(p_instances) WITH ORDINALITY AS n (instance, ord)

@@ -8,7 +8,8 @@ SELECT coalesce(l.phase, 0)::smallint, EXISTS (
     CASE WHEN l.suspended IS NOT NULL THEN coalesce(l.reason, '') END AS suspended,
     CASE WHEN i.ended_at IS NOT NULL THEN e.output END AS output, i.status,
     coalesce(i.status_version, 0) AS status_version, coalesce(i.kv_version, 0) AS kv_version,
-    coalesce(i.execution, 0) AS execution, i.parent,
+    coalesce(i.execution, 0) AS execution,
+    CASE WHEN i.lane_id IS NULL THEN l.parent ELSE i.parent END AS parent,
     coalesce(i.created_at, l.started_at, @schema@.clock()) AS created_at,
     coalesce(i.updated_at, l.started_at, @schema@.clock()) AS updated_at, i.ended_at
 FROM unnest($1::text[]) WITH ORDINALITY AS n (instance, ord)

@@ -21,7 +21,7 @@ SELECT x.* FROM (
     UNION ALL
     (SELECT l.instance, split_part(c.name, '@', 1), NULL, c.name, 'pending',
         CASE WHEN l.suspended IS NOT NULL THEN coalesce(l.reason, '') END, NULL, NULL, 0,
-        0, 0, NULL, l.started_at, l.started_at, NULL
+        0, 0, l.parent, l.started_at, l.started_at, NULL
     FROM @schema@.flow_lanes l
     JOIN @schema@.flow_capabilities c ON c.capability_id = l.capability_id
     WHERE l.phase = 0 AND l.started_at IS NOT NULL AND EXISTS (
@@ -29,7 +29,7 @@ SELECT x.* FROM (
         AND ($1::text IS NULL OR split_part(c.name, '@', 1) = $1)
         AND (cardinality($2::text[]) = 0 OR 'pending' = ANY ($2))
         AND ($3::boolean IS NULL OR (l.suspended IS NOT NULL) = $3)
-        AND ($4::text IS NULL OR starts_with(l.instance, $4)) AND $5::text IS NULL
+        AND ($4::text IS NULL OR starts_with(l.instance, $4)) AND ($5::text IS NULL OR l.parent = $5)
         AND ($6::timestamptz IS NULL OR l.started_at >= $6)
         AND ($7::timestamptz IS NULL OR l.started_at < $7)
         AND ($8::timestamptz IS NULL OR (l.started_at, l.instance) < ($8, $9::text COLLATE "C"))

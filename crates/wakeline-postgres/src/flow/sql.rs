@@ -42,6 +42,8 @@ statements![
     history,
     instances,
     kv,
+    mailbox,
+    mailbox_list,
     list,
     names,
     prunable,

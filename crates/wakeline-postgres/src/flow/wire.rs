@@ -75,6 +75,7 @@ pub(super) struct MessageForm {
     moment: Moment,
     payload: Bytes,
     pub(super) starts: Option<i32>,
+    parent: Option<String>,
     unique: bool,
     ended_too: bool,
     key: Option<(i64, i64)>,
@@ -89,6 +90,7 @@ pub(super) struct MessageJson<'a> {
     moment: Moment,
     body: usize,
     starts: Option<i32>,
+    parent: Option<&'a str>,
     uniq: bool,
     ended_too: bool,
     key_execution: Option<i64>,
@@ -108,7 +110,7 @@ impl MessageForm {
 
     /// Whether it starts an instance that must not be there, now.
     pub(super) fn is_plain_start(&self) -> bool {
-        self.starts.is_some() && self.unique && self.is_simple()
+        self.starts.is_some() && self.parent.is_none() && self.unique && self.is_simple()
     }
 
     fn is_simple(&self) -> bool {
@@ -128,6 +130,7 @@ impl MessageForm {
             moment: self.moment,
             body: blobs.add(&self.payload),
             starts: self.starts,
+            parent: self.parent.as_deref(),
             uniq: self.unique,
             ended_too: self.ended_too,
             key_execution: self.key.map(|key| key.0),
@@ -253,6 +256,7 @@ impl Core {
                 moment: envelope.visible.into(),
                 payload: envelope.payload,
                 starts,
+                parent: envelope.parent.map(|parent| parent.as_str().to_owned()),
                 unique: envelope.unique,
                 ended_too: envelope.even_if_ended,
                 key: envelope.key.map(|(execution, event)| (signed(execution), signed(event))),

@@ -1,5 +1,6 @@
--- The same of a lane.
+-- The same of a lane, among its oldest thousand activities; longest first.
 -- Called by: unclaimed::of.
 SELECT w.execution, w.activity, w.tag_id, w.name_id, coalesce(w.due_at, w.available_at)
-FROM work w WHERE w.lane_id = ?1 AND coalesce(w.due_at, w.available_at) <= ?2
-ORDER BY coalesce(w.due_at, w.available_at), w.work_id LIMIT ?3
+FROM (SELECT * FROM work WHERE lane_id = ?1 ORDER BY execution, activity LIMIT 1000) w
+WHERE coalesce(w.due_at, w.available_at) <= ?2
+ORDER BY coalesce(w.due_at, w.available_at), w.execution, w.activity LIMIT ?3

@@ -168,8 +168,8 @@ pub(super) fn check(s: &Session<'_>, named: &[InstanceId]) -> Res<DeleteReport> 
 fn below(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
     let Some(lane) = Lane::named(s, id)? else { return Ok(Vec::new()) };
     match lane.state {
-        Some(_) => read::tree(s, id),
-        None if message::start_waits(s, lane.id)? => Ok(vec![id.clone()]),
+        Some(_) => read::family(s, id),
+        None if message::start_waits(s, lane.id)? => read::family(s, id),
         None => Ok(Vec::new()),
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Instance {
     pub(super) created_at: Timestamp,
     pub(super) updated_at: Timestamp,
     pub(super) ended_at: Option<Timestamp>,
+    /// When its first start arrived; known of one that begins now.
+    pub(super) started_at: Option<i64>,
 }
 
 impl Instance {
@@ -44,6 +46,7 @@ impl Instance {
             created_at: s.now,
             updated_at: s.now,
             ended_at: None,
+            started_at: lane.started_at,
         }
     }
 
@@ -80,6 +83,7 @@ impl Instance {
             self.updated_at.0,
             self.ended_at.map(|at| at.0),
             self.output.as_deref(),
+            self.started_at,
         ))?;
         Ok(())
     }
@@ -142,6 +146,7 @@ pub(super) fn decode_instance(row: &Row<'_>) -> Res<Instance> {
         created_at: Timestamp(row.get(10)?),
         updated_at: Timestamp(row.get(11)?),
         ended_at: row.get::<_, Option<i64>>(12)?.map(Timestamp),
+        started_at: None,
         output: row.get::<_, Option<Vec<u8>>>(13)?.map(Bytes::from),
     })
 }

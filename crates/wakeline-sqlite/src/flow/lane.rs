@@ -54,6 +54,8 @@ pub(super) struct Lane {
     pub(super) state: Option<InstanceState>,
     /// When the first start arrived; `None` once there is an instance.
     pub(super) started_at: Option<i64>,
+    /// Who sent the first start and waits; `None` once there is an instance.
+    pub(super) parent: Option<String>,
 }
 
 impl Lane {
@@ -69,6 +71,7 @@ impl Lane {
             watched: false,
             state: None,
             started_at: None,
+            parent: None,
         }
     }
 
@@ -101,6 +104,7 @@ impl Lane {
             self.held.as_ref().map(|held| &held.reason),
             self.watched,
             self.started_at.filter(|_| self.state.is_none()),
+            self.parent.as_ref().filter(|_| self.state.is_none()),
         ))?;
         Ok(())
     }
@@ -155,6 +159,7 @@ fn decode(row: &Row<'_>) -> Res<Lane> {
         watched: row.get(11)?,
         state: state.map(|state| decode_state("instance", id, &state)).transpose()?,
         started_at: row.get(13)?,
+        parent: row.get(14)?,
     })
 }
 

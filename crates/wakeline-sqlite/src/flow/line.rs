@@ -22,6 +22,11 @@ use super::work::WorkRow;
 use crate::error::{Fault, Res};
 use crate::session::Session;
 
+/// Activities that one claim passes over at most: of deleted instances, which it removes, and such
+/// that cannot be read. A large deletion leaves very many, and a claim is one command of the
+/// writer.
+const PASSED_OVER_MAX: usize = 500;
+
 /// A tag, a name, and a kind of taker: what one probe finds.
 type Stream<'s> = (i64, i64, &'s str);
 
@@ -178,7 +183,7 @@ fn item(s: &mut Session<'_>, row: WorkRow) -> Res<WorkItem> {
 
 /// Leases activities for the requests of some lines.
 pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkClaimed>> {
-    let mut spoilt = None;
+    let (mut spoilt, mut passed_over) = (None, 0);
     let mut outcomes = Vec::with_capacity(lines.len());
     for WorkClaim { filter, session, requests, further } in lines {
         let line = Line::new(s, filter, session.as_ref())?;
@@ -186,9 +191,11 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[WorkClaim]) -> Res<Found<WorkC
         let mut work = Vec::with_capacity(requests.len());
         for request in requests {
             let mut taken = line.held(s, request.key)?;
-            while taken.is_none() {
+            // Beyond it the line is due at once: the rest is for the next claim.
+            while taken.is_none() && passed_over < PASSED_OVER_MAX {
                 let Some(id) = line.first(s)? else { break };
                 taken = line.take(s, id, request, &mut spoilt)?;
+                passed_over += usize::from(taken.is_none());
             }
             work.push(taken);
         }

@@ -50,10 +50,8 @@ fn begun(s: &mut Session<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetail>
     decoded(s, rows)
 }
 
-/// Who waits for a pending instance is not known: it is in no list by parent.
 fn may_be_pending(filter: &ListInstances) -> bool {
-    let states = &filter.states;
-    filter.parent.is_none() && (states.is_empty() || states.contains(&InstanceState::Pending))
+    filter.states.is_empty() || filter.states.contains(&InstanceState::Pending)
 }
 
 /// Instances that wait for their first turn.
@@ -70,6 +68,7 @@ fn pending(s: &mut Session<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetai
         after.map_or(i64::MAX, |(at, _)| at.0),
         after.map_or("", |(_, id)| id.as_str()),
         limit(filter),
+        filter.parent.as_ref().map(InstanceId::as_str),
     ))?;
     decoded(s, rows)
 }

@@ -50,7 +50,10 @@ pub(super) fn store(
         if ended || lane.capability.is_none() {
             lane.capability = Some(names::ensure_capability(s, needed)?);
         }
-        lane.started_at.get_or_insert(s.now.0);
+        if lane.started_at.is_none() {
+            lane.started_at = Some(s.now.0);
+            lane.parent = envelope.parent.as_ref().map(|parent| parent.as_str().to_owned());
+        }
     }
     Ok(EnqueueOutcome::Queued)
 }

@@ -225,6 +225,11 @@ pub(super) fn routes(s: &mut Session<'_>, filter: &ActivityFilter) -> Res<Vec<Ro
     Ok(routes)
 }
 
+/// All capabilities, read from the database: a reader may not know of new ones.
+pub(super) fn all_capabilities(s: &Session<'_>) -> Res<Vec<i64>> {
+    all(s, include_str!("../../sql/queries/flow_capability_all.sql"))
+}
+
 fn all(s: &Session<'_>, sql: &str) -> Res<Vec<i64>> {
     let mut statement = s.conn.prepare_cached(sql)?;
     let ids = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;

@@ -145,15 +145,22 @@ pub(super) fn kv(s: &Session<'_>, id: &InstanceId, key: Option<&KvKey>) -> Res<V
 
 /// An instance and all below it, parents before children.
 pub(super) fn tree(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
-    let Some(root) = Instance::named(s, id)? else { return Ok(Vec::new()) };
+    match Instance::named(s, id)? {
+        Some(_) => family(s, id),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The same, also if there is no such instance.
+pub(super) fn family(s: &Session<'_>, id: &InstanceId) -> Res<Vec<InstanceId>> {
     let sql = include_str!("../../sql/queries/flow_instance_children.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
-    let mut seen = HashSet::from([root.instance.clone()]);
-    let mut tree = vec![root.instance];
+    let mut seen = HashSet::from([id.clone()]);
+    let mut tree = vec![id.clone()];
     let mut next = 0;
     while let Some(parent) = tree.get(next) {
         next += 1;
-        let found = statement.query_map([parent.as_str()], |row| row.get::<_, String>(0))?;
+        let found = statement.query_map([parent.as_str()], |row| row.get::<_, String>(1))?;
         let children: Vec<String> = found.collect::<Result<_, _>>()?;
         for child in children {
             let child = InstanceId::new(child).map_err(crate::error::corrupt("instance", id))?;

@@ -1,6 +1,6 @@
 //! What could be claimed and was not: most often no worker has its code.
 
-use rusqlite::Row;
+use rusqlite::{OptionalExtension as _, Row};
 use wakeline_core::{InstanceId, Timestamp};
 use wakeline_store::flow::{FindUnclaimed, InstanceState, Unclaimed, UnclaimedWhat, WorkKey};
 
@@ -27,26 +27,60 @@ pub(super) fn find(s: &mut Session<'_>, find: &FindUnclaimed) -> Res<Vec<Unclaim
         UnclaimedWhat::Work(key, _) => Some(*key),
     };
     found.sort_by_key(|one| (one.since, one.instance.clone(), key(&one.what)));
-    found.truncate(find.limit as usize);
+    if find.instances.is_none() {
+        found.truncate(find.limit as usize);
+    }
     Ok(found)
 }
 
 fn all(s: &mut Session<'_>, bounds: (i64, u32), found: &mut Vec<Unclaimed>) -> Res<()> {
     let sql = include_str!("../../sql/queries/flow_unclaimed_lanes.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query(bounds)?;
-    while let Some(row) = rows.next()? {
-        let what = UnclaimedWhat::Turn(names::capability_name(s, row.get(1)?)?);
-        let since = Timestamp(row.get(2)?);
-        found.push(Unclaimed { instance: instance(row)?, what, since });
+    for capability in names::all_capabilities(s)? {
+        let mut rows = statement.query((capability, bounds.0, bounds.1))?;
+        while let Some(row) = rows.next()? {
+            let what = UnclaimedWhat::Turn(names::capability_name(s, capability)?);
+            let since = Timestamp(row.get(1)?);
+            found.push(Unclaimed { instance: instance(row)?, what, since });
+        }
     }
-    let sql = include_str!("../../sql/queries/flow_unclaimed_work.sql");
-    let mut statement = s.conn.prepare_cached(sql)?;
-    let mut rows = statement.query(bounds)?;
-    while let Some(row) = rows.next()? {
-        found.push(work(s, instance(row)?, row, 1)?);
+    let ready = (
+        include_str!("../../sql/queries/flow_unclaimed_ready_next.sql"),
+        include_str!("../../sql/queries/flow_unclaimed_ready.sql"),
+    );
+    let due = (
+        include_str!("../../sql/queries/flow_unclaimed_due_next.sql"),
+        include_str!("../../sql/queries/flow_unclaimed_due.sql"),
+    );
+    for statements in [ready, due] {
+        all_work(s, statements, bounds, found)?;
     }
     Ok(())
+}
+
+/// Activities by the index of one kind of claim: from one route and kind of taker to the next, and
+/// of each so many at most. So it reads no more, however many are leased or wait for their time.
+fn all_work(
+    s: &mut Session<'_>,
+    (next, of): (&'static str, &'static str),
+    (until, limit): (i64, u32),
+    found: &mut Vec<Unclaimed>,
+) -> Res<()> {
+    let (mut next, mut of) = (s.conn.prepare_cached(next)?, s.conn.prepare_cached(of)?);
+    let mut place = (i64::MIN, i64::MIN, String::new());
+    loop {
+        let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let (tag, name, taker) = &place;
+        let Some(stream) = next.query_row((tag, name, taker), read).optional()? else {
+            return Ok(());
+        };
+        place = stream;
+        let (tag, name, taker) = &place;
+        let mut rows = of.query((tag, name, taker, until, limit))?;
+        while let Some(row) = rows.next()? {
+            found.push(work(s, instance(row)?, row, 1)?);
+        }
+    }
 }
 
 fn of(
@@ -56,18 +90,23 @@ fn of(
     found: &mut Vec<Unclaimed>,
 ) -> Res<()> {
     let Some(lane) = Lane::named(s, instance)? else { return Ok(()) };
+    let mut own = Vec::new();
     let ended = lane.state.is_some_and(InstanceState::is_ended);
     let due_at = lane.due_at.filter(|due_at| *due_at <= until && !ended);
     if let (Some(capability), Some(since)) = (lane.capability, due_at) {
         let what = UnclaimedWhat::Turn(names::capability_name(s, capability)?);
-        found.push(Unclaimed { instance: instance.clone(), what, since: Timestamp(since) });
+        own.push(Unclaimed { instance: instance.clone(), what, since: Timestamp(since) });
     }
     let sql = include_str!("../../sql/queries/flow_unclaimed_work_of.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut rows = statement.query((lane.id, until, limit))?;
     while let Some(row) = rows.next()? {
-        found.push(work(s, instance.clone(), row, 0)?);
+        own.push(work(s, instance.clone(), row, 0)?);
     }
+    // The turn stands before activities of the same moment.
+    own.sort_by_key(|one| one.since);
+    own.truncate(limit as usize);
+    found.append(&mut own);
     Ok(())
 }
 

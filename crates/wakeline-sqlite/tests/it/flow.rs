@@ -37,6 +37,7 @@ pub(crate) fn event(instance: &str) -> Envelope {
         visible: Visible::Now,
         payload: Bytes::from_static(b"hello"),
         starts: None,
+        parent: None,
         unique: false,
         even_if_ended: false,
         key: None,
@@ -131,6 +132,34 @@ async fn a_started_instance_runs_its_activity_and_hears_of_it() {
     assert_eq!((second.execution, second.last_event, second.messages.len()), (1, 2, 1));
     assert!(turn(store).await.is_none(), "it was born leased");
     assert!(work(store).await.is_none());
+}
+
+/// A deletion in pieces leaves activities of instances that are gone.
+#[tokio::test]
+async fn claim_removes_only_some_of_many_activities_of_deleted_instances() {
+    let fixture = Fixture::open().await;
+    let (store, conn) = (&fixture.store, fixture.raw());
+    let sql = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
+        INSERT INTO work
+            (lane_id, execution, activity, tag_id, name_id, taker, available_at, payload)
+        SELECT 1000000, 1, n, 0, 0, '*', 0, x'' FROM n";
+    conn.execute_batch(sql).expect("activities of nobody");
+    store.enqueue(vec![start("a")], Vec::new()).await.expect("stored");
+    let first = turn(store).await.expect("its first turn");
+    store.commit_turn(first_turn(first.token, "a")).await.expect("answered");
+    let left = || -> i64 {
+        let sql = "SELECT count(*) FROM work WHERE lane_id = 1000000";
+        conn.query_row(sql, [], |row| row.get(0)).expect("counted")
+    };
+    for expected in [700, 200] {
+        let requests = vec![work_request()];
+        let line = WorkClaim { filter: any(), session: None, requests };
+        let claimed = store.claim_work(vec![line]).await.expect("answered").remove(0);
+        assert!(claimed.work[0].is_none());
+        assert_eq!((claimed.next_due, left()), (Some(Duration::ZERO), expected));
+    }
+    let item = work(store).await.expect("the activity of an instance that is there");
+    assert_eq!((item.instance, left()), (id("a"), 0));
 }
 
 /// Lets all tasks of this thread run until each of them waits.

@@ -119,7 +119,7 @@ pub struct FindUnclaimed {
     pub instances: Option<Vec<InstanceId>>,
     /// Only what could have been claimed for at least so long.
     pub waited_min: Duration,
-    /// At most so much.
+    /// At most so much; of named instances, of each of them.
     pub limit: u32,
 }
 

@@ -42,6 +42,9 @@ pub struct Envelope {
     /// What the instance needs, if this message may begin an execution. A lane that needs nothing
     /// yet takes it over; a lane that does not know what it needs is claimed by nobody.
     pub starts: Option<Capability>,
+    /// Who waits for the instance that it starts: readers see it while that is pending, and a
+    /// deletion of the parent takes it along.
+    pub parent: Option<InstanceId>,
     /// Refused, with [`EnqueueOutcome::Exists`], if the instance exists or a start is waiting.
     pub unique: bool,
     /// Kept even if the instance has ended; otherwise that is [`EnqueueOutcome::Ended`].

@@ -5,6 +5,7 @@
 
 mod admin;
 mod lane;
+mod mailbox;
 mod read;
 mod work;
 
@@ -17,6 +18,7 @@ pub use lane::{
     InstanceBirth, KvChange, LaneMessage, Pinned, StatusChange, TurnClaim, TurnClaimed, TurnCommit,
     TurnItem, TurnOutcome, TurnReply, TurnRequest, Visible,
 };
+pub use mailbox::{EarlyMailbox, ListMailboxes, MailboxReader, WaitingMessage};
 pub use read::{
     ExecutionDetail, FlowDepths, FlowReader, HistoryPage, InstanceDetail, InstanceState,
     InstanceStats, KvEntry, ListInstances, ListedInstances, Watched,
@@ -27,6 +29,6 @@ pub use work::{
 };
 
 /// Everything that a runtime of orchestrations asks of a store.
-pub trait FlowBackend: FlowStore + FlowReader + FlowAdmin + WorkRetries {}
+pub trait FlowBackend: FlowStore + FlowReader + FlowAdmin + WorkRetries + MailboxReader {}
 
-impl<T: FlowStore + FlowReader + FlowAdmin + WorkRetries> FlowBackend for T {}
+impl<T: FlowStore + FlowReader + FlowAdmin + WorkRetries + MailboxReader> FlowBackend for T {}

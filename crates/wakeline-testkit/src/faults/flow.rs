@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowLine, FlowToken, InstanceId, KvKey, OwnerId};
 use wakeline_store::flow::{
-    AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
-    Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
-    HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
-    PendingWork, PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim,
-    TurnClaimed, TurnCommit, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim, WorkClaimed,
-    WorkRetries,
+    AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EarlyMailbox,
+    EnqueueReply, Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader,
+    FlowStore, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListMailboxes,
+    ListedInstances, MailboxReader, NewWork, PendingWork, PruneOptions, PruneReport, RenewOutcome,
+    Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit, TurnReply, TurnRequest,
+    Unclaimed, WaitingMessage, Watched, WorkClaim, WorkClaimed, WorkRetries,
 };
 use wakeline_store::{StoreError, WholeStore};
 
@@ -87,6 +87,11 @@ passes! { WorkRetries:
         error: String,
     ) -> (AbandonOutcome, Vec<FlowChange>);
     fn pending_work(instance: &InstanceId, limit: u32) -> Vec<PendingWork>;
+}
+
+passes! { MailboxReader:
+    fn early_mailboxes(list: ListMailboxes) -> Vec<EarlyMailbox>;
+    fn waiting_messages(instance: &InstanceId, limit: u32) -> Vec<WaitingMessage>;
 }
 
 passes! { FlowAdmin:

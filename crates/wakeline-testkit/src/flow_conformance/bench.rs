@@ -8,8 +8,9 @@ use wakeline_store::Store;
 use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueOutcome,
     EnqueueReply, Envelope, FlowAdmin, FlowReader, FlowStore, InstanceBirth, InstanceDetail,
-    InstanceState, NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit, TurnItem,
-    TurnOutcome, TurnReply, Watched, WorkClaim, WorkClaimed, WorkItem, WorkOutcome, WorkRetries,
+    InstanceState, MailboxReader, NewWork, RenewOutcome, TurnClaim, TurnClaimed, TurnCommit,
+    TurnItem, TurnOutcome, TurnReply, Watched, WorkClaim, WorkClaimed, WorkItem, WorkOutcome,
+    WorkRetries,
 };
 use wakeline_store::hook::HookBackend;
 
@@ -19,9 +20,9 @@ use super::words::{
 use crate::conformance::{Ask, StoreUnderTest};
 
 /// Everything of a store that orchestrations use.
-pub trait Flow: FlowStore + FlowReader + FlowAdmin + WorkRetries {}
+pub trait Flow: FlowStore + FlowReader + FlowAdmin + WorkRetries + MailboxReader {}
 
-impl<T: FlowStore + FlowReader + FlowAdmin + WorkRetries> Flow for T {}
+impl<T: FlowStore + FlowReader + FlowAdmin + WorkRetries + MailboxReader> Flow for T {}
 
 /// A store of orchestrations with a clock that tests move, and with queues. Fresh for each rule.
 pub trait FlowUnderTest: StoreUnderTest {

@@ -1,12 +1,13 @@
 //! Deleting instances with all below them.
 
 use wakeline_store::flow::{
-    AbandonOutcome, DeleteInstances, DeleteReport, Envelope, InstanceFilter, KvChange,
-    RenewOutcome, TurnCommit, Watched,
+    AbandonOutcome, DeleteInstances, DeleteReport, Envelope, InstanceBirth, InstanceFilter,
+    KvChange, RenewOutcome, TurnCommit, Watched,
 };
 
 use super::{
-    FlowBench, MAIN, Worker, batch, continues, event, finish, id, kv_key, step, texts, work,
+    FlowBench, MAIN, Worker, batch, birth, capabilities, continues, event, finish, id, kv_key,
+    step, texts, turn_line, work,
 };
 
 impl FlowBench {
@@ -254,6 +255,8 @@ pub async fn a_deletion_that_was_given_up_is_finished(bench: &FlowBench) {
             bench.child(&format!("child {n}"), "root").await;
         }
         bench.send((0..3_000).map(|n| event("child 1", &n.to_string())).collect()).await;
+        let pending = (0..600).map(|n| super::child_start(&format!("pending {n}"), "child 0"));
+        bench.send(pending.collect()).await;
         let command = DeleteInstances { instances: vec![id("root")], force: true };
         {
             let mut deleting = std::pin::pin!(bench.flow.delete_instances(command));
@@ -266,11 +269,19 @@ pub async fn a_deletion_that_was_given_up_is_finished(bench: &FlowBench) {
         }
         // Also waits for what was sent to the database before the caller gave up.
         bench.delete(&["root"], true).await;
+        // A child begins while its parent is gone, and it itself not yet.
+        bench.advance(1).await;
+        let late = bench.claim_turns(vec![turn_line(&capabilities(&[MAIN]), 1)]).await.remove(0);
+        if let Some(turn) = late.turns.into_iter().flatten().next() {
+            let parent = Some((id("child 0"), 1));
+            let birth = Some(InstanceBirth { parent, ..birth("child") });
+            bench.commit(TurnCommit { birth, ..step(&turn) }).await;
+        }
         bench.advance(61).await;
         while bench.flow.clear_deleted().await.expect("cleared").is_some() {}
         let depths = bench.flow.depths().await.expect("depths");
         assert_eq!((depths.executions, depths.messages), (0, 0), "after {polls} polls");
-        assert!(bench.are_missing(&["root", "child 0", "child 2"]).await);
+        assert!(bench.are_missing(&["root", "child 0", "child 2", "pending 599"]).await);
     }
 }
 
@@ -307,4 +318,34 @@ pub async fn early_messages_are_deleted_by_force(bench: &FlowBench) {
     assert_eq!(bench.delete(&["a"], true).await, DeleteReport::default());
     bench.start("a").await;
     assert_eq!(texts(&bench.turn().await), ["start"]);
+}
+
+/// Otherwise it would begin for a parent that is gone. Without force it keeps its parent.
+pub async fn pending_children_are_deleted_with_their_parent(bench: &FlowBench) {
+    bench.completed("over").await;
+    bench.send(vec![super::child_start("left", "over")]).await;
+    assert_eq!(bench.delete(&["over"], false).await.running, [id("left")]);
+    assert_eq!(bench.delete_where(matching(10)).await.instances, 0);
+    assert_eq!(bench.delete(&["over"], true).await.instances, 2);
+    bench.running("p").await;
+    bench.child("c", "p").await;
+    bench.send(vec![super::child_start("waits", "p"), super::child_start("below", "c")]).await;
+    bench.send(vec![super::child_start("another's", "q")]).await;
+    let report = bench.delete(&["p"], true).await;
+    assert_eq!(report.instances, 4);
+    for name in ["p", "c", "waits", "below"] {
+        assert!(bench.are_missing(&[name]).await, "{name}");
+    }
+    assert!(bench.is_pending("another's").await);
+}
+
+/// The other one would wait for ever.
+pub async fn a_pending_child_that_another_started_too_is_not_deleted_with_its_parent(
+    bench: &FlowBench,
+) {
+    bench.running("p").await;
+    bench.send(vec![super::child_start("c", "p"), super::child_start("c", "q")]).await;
+    let report = bench.delete(&["p"], true).await;
+    assert_eq!(report.instances, 1);
+    assert!(bench.is_pending("c").await);
 }

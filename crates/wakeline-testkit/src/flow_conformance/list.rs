@@ -226,3 +226,16 @@ pub async fn pending_and_running_instances_share_pages(bench: &FlowBench) {
     bench.committed(step(&turn)).await;
     assert_eq!(bench.listed(all()).await.len(), 6);
 }
+
+/// Who sent the first start.
+pub async fn pending_instances_are_listed_with_their_parent(bench: &FlowBench) {
+    bench.running("p").await;
+    bench.send(vec![super::child_start("c", "p"), super::child_start("c", "other")]).await;
+    bench.send(vec![super::child_start("d", "other")]).await;
+    assert_eq!(bench.detail("c").await.parent, Some(id("p")));
+    let filter = ListInstances { parent: Some(id("p")), ..ListInstances::default() };
+    let listed = bench.flow.list_instances(filter).await.expect("a page").instances;
+    let listed: Vec<_> = listed.iter().map(|one| (one.instance.as_str(), one.state)).collect();
+    assert_eq!(listed, [("c", InstanceState::Pending)]);
+    assert_eq!(bench.flow.tree(&id("p")).await.expect("a tree"), [id("p"), id("c")]);
+}

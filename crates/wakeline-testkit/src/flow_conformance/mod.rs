@@ -21,6 +21,7 @@ pub mod kv;
 pub mod lanes;
 pub mod lease;
 pub mod list;
+pub mod mailboxes;
 pub mod messages;
 pub mod names;
 pub mod neighbours;
@@ -45,9 +46,9 @@ use crate::rules::RuleFuture;
 pub use bench::{Flow, FlowBench, FlowUnderTest};
 pub use words::{
     LEASE, MAIN, SESSION, Worker, activity_name, after, batch, birth, capabilities, capability,
-    continues, dispatcher, ends, event, finish, id, in_session, kv_key, main_line, named, nothing,
-    orchestration, owner, push, secs, start, start_of, step, tag, tagged, texts, told, turn_line,
-    work,
+    child_start, continues, dispatcher, ends, event, finish, id, in_session, kv_key, main_line,
+    named, nothing, orchestration, owner, push, secs, start, start_of, step, tag, tagged, texts,
+    told, turn_line, work,
 };
 
 /// A rule, as [`boxed`] has it.

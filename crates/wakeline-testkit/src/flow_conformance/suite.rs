@@ -189,6 +189,12 @@ macro_rules! flow_conformance_suite {
             an_activity_that_nobody_claims_is_found_with_its_name_and_tag,
             a_leased_activity_is_not_unclaimed_before_it_can_be_claimed_again,
         );
+        $crate::flow_conformance_module!([$($fixture)*]; mailboxes;
+            mailboxes_of_ids_that_were_never_started_are_listed_page_by_page,
+            a_mailbox_is_listed_until_its_instance_is_started,
+            a_mailbox_that_was_deleted_is_not_listed,
+            messages_that_wait_are_read_in_order,
+        );
         $crate::flow_conformance_module!([$($fixture)*]; names;
             a_worker_takes_only_activities_that_it_knows,
             work_whose_name_the_store_does_not_know_is_for_any_worker,
@@ -282,6 +288,7 @@ macro_rules! flow_conformance_suite {
             instances_are_listed_by_suspension,
             pending_instances_are_listed,
             pending_and_running_instances_share_pages,
+            pending_instances_are_listed_with_their_parent,
         );
         $crate::flow_conformance_module!([$($fixture)*]; suspend;
             a_suspended_instance_gets_messages_and_no_turns,
@@ -325,6 +332,8 @@ macro_rules! flow_conformance_suite {
             children_of_a_namesake_stay,
             waiters_of_a_deleted_instance_are_named,
             early_messages_are_deleted_by_force,
+            pending_children_are_deleted_with_their_parent,
+            a_pending_child_that_another_started_too_is_not_deleted_with_its_parent,
         );
         $crate::flow_conformance_module!([$($fixture)*]; prune;
             the_newest_executions_stay,

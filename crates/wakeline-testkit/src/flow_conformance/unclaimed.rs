@@ -60,6 +60,13 @@ pub async fn an_activity_that_nobody_claims_is_found_with_its_name_and_tag(bench
     assert_eq!(found(bench, Some("a"), secs(30)).await, all);
     all.push("a 10 no worker has claimed activity `refund`".to_owned());
     assert_eq!(found(bench, None, secs(10)).await, all);
+    bench.add_work(named("b", 1, "charge")).await;
+    bench.advance(5).await;
+    let instances = Some(vec![id("a"), id("b")]);
+    let find = FindUnclaimed { instances, waited_min: secs(1), limit: 1 };
+    let first: Vec<_> = bench.flow.unclaimed(find).await.expect("found");
+    let first: Vec<_> = first.iter().map(|one| one.instance.as_str()).collect();
+    assert_eq!(first, ["a", "b"], "one of each");
 }
 
 /// A lease that ends, and a retry.

@@ -74,6 +74,7 @@ pub fn event(instance: &str, text: &str) -> Envelope {
         visible: Visible::Now,
         payload: Bytes::copy_from_slice(text.as_bytes()),
         starts: None,
+        parent: None,
         unique: false,
         even_if_ended: false,
         key: None,
@@ -83,6 +84,12 @@ pub fn event(instance: &str, text: &str) -> Envelope {
 /// A message that begins an execution of [`MAIN`] code, refused if the instance exists.
 pub fn start(instance: &str) -> Envelope {
     Envelope { starts: Some(capability(MAIN)), unique: true, ..event(instance, "start") }
+}
+
+/// The start of an instance that another one waits for.
+pub fn child_start(instance: &str, parent: &str) -> Envelope {
+    let parent = Some(id(parent));
+    Envelope { parent, unique: false, even_if_ended: true, ..start(instance) }
 }
 
 /// A message that begins an execution of other code.

@@ -1,7 +1,9 @@
 //! Everything that can be read, on both sides.
 
 use wakeline_core::InstanceId;
-use wakeline_store::flow::{FlowReader as _, ListInstances};
+use wakeline_store::flow::{
+    EarlyMailbox, FlowReader as _, ListInstances, ListMailboxes, MailboxReader as _,
+};
 
 use super::compare::{Same, same};
 use super::side::Skew;
@@ -23,7 +25,23 @@ impl World<'_> {
         let store = self.store.depths().await.map_err(failed)?;
         same("depths", oracle, store)?;
         self.inspect_emits().await?;
+        self.inspect_mailboxes().await?;
         self.inspect_lists().await
+    }
+
+    async fn inspect_mailboxes(&mut self) -> Same {
+        let list = ListMailboxes {
+            id_prefix: Some(self.names.prefix().into()),
+            ..ListMailboxes::default()
+        };
+        let oracle = self.oracle.early_mailboxes(list.clone()).await.map_err(failed)?;
+        let store = self.store.early_mailboxes(list).await.map_err(failed)?;
+        let plain = |skew: Skew, all: Vec<EarlyMailbox>| -> Vec<_> {
+            all.into_iter()
+                .map(|one| (one.instance, one.messages, skew.to_oracle(one.oldest_at)))
+                .collect()
+        };
+        same("mailboxes", plain(Skew(0), oracle), plain(self.skew, store))
     }
 
     async fn inspect_instance(&mut self, id: &InstanceId) -> Same {

@@ -96,6 +96,7 @@ impl Names {
             visible,
             payload: Bytes::from(format!("{mail:?}")),
             starts: starts.map(|n| self.capability(n)),
+            parent: (starts.is_some() && !unique).then(|| self.instance(0)),
             unique,
             even_if_ended: mail.even_if_ended,
             key: mail.key.map(|n| (1, n)),

@@ -11,6 +11,8 @@
 //!   claims that found nothing are not.
 //! * Once dead, no call comes back, and none begins.
 
+mod waiting;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +24,9 @@ use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
     HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
-    PendingWork, PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim,
-    TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim,
-    WorkClaimed, WorkItem, WorkRetries,
+    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
+    TurnCommit, TurnItem, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim, WorkClaimed,
+    WorkItem,
 };
 use wakeline_store::{HintFeed, HintSink, StoreAdmin, StoreError, StoreInfo};
 
@@ -372,27 +374,5 @@ impl<S: StoreAdmin> StoreAdmin for Transitions<S> {
 
     async fn close(&self) {
         self.inner.close().await;
-    }
-}
-
-#[async_trait]
-impl<S: WorkRetries> WorkRetries for Transitions<S> {
-    async fn retry_work(
-        &self,
-        token: FlowToken,
-        delay: Duration,
-        error: String,
-    ) -> Result<(AbandonOutcome, Vec<FlowChange>), StoreError> {
-        let given = self.write("retry_work", self.inner.retry_work(token, delay, error)).await?;
-        self.pulse.let_go(token);
-        Ok(given)
-    }
-
-    async fn pending_work(
-        &self,
-        instance: &InstanceId,
-        limit: u32,
-    ) -> Result<Vec<PendingWork>, StoreError> {
-        self.plain(self.inner.pending_work(instance, limit)).await
     }
 }

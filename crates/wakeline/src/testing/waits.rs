@@ -20,11 +20,13 @@ pub(super) async fn describe(
     while let Some((id, status, depth)) = open.pop() {
         let found = match status {
             Status::Missing => Waits::because("it was never started"),
-            Status::Pending(_) => {
+            Status::Pending(instance) if instance.suspended.is_none() => {
                 Waits::because("it waits for its first turn, and no code for it is registered")
             }
             Status::Ended(_) => continue,
-            Status::Running(instance) => waits(client, &instance).await?,
+            Status::Pending(instance) | Status::Running(instance) => {
+                waits(client, &instance).await?
+            }
         };
         words.push(match depth {
             0 => found.words,

@@ -247,7 +247,8 @@ async fn every_parent_of_a_terminated_child_learns_of_it() {
     }
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
-        let registry = Registry::builder().orchestration("waits", waits).build();
+        let registry = Registry::builder().orchestration("waits", waits);
+        let registry = registry.orchestration_elsewhere("unknown").build();
         let registry = registry.expect("no name twice");
         let runtime = Runtime::start(node.provider(), registry).await.expect("started");
         let client = runtime.client();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use wakeline::{Client, FlowError, Json, LongPollConfig, OrchestrationContext, Registry, Runtime};
+use wakeline::{
+    Client, FlowError, Json, ListMailboxes, LongPollConfig, OrchestrationContext, Registry, Runtime,
+};
 use wakeline_store::flow::{EnqueueOutcome, FlowStore, Visible};
 
 use crate::support::{Node, Store};
@@ -125,4 +127,47 @@ async fn events_are_kept_for_a_start_that_is_not_visible_yet() {
         assert_eq!(taken, (1, true), "{}", store.name());
         runtime.shutdown(Duration::from_secs(5)).await;
     }
+}
+
+/// An id that was raised for by mistake can be found, looked at and removed.
+#[tokio::test]
+async fn events_of_ids_that_were_never_started_are_seen_and_can_be_removed() {
+    for store in Store::both().await {
+        let client = store.client().await;
+        client.raise_event_early("order-7", "paid", &1).await.expect("accepted");
+        client.raise_event_early("order-7", "shipped", &2).await.expect("accepted");
+        client.raise_event_early("ordre-8", "paid", &3).await.expect("accepted");
+        let listed = client.early_mailboxes(ListMailboxes::default()).await.expect("listed");
+        let listed: Vec<_> =
+            listed.iter().map(|one| (one.instance.as_str(), one.messages)).collect();
+        assert_eq!(listed, [("order-7", 2), ("ordre-8", 1)], "{}", store.name());
+        let items = client.mailbox("order-7", 10).await.expect("read");
+        let told: Vec<_> = items.iter().map(|item| (item.kind, item.name.as_deref())).collect();
+        let expected = [("event", Some("paid")), ("event", Some("shipped"))];
+        assert_eq!(told, expected, "{}", store.name());
+        assert_eq!(items[1].data, Json::of(&2).ok());
+        assert!(client.delete("ordre-8", true).await.expect("answered").running.is_empty());
+        client.start("order-7", "collect", &2).await.expect("started");
+        let left = client.early_mailboxes(ListMailboxes::default()).await.expect("listed");
+        assert!(left.is_empty(), "{}: {left:?}", store.name());
+        let items = client.mailbox("order-7", 10).await.expect("read");
+        assert_eq!(
+            items.iter().map(|item| item.kind).collect::<Vec<_>>(),
+            ["event", "event", "start"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn view_shows_mailboxes_of_ids_that_were_never_started() {
+    let store = Store::postgres().await;
+    let client = store.client().await;
+    client.raise_event_early("order-7", "paid", &1).await.expect("accepted");
+    client.start("started", "collect", &2).await.expect("started");
+    client.raise_event("started", "paid", &1).await.expect("accepted");
+    let Store::Postgres(database) = &store else { unreachable!("it is on PostgreSQL") };
+    let sql = "SELECT instance, messages FROM wakeline.mailboxes";
+    let shown = database.0.client().await.query(sql, &[]).await.expect("read");
+    let shown: Vec<(String, i64)> = shown.iter().map(|row| (row.get(0), row.get(1))).collect();
+    assert_eq!(shown, [("order-7".to_owned(), 1)]);
 }

@@ -67,6 +67,7 @@ async fn parent_learns_that_its_pending_child_was_terminated() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         let registry = Registry::builder().orchestration("parent", parent);
+        let registry = registry.orchestration_elsewhere("unknown");
         let registry = registry.build().expect("no name twice");
         let runtime = Runtime::start(node.provider(), registry).await.expect("started");
         let client = runtime.client();

@@ -160,9 +160,18 @@ async fn a_run_that_can_never_go_on_says_what_it_waits_for() {
             ctx.activity::<_, ()>("missing", ()).await
         })
         .activity("other", async |_: ActivityContext, (): ()| Ok::<_, FlowError>(()))
+        .activity_elsewhere("missing")
     }))
     .await;
     assert!(words.contains("activity missing"), "{words}");
+
+    let words = stuck_with(registry(|r| {
+        r.orchestration("flow", async |ctx: OrchestrationContext, (): ()| {
+            ctx.activity::<_, ()>("missing", ()).await
+        })
+    }))
+    .await;
+    assert!(words.contains("calls activity `missing` at "), "{words}");
 
     let words = stuck_with(registry(|r| {
         r.orchestration("flow", async |ctx: OrchestrationContext, (): ()| {

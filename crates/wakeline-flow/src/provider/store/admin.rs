@@ -8,18 +8,19 @@ use wakeline_core::{
     Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName, error_chain,
 };
 use wakeline_store::flow::{
-    DeleteInstances, DeleteReport, Envelope, ExecutionDetail, FindUnclaimed, FlowDepths,
-    HistoryBatch, InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry,
-    ListInstances, ListedInstances, PendingWork, PruneOptions, PruneReport, Suspension,
-    TerminateInstance, Unclaimed, Watched,
+    DeleteInstances, DeleteReport, EarlyMailbox, Envelope, ExecutionDetail, FindUnclaimed,
+    FlowDepths, HistoryBatch, InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry,
+    ListInstances, ListMailboxes, ListedInstances, PendingWork, PruneOptions, PruneReport,
+    Suspension, TerminateInstance, Unclaimed, WaitingMessage, Watched,
 };
 
 use super::{StoreProvider, failed, token};
 use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
+use crate::json::Json;
 use crate::message::WorkItem;
 use crate::provider::Provider;
-use crate::provider::admin::{EventPage, PendingActivity, ProviderAdmin, Seen};
+use crate::provider::admin::{EventPage, MailboxItem, PendingActivity, ProviderAdmin, Seen};
 use crate::provider::envelope;
 use crate::provider::face::{Ask, Grant, Line};
 use crate::provider::item::ProviderError;
@@ -81,6 +82,24 @@ impl ProviderAdmin for StoreProvider {
         let work = self.inner.store.pending_work(instance, limit).await;
         let work = work.map_err(|error| failed("read", error))?;
         Ok(work.into_iter().filter_map(pending).collect())
+    }
+
+    async fn early_mailboxes(
+        &self,
+        list: ListMailboxes,
+    ) -> Result<Vec<EarlyMailbox>, ProviderError> {
+        let listed = self.inner.store.early_mailboxes(list).await;
+        listed.map_err(|error| failed("list mailboxes", error))
+    }
+
+    async fn mailbox(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<MailboxItem>, ProviderError> {
+        let waiting = self.inner.store.waiting_messages(instance, limit).await;
+        let waiting = waiting.map_err(|error| failed("read the mailbox", error))?;
+        Ok(waiting.into_iter().map(mailbox_item).collect())
     }
 
     async fn kv(
@@ -257,6 +276,26 @@ fn pending(work: PendingWork) -> Option<PendingActivity> {
     })
 }
 
+/// A message that waits as readers see it.
+fn mailbox_item(message: WaitingMessage) -> MailboxItem {
+    let (kind, name, data) = match serde_json::from_slice(&message.payload) {
+        Ok(WorkItem::StartOrchestration { name, input, .. }) => {
+            ("start", Some(name.to_string()), Some(input))
+        }
+        Ok(WorkItem::ContinueAsNew { name, input, .. }) => {
+            ("continue_as_new", Some(name.to_string()), Some(input))
+        }
+        Ok(WorkItem::EventRaised { name, data, .. }) => ("event", Some(name), Some(data)),
+        Ok(WorkItem::CancelInstance { reason, .. }) => ("cancel", None, Json::of(&reason).ok()),
+        Ok(WorkItem::ActivityDone { .. }) => ("activity_done", None, None),
+        Ok(WorkItem::ChildDone { .. }) => ("child_done", None, None),
+        Ok(WorkItem::TimerFired { .. }) => ("timer", None, None),
+        Ok(WorkItem::CloseChildren { .. }) => ("close_children", None, None),
+        Ok(WorkItem::ActivityExecute(_)) | Err(_) => ("unknown", None, None),
+    };
+    MailboxItem { kind, name, data, visible_at: message.visible_at }
+}
+
 /// What an instance was started as, and by whom.
 struct Origin {
     name: OrchestrationName,
@@ -285,9 +324,7 @@ fn told(
             continue;
         }
         known.push(parent.clone());
-        let Parent { instance, execution, event } = parent;
-        let result = Err(error.clone());
-        let done = WorkItem::ChildDone { instance, execution, event, result };
+        let done = WorkItem::child_done(parent, Err(error.clone()));
         messages.push(envelope::envelope(&done, envelope::delayed(None))?);
     }
     Ok(messages)

@@ -103,6 +103,8 @@ fn statements() -> Vec<(&'static str, String, String)> {
         "UPDATE flow_work SET state = 1, lease_token = '{KEY}', due_at = now() + interval '1 h' \
          WHERE lane_id = (SELECT lane_id FROM flow_lanes WHERE instance = 'i1')"
     );
+    let unclaimed = written_out(include_str!("../../../sql/queries/flow_unclaimed.sql"));
+    let unclaimed = unclaimed.replace("$1", "30000000").replace("$2", "1000");
     let start = "SELECT * FROM flow_start('{new}', '{1}', ARRAY['x'::bytea], '[]')";
     let enqueue = "SELECT * FROM flow_enqueue(1, '[{\"c\": 1, \"instance\": \"new\", \"after\": 0, \
          \"body\": 1, \"starts\": 1, \"uniq\": true, \"ended_too\": false}]', '[]', \
@@ -116,6 +118,7 @@ fn statements() -> Vec<(&'static str, String, String)> {
         ("enqueue", String::new(), enqueue.to_owned()),
         ("start", String::new(), start.to_owned()),
         ("complete", lease_work, complete),
+        ("unclaimed", String::new(), unclaimed),
         ("commit", lease.clone(), commit),
         ("commit of a plain turn", lease, plain),
     ]
@@ -157,12 +160,17 @@ async fn a_long_history_is_not_read_by_a_claim() {
     assert!(after - before <= GROWTH_MAX, "{before} and {after} buffers");
 }
 
+/// A statement in the schema that the connection searches.
+fn written_out(sql: &str) -> String {
+    let lines = sql.lines().filter(|line| !line.starts_with("--"));
+    lines.collect::<Vec<_>>().join("\n").replace("@schema@.", "")
+}
+
 /// The statement of a page of ten, with its parameters written out.
 fn page_of(states: &str) -> String {
-    let sql = include_str!("../../../sql/queries/flow_list.sql").replace("@schema@.", "");
-    let sql: Vec<&str> = sql.lines().filter(|line| !line.starts_with("--")).collect();
+    let sql = written_out(include_str!("../../../sql/queries/flow_list.sql"));
     let null = |sql: String, n: &str| sql.replace(n, "NULL");
-    let sql = sql.join("\n").replace("$10", "11").replace("$2", states);
+    let sql = sql.replace("$10", "11").replace("$2", states);
     ["$1", "$3", "$4", "$5", "$6", "$7", "$8", "$9"].into_iter().fold(sql, null)
 }
 

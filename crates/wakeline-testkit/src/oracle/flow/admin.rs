@@ -1,5 +1,7 @@
 //! "Interventions".
 
+use std::collections::BTreeMap;
+
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, FindUnclaimed, InstanceFilter, InstanceState, PruneOptions,
@@ -83,8 +85,17 @@ impl Flow {
         }
         found.retain(|(_, one)| one.since.plus(find.waited_min) <= now);
         found.sort_by_key(|(key, one)| (one.since, one.instance.clone(), *key));
+        let (limit, mut of) = (find.limit as usize, BTreeMap::new());
         let found = found.into_iter().map(|(_, one)| one);
-        found.take(find.limit as usize).collect()
+        if find.instances.is_none() {
+            return found.take(limit).collect();
+        }
+        let mut among_first = |one: &Unclaimed| {
+            let count = of.entry(one.instance.clone()).or_insert(0);
+            *count += 1;
+            *count <= limit
+        };
+        found.filter(|one| among_first(one)).collect()
     }
 
     pub(super) fn terminate(
@@ -142,9 +153,12 @@ impl Flow {
             let early = lane.is_some_and(|lane| {
                 command.force && lane.instance.is_none() && !lane.messages.is_empty()
             });
-            let pending = early || lane.is_some_and(|lane| lane.is_pending());
-            let below = if pending { vec![name.clone()] } else { self.tree(name) };
-            for one in below {
+            if !early && !lane.is_some_and(|lane| lane.instance.is_some() || lane.is_pending()) {
+                continue;
+            }
+            // A pending child that somebody else has started, too, tells them at its first turn.
+            let follows = |child: &InstanceId| !command.force || self.starts(child) <= 1;
+            for one in self.family(name, follows) {
                 if !doomed.contains(&one) {
                     doomed.push(one);
                 }
@@ -165,6 +179,13 @@ impl Flow {
             self.delete_one(&name, &mut report);
         }
         report
+    }
+
+    /// How many starts wait for an instance that is pending.
+    fn starts(&self, name: &InstanceId) -> usize {
+        let pending = self.lane(name).filter(|lane| lane.is_pending());
+        let messages = pending.into_iter().flat_map(|lane| lane.messages.values());
+        messages.filter(|message| message.starts).count()
     }
 
     /// Notes that somebody waits for how an instance ends.

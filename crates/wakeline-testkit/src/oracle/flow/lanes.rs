@@ -175,8 +175,9 @@ impl Flow {
         if starts && (lane.capability.is_none() || lane.has_ended()) {
             lane.capability = envelope.starts;
         }
-        if starts {
-            lane.started_at.get_or_insert(now);
+        if starts && lane.started_at.is_none() {
+            lane.started_at = Some(now);
+            lane.parent = envelope.parent;
         }
         lane.last_seq += 1;
         let message = Message {

@@ -24,12 +24,12 @@ use wakeline_core::{
     Timestamp,
 };
 use wakeline_store::flow::{
-    AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
-    Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
-    HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
-    PendingWork, PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim,
-    TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim,
-    WorkClaimed, WorkKey, WorkRetries,
+    AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EarlyMailbox,
+    EnqueueReply, Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader,
+    FlowStore, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListMailboxes,
+    ListedInstances, MailboxReader, NewWork, PendingWork, PruneOptions, PruneReport, RenewOutcome,
+    Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnReply,
+    TurnRequest, Unclaimed, WaitingMessage, Watched, WorkClaim, WorkClaimed, WorkKey, WorkRetries,
 };
 use wakeline_store::{Consequence, StoreError};
 
@@ -357,5 +357,20 @@ impl WorkRetries for MemoryStore {
         limit: u32,
     ) -> Result<Vec<PendingWork>, StoreError> {
         Ok(self.flow("pending_work", |state, now| state.flow.pending_work(instance, limit, now)))
+    }
+}
+
+#[async_trait]
+impl MailboxReader for MemoryStore {
+    async fn early_mailboxes(&self, list: ListMailboxes) -> Result<Vec<EarlyMailbox>, StoreError> {
+        Ok(self.flow("early_mailboxes", |state, _| state.flow.early_mailboxes(&list)))
+    }
+
+    async fn waiting_messages(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<WaitingMessage>, StoreError> {
+        Ok(self.flow("waiting_messages", |state, _| state.flow.waiting_messages(instance, limit)))
     }
 }

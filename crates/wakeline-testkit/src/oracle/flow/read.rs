@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use wakeline_core::{InstanceId, KvKey, OrchestrationName, Timestamp};
 use wakeline_store::flow::{
-    ExecutionDetail, FlowDepths, HistoryPage, InstanceDetail, InstanceState, InstanceStats,
-    KvEntry, ListInstances, ListedInstances, Suspension, Watched,
+    EarlyMailbox, ExecutionDetail, FlowDepths, HistoryPage, InstanceDetail, InstanceState,
+    InstanceStats, KvEntry, ListInstances, ListMailboxes, ListedInstances, Suspension,
+    WaitingMessage, Watched,
 };
 
 use super::state::{Execution, Flow, Instance, Lane, kv_entries};
@@ -47,7 +48,7 @@ impl Lane {
             status_version: 0,
             kv_version: 0,
             execution: 0,
-            parent: None,
+            parent: self.parent.clone(),
             created_at: started_at,
             updated_at: started_at,
             ended_at: None,
@@ -77,6 +78,34 @@ impl Flow {
         let messages = self.lane(name).into_iter().flat_map(|lane| lane.messages.values());
         let starts = messages.filter(|message| message.starts);
         starts.map(|message| message.payload.clone()).collect()
+    }
+
+    pub(super) fn early_mailboxes(&self, list: &ListMailboxes) -> Vec<EarlyMailbox> {
+        let prefix = list.id_prefix.as_deref().unwrap_or_default();
+        let mailbox = |(name, id): (&InstanceId, &i64)| {
+            let lane = &self.lanes[id];
+            let oldest_at = lane.messages.values().map(|message| message.visible_at).min()?;
+            let early = lane.instance.is_none() && lane.capability.is_none();
+            let listed = early
+                && name.as_str().starts_with(prefix)
+                && list.after.as_ref().is_none_or(|after| name > after);
+            listed.then(|| EarlyMailbox {
+                instance: name.clone(),
+                messages: lane.messages.len() as u64,
+                oldest_at,
+            })
+        };
+        self.names.iter().filter_map(mailbox).take(list.limit as usize).collect()
+    }
+
+    pub(super) fn waiting_messages(&self, name: &InstanceId, limit: u32) -> Vec<WaitingMessage> {
+        let messages = self.lane(name).into_iter().flat_map(|lane| &lane.messages);
+        let waiting = messages.map(|(seq, message)| WaitingMessage {
+            seq: *seq,
+            visible_at: message.visible_at,
+            payload: message.payload.clone(),
+        });
+        waiting.take(limit as usize).collect()
     }
 
     pub(super) fn history(
@@ -142,12 +171,22 @@ impl Flow {
 
     /// An instance and all below it, parents before children.
     pub(super) fn tree(&self, name: &InstanceId) -> Vec<InstanceId> {
-        let mut tree: Vec<_> = self.instance_of(name).map(|_| name.clone()).into_iter().collect();
+        self.instance_of(name).map(|_| self.family(name, |_| true)).unwrap_or_default()
+    }
+
+    /// The same, also if there is no such instance; of children only those that follow, with all
+    /// below them.
+    pub(super) fn family(
+        &self,
+        name: &InstanceId,
+        follows: impl Fn(&InstanceId) -> bool,
+    ) -> Vec<InstanceId> {
+        let mut tree = vec![name.clone()];
         let mut looked_at = 0;
         while let Some(parent) = tree.get(looked_at).cloned() {
             looked_at += 1;
             for child in self.children(&parent) {
-                if !tree.contains(&child) {
+                if !tree.contains(&child) && follows(&child) {
                     tree.push(child);
                 }
             }
@@ -157,8 +196,11 @@ impl Flow {
 
     fn children(&self, name: &InstanceId) -> Vec<InstanceId> {
         let is_child = |lane: &&Lane| {
-            let parent = lane.instance.as_ref().and_then(|instance| instance.parent.as_ref());
-            parent.is_some_and(|(parent, _)| parent == name)
+            let parent = match &lane.instance {
+                Some(instance) => instance.parent.as_ref().map(|(parent, _)| parent),
+                None => lane.parent.as_ref().filter(|_| lane.is_pending()),
+            };
+            parent == Some(name)
         };
         self.lanes.values().filter(is_child).map(|lane| lane.name.clone()).collect()
     }

@@ -38,6 +38,8 @@ pub(super) struct Lane {
     pub(super) instance: Option<Instance>,
     /// When the first start arrived.
     pub(super) started_at: Option<Timestamp>,
+    /// Who sent the first start and waits.
+    pub(super) parent: Option<InstanceId>,
     pub(super) last_seq: i64,
     /// Somebody waits for how it ends.
     pub(super) watched: bool,
@@ -164,6 +166,7 @@ impl Flow {
             suspended: None,
             instance: None,
             started_at: None,
+            parent: None,
             last_seq: 0,
             watched: false,
         };

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, InstanceId, KvKey};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
-    AbandonOutcome, DeleteInstances, DeleteReport, ExecutionDetail, FindUnclaimed, FlowAdmin,
-    FlowDepths, FlowReader, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances,
-    ListedInstances, PendingWork, PruneOptions, PruneReport, Suspension, TerminateInstance,
-    Unclaimed, Watched, WorkRetries,
+    AbandonOutcome, DeleteInstances, DeleteReport, EarlyMailbox, ExecutionDetail, FindUnclaimed,
+    FlowAdmin, FlowDepths, FlowReader, HistoryPage, InstanceFilter, InstanceStats, KvEntry,
+    ListInstances, ListMailboxes, ListedInstances, MailboxReader, PendingWork, PruneOptions,
+    PruneReport, Suspension, TerminateInstance, Unclaimed, WaitingMessage, Watched, WorkRetries,
 };
 
 use super::{Sin, Sinner};
@@ -158,5 +158,20 @@ impl WorkRetries for Sinner {
         limit: u32,
     ) -> Result<Vec<PendingWork>, StoreError> {
         self.inner.pending_work(instance, limit).await
+    }
+}
+
+#[async_trait]
+impl MailboxReader for Sinner {
+    async fn early_mailboxes(&self, list: ListMailboxes) -> Result<Vec<EarlyMailbox>, StoreError> {
+        self.inner.early_mailboxes(list).await
+    }
+
+    async fn waiting_messages(
+        &self,
+        instance: &InstanceId,
+        limit: u32,
+    ) -> Result<Vec<WaitingMessage>, StoreError> {
+        self.inner.waiting_messages(instance, limit).await
     }
 }

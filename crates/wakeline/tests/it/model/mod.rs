@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep, timeout};
 use wakeline::core::QueueName;
 use wakeline::provider::{StoreProvider, StoreProviderOptions};
 use wakeline::{Client, ClientError, Runtime, RuntimeOptions, SqliteOptions};
-use wakeline_store::WholeStore;
-use wakeline_store::flow::FlowReader;
+use wakeline_store::flow::{FlowReader, ListMailboxes};
+use wakeline_store::{StoreError, WholeStore};
 use wakeline_testkit::conformance::Ask;
 use wakeline_testkit::faults::{Fault, FaultingStore, FlowMutation};
 use wakeline_testkit::oracle::MemoryStore;
@@ -28,6 +28,8 @@ use program::{Dice, Expected, Program, Runs, counted, registry};
 enum Chaos {
     /// The database goes away for less time than a lease lasts: everything runs once.
     Outages,
+    /// It goes away for longer than a lease: activities may run again, and nothing is given up.
+    LongOutages,
     /// Processes are killed, and single calls fail.
     Kills,
 }
@@ -70,14 +72,14 @@ impl World {
         let provider = Arc::new(StoreProvider::new(backend, StoreProviderOptions::default()));
         let lease = match chaos {
             Chaos::Outages => Duration::from_secs(30),
-            Chaos::Kills => Duration::from_secs(1),
+            Chaos::LongOutages | Chaos::Kills => Duration::from_secs(1),
         };
         let options = RuntimeOptions {
             orchestrator_lock_timeout: lease,
             worker_lock_timeout: lease,
             session_lock_timeout: lease,
-            // A killed process costs an attempt.
-            attempts_max: 1_000,
+            // A killed process costs an attempt. An outage costs none, but a slow machine may.
+            attempts_max: if chaos == Chaos::Kills { 1_000 } else { 20 },
             ..RuntimeOptions::default()
         };
         let runtime = Runtime::start_with_options(provider.clone(), registry(runs), options);
@@ -103,9 +105,13 @@ impl World {
     async fn disturb(&self, dice: &mut Dice) {
         let process = self.alive();
         match self.chaos {
-            Chaos::Outages => {
-                // The long ones outlast any small number of tries.
-                let ms = if dice.one_in(2) { 6_000 } else { dice.below(1_000) };
+            Chaos::Outages | Chaos::LongOutages => {
+                let ms = match self.chaos {
+                    Chaos::LongOutages => 1_100 + dice.below(1_000),
+                    // The long ones outlast any small number of tries.
+                    _ if dice.one_in(2) => 6_000,
+                    _ => dice.below(1_000),
+                };
                 process.store.fail_from(1, Fault::Before);
                 sleep(Duration::from_millis(ms)).await;
                 process.store.end_outage();
@@ -169,15 +175,26 @@ impl World {
         self.repeat(|client| async move { client.wait(id, second).await }).await
     }
 
-    async fn delete(&self, id: &str) -> Answered<()> {
-        let deleted = self.repeat(|client| async move {
-            match client.delete(id, false).await {
-                // It was deleted by a call that was not answered.
-                Err(ClientError::NotFound(_)) => Ok(()),
-                other => other.map(drop),
+    /// Deletes a tree. Without force as soon as all children have ended.
+    async fn delete(&self, id: &str, force: bool) -> Answered<()> {
+        let began = Instant::now();
+        loop {
+            let deleted = self.repeat(|client| async move {
+                match client.delete(id, force).await {
+                    // It was deleted by a call that was not answered.
+                    Err(ClientError::NotFound(_)) => Ok(Vec::new()),
+                    other => other.map(|report| report.running),
+                }
+            });
+            let running = deleted.await?;
+            if running.is_empty() {
+                return Ok(());
             }
-        });
-        deleted.await
+            if began.elapsed() > PATIENCE {
+                return Err(format!("{running:?} never ended"));
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
     }
 
     async fn terminate(&self, id: &str) -> Answered<()> {
@@ -211,17 +228,30 @@ async fn drive(world: Arc<World>, id: String, mut dice: Dice) -> Answered<Pushes
         if dice.one_in(8) {
             world.terminate(&id).await.map_err(failed)?;
             pushes.may.extend(expected.pushes);
+            pushes.may.extend(expected.may);
             return Ok(pushes);
+        }
+        if dice.one_in(6) {
+            // While it runs, or after it: nothing of the tree is left.
+            sleep(Duration::from_millis(dice.below(200))).await;
+            world.delete(&id, true).await.map_err(failed)?;
+            pushes.may.extend(expected.pushes);
+            pushes.may.extend(expected.may);
+            if dice.one_in(2) {
+                return Ok(pushes);
+            }
+            continue;
         }
         let sum = world.output(&id).await.map_err(failed)?;
         if sum != expected.sum {
             return Err(failed(format!("{sum} instead of {}", expected.sum)));
         }
         pushes.must.extend(expected.pushes);
+        pushes.may.extend(expected.may);
         if dice.one_in(2) {
             return Ok(pushes);
         }
-        world.delete(&id).await.map_err(failed)?;
+        world.delete(&id, false).await.map_err(failed)?;
     }
     unreachable!("a life is the last one now and then")
 }
@@ -261,7 +291,19 @@ async fn episode(world: Arc<World>, seed: u64, programs: u64) -> Answered<u64> {
     Ok(all.instances)
 }
 
-/// Waits until detached children have ended, too, and compares what was pushed.
+/// Messages, activities and leases that are left, and instances that have not ended.
+async fn left(store: &dyn WholeStore) -> Result<u64, StoreError> {
+    let depths = FlowReader::depths(store).await?;
+    // A detached child may have sent its signal to a parent that was deleted.
+    let list = ListMailboxes { limit: u32::MAX, ..ListMailboxes::default() };
+    let early: u64 = store.early_mailboxes(list).await?.iter().map(|one| one.messages).sum();
+    let [pending, running, ..] = depths.instances;
+    let messages = depths.messages.saturating_sub(early);
+    let leased = depths.leased_turns + depths.leased_work;
+    Ok(messages + depths.work + leased + pending + running)
+}
+
+/// Waits until children have ended, too, and compares what was pushed.
 async fn settle(world: &World, pushes: &Pushes) -> Answered<()> {
     let must = counted(pushes.must.iter().cloned());
     let mut found: BTreeMap<String, u32> = BTreeMap::new();
@@ -270,14 +312,15 @@ async fn settle(world: &World, pushes: &Pushes) -> Answered<()> {
         for (text, count) in counted(pushed(&*world.store).await) {
             *found.entry(text).or_default() += count;
         }
-        let depths = FlowReader::depths(&*world.store).await.map_err(|error| error.to_string())?;
-        let left = depths.messages + depths.work + depths.leased_turns + depths.leased_work;
+        let left = left(&*world.store).await.map_err(|error| error.to_string())?;
         if left == 0 && must.keys().all(|text| found.contains_key(text)) {
             break;
         }
         if began.elapsed() > PATIENCE {
             let missing: Vec<_> = must.keys().filter(|text| !found.contains_key(*text)).collect();
-            return Err(format!("{left} messages are left, {missing:?} were not pushed"));
+            return Err(format!(
+                "{left} messages, activities and instances are left, {missing:?} were not pushed"
+            ));
         }
         sleep(Duration::from_millis(50)).await;
     }
@@ -301,7 +344,11 @@ const PROGRAMS: u64 = 24;
 async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>) -> u64 {
     let mut instances = 0;
     for seed in seeds {
-        let chaos = if seed % 2 == 0 { Chaos::Outages } else { Chaos::Kills };
+        let chaos = match seed % 3 {
+            0 => Chaos::Outages,
+            1 => Chaos::Kills,
+            _ => Chaos::LongOutages,
+        };
         let world = World::new(Arc::clone(&store), chaos, None).await;
         match episode(world, seed, PROGRAMS).await {
             Ok(ran) => instances += ran,
@@ -314,7 +361,7 @@ async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>) -> u6
 #[tokio::test(start_paused = true)]
 async fn programs_do_what_the_model_says_in_memory() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
-    let instances = episodes(store, 0..4).await;
+    let instances = episodes(store, 0..6).await;
     assert!(instances > 200, "{instances} are too few to show something");
 }
 
@@ -323,8 +370,8 @@ async fn many(store: Arc<dyn WholeStore>, name: &str) {
     let wanted = if long() { 100_000 } else { 200 };
     let (mut instances, mut seed) = (0, 1_000);
     while instances < wanted {
-        instances += episodes(Arc::clone(&store), seed..seed + 2).await;
-        seed += 2;
+        instances += episodes(Arc::clone(&store), seed..seed + 3).await;
+        seed += 3;
     }
     eprintln!("{instances} orchestrations on {name}, {} episodes", seed - 1_000);
 }

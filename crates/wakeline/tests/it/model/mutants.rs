@@ -73,6 +73,15 @@ fn six_tries() -> FlowMutation {
     })
 }
 
+/// An instance that ends leaves its children as they are.
+fn children_that_stay_open() -> FlowMutation {
+    Box::new(|write| {
+        let FlowWrite::Commit(commit) = write else { return };
+        let closes = |payload: &[u8]| payload.starts_with(b"{\"close_children\"");
+        commit.messages.retain(|envelope| !closes(&envelope.payload));
+    })
+}
+
 /// Whether episodes with a defect find it.
 async fn is_found(mutation: fn() -> FlowMutation, chaos: Chaos) -> bool {
     for seed in 0..20 {
@@ -104,4 +113,9 @@ async fn pushes_of_another_life_that_are_lost_are_found() {
 #[tokio::test(start_paused = true)]
 async fn results_that_are_discarded_are_found() {
     assert!(is_found(six_tries, Chaos::Outages).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn children_that_are_not_closed_are_found() {
+    assert!(is_found(children_that_stay_open, Chaos::Outages).await);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use wakeline::{ActivityContext, FlowError, OrchestrationContext, Registry};
+use wakeline::{ActivityContext, ClosePolicy, FlowError, OrchestrationContext, Registry};
 
 /// A source of random numbers that gives the same ones for the same seed (splitmix64).
 pub(crate) struct Dice(pub(crate) u64);
@@ -41,6 +41,10 @@ pub(crate) enum Step {
     Answered(Vec<Step>),
     Push,
     ContinueAsNew,
+    /// The last step: starts a child that is open when its parent ends, and is closed then.
+    Leave(ClosePolicy, Vec<Step>),
+    /// Waits for what never comes: only a close policy ends it.
+    Forever,
 }
 
 /// A program and how far it is.
@@ -65,7 +69,22 @@ impl Program {
     /// Steps for one that is started from outside. Every kind of step is likely in a hundred.
     pub(crate) fn random(dice: &mut Dice, depth: u32) -> Vec<Step> {
         let length = 1 + dice.below(5);
-        (0..length).map(|_| Self::random_step(dice, depth)).collect()
+        let mut steps: Vec<_> = (0..length).map(|_| Self::random_step(dice, depth)).collect();
+        if depth > 0 && dice.one_in(3) {
+            let policy = match dice.below(3) {
+                0 => ClosePolicy::Terminate,
+                1 => ClosePolicy::RequestCancel,
+                _ => ClosePolicy::Abandon,
+            };
+            let mut inner = Self::random(dice, depth - 1);
+            if policy != ClosePolicy::Abandon {
+                // One that leaves a child itself is left open while that is closed.
+                inner.insert(0, Step::Forever);
+                inner.rotate_left(usize::from(dice.one_in(2)));
+            }
+            steps.push(Step::Leave(policy, inner));
+        }
+        steps
     }
 
     fn random_step(dice: &mut Dice, depth: u32) -> Step {
@@ -108,7 +127,15 @@ impl Program {
                     expected.sum += child.sum;
                     expected.add(child);
                 }
-                Step::Detached(steps) => expected.add(self.child(steps).expected()),
+                Step::Detached(steps) | Step::Leave(ClosePolicy::Abandon, steps) => {
+                    expected.add(self.child(steps).expected());
+                }
+                Step::Leave(_, steps) => {
+                    let child = self.child(steps).expected();
+                    expected.may.extend(child.pushes);
+                    expected.may.extend(child.may);
+                }
+                Step::Forever => {}
                 Step::Push => expected.pushes.push(self.pushed()),
             }
             self.at += 1;
@@ -127,6 +154,8 @@ impl Program {
 pub(crate) struct Expected {
     pub(crate) sum: u64,
     pub(crate) pushes: Vec<String>,
+    /// What may be pushed besides, by children that are closed.
+    pub(crate) may: Vec<String>,
     /// Events that it takes.
     pub(crate) events: u64,
     /// Instances, with all children.
@@ -136,11 +165,13 @@ pub(crate) struct Expected {
 impl Expected {
     fn add(&mut self, child: Self) {
         self.pushes.extend(child.pushes);
+        self.may.extend(child.may);
         self.instances += child.instances;
     }
 }
 
 async fn run(ctx: OrchestrationContext, mut program: Program) -> Result<u64, FlowError> {
+    let mut left_open = Vec::new();
     while let Some(step) = program.steps.get(program.at).cloned() {
         program.sum += match &step {
             Step::Activity(n) => ctx.activity("count", *n).await?,
@@ -168,6 +199,14 @@ async fn run(ctx: OrchestrationContext, mut program: Program) -> Result<u64, Flo
                 ctx.push("out", program.pushed())?;
                 0
             }
+            Step::Leave(policy, steps) => {
+                let child = ctx.child::<_, u64>("program", program.child(steps));
+                left_open.push(child.close_policy(*policy).start());
+                // What is started and given up in one turn never begins.
+                ctx.sleep(Duration::from_millis(50)).await;
+                0
+            }
+            Step::Forever => ctx.event("never").await?,
             Step::ContinueAsNew => {
                 program.at += 1;
                 ctx.continue_as_new(program.clone()).await

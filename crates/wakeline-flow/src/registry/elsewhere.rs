@@ -1,0 +1,98 @@
+//! What other processes run.
+//!
+//! # Invariants
+//! * A name that is neither registered nor declared here is a mistake: a turn that calls it is not
+//!   committed.
+
+use std::collections::HashSet;
+
+use wakeline_core::{ActivityName, OrchestrationName, nearest};
+
+use super::{Registry, RegistryBuilder, RegistryError};
+use crate::activity::{ActivityContext, fn_name};
+
+/// Names that other processes run.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere {
+    activities: HashSet<String>,
+    orchestrations: HashSet<String>,
+    /// Whatever is not registered.
+    anything: bool,
+}
+
+impl Registry {
+    /// Whether this process runs an activity, or was told that another one does.
+    pub(crate) fn expects_activity(&self, name: &str) -> bool {
+        let elsewhere = &self.elsewhere;
+        elsewhere.anything
+            || self.activities.contains_key(name)
+            || elsewhere.activities.contains(name)
+    }
+
+    /// The same of an orchestration, whatever its version.
+    pub(crate) fn expects_orchestration(&self, name: &str) -> bool {
+        let elsewhere = &self.elsewhere;
+        elsewhere.anything
+            || self.orchestrations.contains_key(name)
+            || elsewhere.orchestrations.contains(name)
+    }
+
+    /// The known activity whose name is nearest to one that is not known.
+    pub(crate) fn nearest_activity(&self, name: &str) -> Option<&str> {
+        let known = self.activities.keys().chain(&self.elsewhere.activities);
+        nearest(name, known.map(String::as_str))
+    }
+
+    /// The same of an orchestration.
+    pub(crate) fn nearest_orchestration(&self, name: &str) -> Option<&str> {
+        let known = self.orchestrations.keys().chain(&self.elsewhere.orchestrations);
+        nearest(name, known.map(String::as_str))
+    }
+}
+
+impl RegistryBuilder {
+    /// Says that other processes run an activity. An orchestration of this registry that calls an
+    /// activity which is neither registered nor declared in this way is suspended.
+    pub fn activity_elsewhere(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        match ActivityName::new(&name) {
+            Ok(_) => drop(self.registry.elsewhere.activities.insert(name)),
+            Err(source) => drop(self.error.get_or_insert(RegistryError::Name { name, source })),
+        }
+        self
+    }
+
+    /// The same of a function that other processes register with
+    /// [`RegistryBuilder::activity_fn`].
+    pub fn activity_elsewhere_fn<I, F, R>(mut self, code: F) -> Self
+    where
+        F: Fn(ActivityContext, I) -> R,
+    {
+        match fn_name(&code) {
+            Ok(name) => self.activity_elsewhere(name.as_str()),
+            Err(error) => {
+                self.error.get_or_insert(RegistryError::of_fn::<F>(error));
+                self
+            }
+        }
+    }
+
+    /// Says that other processes run an orchestration. An orchestration of this registry that
+    /// starts a child which is neither registered nor declared in this way is suspended.
+    pub fn orchestration_elsewhere(mut self, name: impl Into<String>) -> Self {
+        let name = name.into();
+        match OrchestrationName::new(&name) {
+            Ok(_) => drop(self.registry.elsewhere.orchestrations.insert(name)),
+            Err(source) => drop(self.error.get_or_insert(RegistryError::Name { name, source })),
+        }
+        self
+    }
+
+    /// Says that other processes run whatever activity or orchestration is not registered here: for
+    /// names that come from data. One that nobody has is then shown only after a while, as
+    /// [unclaimed](crate::Instance::unclaimed).
+    pub fn anything_elsewhere(mut self) -> Self {
+        self.registry.elsewhere.anything = true;
+        self
+    }
+}

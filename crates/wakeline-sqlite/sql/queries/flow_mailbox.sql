@@ -1,0 +1,6 @@
+-- Messages in the lane of an instance, in order.
+-- Called by: mailbox::waiting.
+SELECT m.seq, m.visible_at, m.payload FROM lanes l
+JOIN lane_messages m ON m.lane_id = l.lane_id
+WHERE l.instance = ?1
+ORDER BY m.seq LIMIT ?2

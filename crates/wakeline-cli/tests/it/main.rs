@@ -27,6 +27,7 @@ mod nodes;
 mod outage;
 mod own_tls;
 mod pooler;
+mod raw_rows;
 mod redrive;
 mod rolling;
 mod serve;

@@ -17,8 +17,8 @@ use crate::run;
 use crate::source::Finding;
 
 /// Which crates of the workspace a crate may depend on. cli -> http -> {queue, flow, hook} ->
-/// {wake, store} -> core; postgres and sqlite -> store; only the binary (and the benchmarks) name a
-/// concrete store.
+/// {wake, store} -> core; postgres and sqlite -> store; only the binary, what Rust programs depend
+/// on (the facade, the adapter) and the benchmarks name a concrete store.
 const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-core", &[]),
     ("wakeline-wake", &["wakeline-core"]),
@@ -31,7 +31,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("wakeline-seal", &[]),
     ("wakeline-access", &["wakeline-core", "wakeline-store"]),
     ("wakeline-hook", &["wakeline-core", "wakeline-seal", "wakeline-store", "wakeline-wake"]),
-    ("wakeline-duroxide", &["wakeline-core", "wakeline-store", "wakeline-wake", "wakeline-flow"]),
+    (
+        "wakeline-duroxide",
+        // Its users depend on it alone, as users of the facade do: it opens the stores itself.
+        &[
+            "wakeline-core",
+            "wakeline-store",
+            "wakeline-wake",
+            "wakeline-flow",
+            "wakeline-postgres",
+            "wakeline-sqlite",
+        ],
+    ),
     (
         "wakeline",
         &[

@@ -29,9 +29,9 @@ pub(crate) struct Ack {
 }
 
 impl Ack {
-    pub(crate) async fn into_commit(
+    pub(crate) async fn into_commit<S>(
         self,
-        provider: &DuroxideProvider,
+        provider: &DuroxideProvider<S>,
     ) -> Result<TurnCommit, ProviderError> {
         let about = &self.token.about;
         let last_event = self.last_event(provider).await?;
@@ -65,7 +65,7 @@ impl Ack {
     }
 
     /// The last event that the execution has: the token knows that of the current one.
-    async fn last_event(&self, provider: &DuroxideProvider) -> Result<u64, ProviderError> {
+    async fn last_event<S>(&self, provider: &DuroxideProvider<S>) -> Result<u64, ProviderError> {
         let about = &self.token.about;
         if self.execution == about.execution {
             return Ok(about.last_event);
@@ -87,9 +87,9 @@ impl Ack {
     }
 
     /// What changes about code and version of the execution.
-    async fn pinned(
+    async fn pinned<S>(
         &self,
-        provider: &DuroxideProvider,
+        provider: &DuroxideProvider<S>,
         capability: Capability,
     ) -> Result<Option<Pinned>, ProviderError> {
         let about = &self.token.about;

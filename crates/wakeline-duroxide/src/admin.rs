@@ -19,7 +19,7 @@ use crate::provider::DuroxideProvider;
 use crate::read::PAGE_LEN;
 
 #[async_trait]
-impl ProviderAdmin for DuroxideProvider {
+impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
     async fn list_instances(&self) -> Result<Vec<String>, ProviderError> {
         let all = self.list("list_instances", ListInstances::default()).await?;
         Ok(all.iter().map(id).collect())
@@ -229,7 +229,7 @@ impl ProviderAdmin for DuroxideProvider {
     }
 }
 
-impl DuroxideProvider {
+impl<S> DuroxideProvider<S> {
     async fn execution(
         &self,
         operation: &'static str,

@@ -13,17 +13,18 @@ use duroxide::{Event, SystemStats};
 use tokio::sync::OnceCell;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
-use wakeline_core::{ActivityFilter, Change, FlowChange, FlowWhat, TagFilter as StoredTags};
+use wakeline_core::{ActivityFilter, TagFilter as StoredTags};
 use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
 use wakeline_store::flow::{
     Completion, FlowBackend, SessionClaim, TurnOutcome, WorkOutcome, WorkRequest,
 };
-use wakeline_store::{HintFeed, HintOrigin, HintSink, LinkState};
+use wakeline_store::{HintFeed, StoreAdmin, StoreError};
 use wakeline_wake::{LongPollConfig, WakeMode};
 
 use crate::ack::Ack;
 use crate::envelope;
 use crate::error::{lock_lost, of_flow, of_store, permanent};
+use crate::listener::Hearing;
 use crate::names;
 use crate::token::{self, TurnToken};
 use crate::versions::Versions;
@@ -39,32 +40,52 @@ pub struct DuroxideOptions {
 
 /// A store that a provider can be made over: one that keeps orchestrations, and that tells of what
 /// other processes change.
-pub trait DuroxideStore: FlowBackend + HintFeed {}
+pub trait DuroxideStore: FlowBackend + HintFeed + StoreAdmin {}
 
-impl<S: FlowBackend + HintFeed> DuroxideStore for S {}
+impl<S: FlowBackend + HintFeed + StoreAdmin> DuroxideStore for S {}
 
 /// duroxide's provider over a store. A handle: clones share their waiters, and one listener to
-/// other processes, which ends with the last of them.
+/// other processes, which ends with the last of them, as do the connections of a store that the
+/// provider has opened. Most programs open one by the constructors of `PostgresProvider` or
+/// `SqliteProvider`.
 ///
 /// # Limits
 /// * Instance ids, names, tags, sessions, owners and keys have at most 255 bytes, and fewer if
 ///   they contain control characters or `%`.
 /// * Events are appended by acknowledging turns only: `append_with_execution` is refused.
-#[derive(Clone)]
-pub struct DuroxideProvider {
+pub struct DuroxideProvider<S> {
     pub(crate) inner: StoreProvider,
     pub(crate) versions: Arc<Versions>,
     /// Whether the versions that instances of the store are pinned to were looked up.
     pub(crate) surveyed: Arc<OnceCell<()>>,
+    /// The store, if this provider has opened it.
+    opened: Option<Arc<S>>,
     /// Ends the listener.
-    _listening: Arc<DropGuard>,
+    listening: Arc<DropGuard>,
 }
 
-impl DuroxideProvider {
-    /// A provider on the current tokio runtime, which listens to what other processes change. The
-    /// settings are taken as validated. A store feeds one provider.
-    pub fn new(store: Arc<dyn DuroxideStore>, options: DuroxideOptions) -> Self {
+impl<S> Clone for DuroxideProvider<S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            versions: Arc::clone(&self.versions),
+            surveyed: Arc::clone(&self.surveyed),
+            opened: self.opened.clone(),
+            listening: Arc::clone(&self.listening),
+        }
+    }
+}
+
+impl<S: DuroxideStore + 'static> DuroxideProvider<S> {
+    /// A provider on the current tokio runtime, over a store that is open already, which listens
+    /// to what other processes change. The store stays open when the provider is closed. A store
+    /// feeds one provider.
+    pub fn over(store: Arc<S>, options: DuroxideOptions) -> Result<Self, StoreError> {
         let DuroxideOptions { mode, long_poll } = options;
+        long_poll.validate().map_err(|error| StoreError::Invalid {
+            field: error.field,
+            reason: error.reason.to_owned(),
+        })?;
         let waits = long_poll.enabled;
         let options = StoreProviderOptions { mode, long_poll, ..Default::default() };
         let inner = StoreProvider::new(store.clone(), options);
@@ -80,52 +101,37 @@ impl DuroxideProvider {
                 }
             });
         }
-        let _listening = Arc::new(shutdown.drop_guard());
-        Self { inner, versions, surveyed: Arc::default(), _listening }
+        let listening = Arc::new(shutdown.drop_guard());
+        Ok(Self { inner, versions, surveyed: Arc::default(), opened: None, listening })
     }
 
-    /// Ends all waits, and waits for what is under way. Shut runtimes down first.
+    /// A provider over a store of its own, which is closed with it.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn owning(store: S, options: DuroxideOptions) -> Result<Self, StoreError> {
+        let store = Arc::new(store);
+        let provider = Self::over(Arc::clone(&store), options)?;
+        Ok(Self { opened: Some(store), ..provider })
+    }
+
+    /// Ends all waits, waits for what is under way, and closes the store if this provider has
+    /// opened it. Shut runtimes down first. Dropping the last handle ends the listener and the
+    /// connections as well, without waiting.
     pub async fn close(&self) {
         wakeline_flow::provider::Provider::close(&self.inner).await;
+        if let Some(store) = &self.opened {
+            store.close().await;
+        }
     }
+}
 
+impl<S> DuroxideProvider<S> {
     pub(crate) fn store(&self) -> &dyn FlowBackend {
         self.inner.store().as_ref()
     }
 }
 
-/// What the listener tells.
-struct Hearing {
-    inner: StoreProvider,
-    versions: Arc<Versions>,
-}
-
-impl HintSink for Hearing {
-    fn changed(&self, changes: &[Change], origin: HintOrigin) {
-        self.inner.changed(changes, origin);
-    }
-
-    /// Learns first, so that fetches which wait are there for what they did not know of.
-    fn flow_changed(&self, changes: &[FlowChange], origin: HintOrigin) {
-        for change in changes {
-            if let FlowWhat::Turn(capability) = &change.what {
-                self.versions.meet(capability);
-            }
-        }
-        self.inner.flow_changed(changes, origin);
-    }
-
-    fn everything(&self) {
-        self.inner.everything();
-    }
-
-    fn link(&self, state: LinkState) {
-        self.inner.link(state);
-    }
-}
-
 #[async_trait]
-impl Provider for DuroxideProvider {
+impl<S: Send + Sync + 'static> Provider for DuroxideProvider<S> {
     fn name(&self) -> &str {
         "wakeline"
     }

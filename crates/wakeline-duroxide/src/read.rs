@@ -20,7 +20,7 @@ const PAGE_BYTES: usize = 1 << 20;
 /// How many instances are listed at a time.
 pub(crate) const PAGE_LEN: u32 = 1_000;
 
-impl DuroxideProvider {
+impl<S> DuroxideProvider<S> {
     /// An instance, if it exists. One that waits to be started does not, to duroxide.
     pub(crate) async fn detail(
         &self,

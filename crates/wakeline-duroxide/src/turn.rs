@@ -27,7 +27,7 @@ const UNSTARTED_DELAY: Duration = Duration::from_secs(5);
 /// An item, its lock token and its attempt.
 pub(crate) type Fetched = (OrchestrationItem, String, u32);
 
-impl DuroxideProvider {
+impl<S> DuroxideProvider<S> {
     /// Leases the turn of an instance that the filter allows.
     pub(crate) async fn fetch_turn(
         &self,

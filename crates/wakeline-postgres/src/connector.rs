@@ -19,7 +19,7 @@ use wakeline_store::StoreError;
 
 use crate::breaker::Breaker;
 use crate::error;
-use crate::options::{PostgresOptions, PreparedStatements};
+use crate::options::{NotifyMode, PostgresOptions, PreparedStatements};
 use crate::tls::{self, Target};
 
 /// A connection whose peer acknowledges nothing for so long is lost. The pauses between the
@@ -86,6 +86,7 @@ impl Connector {
             .replace("@statement_ms@", &statement_ms.to_string())
             .replace("@idle_ms@", &(statement_ms * 2).to_string())
             .replace("@node@", node)
+            .replace("@hints@", if options.notify == NotifyMode::Off { "" } else { "on" })
             .replace("@mark@", &mark);
         Ok(Self {
             target,

@@ -9,7 +9,7 @@
 //! # Invariants
 //! * All objects live in one schema, but for the functions that a release's own nodes call (see
 //!   [`function_sets`]); all SQL lives under `sql/`.
-//! * Hints never ride on a writing transaction (unless asked for by `notify = trigger`).
+//! * Hints never ride on a node's writing transaction.
 //! * Dropping the last [`PostgresStore`] ends every task and connection of it.
 
 mod access;
@@ -220,6 +220,28 @@ impl Shared {
     pub(crate) fn sql(&self, template: &str) -> Sql {
         Sql::new(&self.schema, template)
     }
+
+    /// Makes the triggers fit `notify`, unless other nodes want them. If they do already, it is a
+    /// read.
+    pub(crate) async fn install_triggers(&self) -> Result<(), StoreError> {
+        let wanted = self.options.notify == NotifyMode::Trigger;
+        let install = self.sql(include_str!("../sql/queries/notify_install.sql"));
+        let (lock, wanting) = (self.schema.migration_lock(), self.schema.triggers_lock());
+        let params: Params<'_> = &[&wanted, &lock, &wanting];
+        let mut tries = 5;
+        let installed = loop {
+            match self.links.general.query("install triggers", &install, params).await {
+                // It locks whole tables, so it may meet other nodes at work in a deadlock.
+                Err(error) if tries > 0 && error::was_rolled_back(&error) => tries -= 1,
+                other => break other?,
+            }
+        };
+        if installed.iter().any(|row| row.get("changed")) {
+            let done = if wanted { "installed" } else { "removed" };
+            tracing::info!("{done} the triggers that notify of rows which others write");
+        }
+        Ok(())
+    }
 }
 
 /// A store on PostgreSQL. Cheap to clone.
@@ -273,28 +295,12 @@ impl PostgresStore {
         let hook = Arc::new(hook::Hook::start(&shared, &queue.core));
         let flow = Arc::new(flow::Flow::start(&shared, &queue.core, hook.core()));
         let store = Self { shared, queue, flow, hook };
-        store.install_triggers().await?;
+        store.shared.install_triggers().await?;
         let lead = store.shared.notifier.lead_sql();
         store.shared.links.warm(&store.queue.core.sql, lead).await?;
         store.shared.clock.start(&store.shared).await?;
         store.report_pooler();
         Ok(store)
-    }
-
-    /// Makes the triggers fit `notify`. If they do already, it is a read.
-    async fn install_triggers(&self) -> Result<(), StoreError> {
-        let wanted = self.shared.options.notify == NotifyMode::Trigger;
-        let install = self.shared.sql(include_str!("../sql/queries/notify_install.sql"));
-        let params: Params<'_> = &[&wanted, &self.shared.schema.migration_lock()];
-        let mut tries = 5;
-        loop {
-            let general = &self.shared.links.general;
-            match general.query("install triggers", &install, params).await {
-                // It locks whole tables, so it may meet other nodes at work in a deadlock.
-                Err(error) if tries > 0 && error::was_rolled_back(&error) => tries -= 1,
-                other => return other.map(|_| ()),
-            }
-        }
     }
 
     fn report_pooler(&self) {

@@ -225,6 +225,7 @@ impl HintListener<'_> {
         };
         in_time(patience, steps).await?;
         self.hear_echo(&mut session.heard).await?;
+        self.keep_triggers(session).await?;
         let sql = fill(schema, include_str!("../sql/queries/node_join.sql"));
         let key = i64::from_be_bytes(random_bytes());
         let node = self.shared.node.0;
@@ -233,6 +234,20 @@ impl HintListener<'_> {
         // Once more, without effect, so that pg_stat_activity shows what the connection is for.
         in_time(patience, session.client.batch_execute(&listen)).await?;
         Ok(rows.iter().map(|row| NodeId(row.get::<_, Uuid>("node_id"))).collect())
+    }
+
+    /// From now on no node takes the triggers away. One may have, since this node installed them.
+    async fn keep_triggers(&self, session: &Session<'_>) -> Result<(), End> {
+        if self.shared.options.notify != NotifyMode::Trigger {
+            return Ok(());
+        }
+        let sql = fill(&self.shared.schema, include_str!("../sql/queries/notify_wanting.sql"));
+        let lock = self.shared.schema.triggers_lock();
+        let params: [(&(dyn ToSql + Sync), Type); 1] = [(&lock, Type::INT8)];
+        let patience = self.shared.options.timings.listener_patience;
+        in_time(patience, session.client.query_typed(&sql, &params)).await?;
+        let installed = self.shared.install_triggers().await;
+        installed.map_err(|error| End::Lost(error_chain(&error)))
     }
 
     /// Sends an echo from another connection. Behind a transaction pooler LISTEN succeeds, but

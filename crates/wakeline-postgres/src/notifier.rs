@@ -78,8 +78,7 @@ impl Notifier {
 
     /// These may have become available. Never blocks. Call it after the commit.
     pub(crate) fn tell(&self, changes: &[Change]) {
-        // With triggers the writing transaction has notified already.
-        if self.board.parts.mode == NotifyMode::AfterCommit && !changes.is_empty() {
+        if self.board.parts.mode != NotifyMode::Off && !changes.is_empty() {
             self.board.add(changes.iter().cloned());
         }
     }
@@ -97,7 +96,7 @@ impl Notifier {
 
     /// What goes right behind a push that will make this change, if it is quiet and others listen.
     pub(crate) fn lead(&self, change: &Change) -> Option<Follower> {
-        if self.board.parts.mode != NotifyMode::AfterCommit || !self.board.take_lead() {
+        if self.board.parts.mode == NotifyMode::Off || !self.board.take_lead() {
             return None;
         }
         let node = self.board.parts.node;

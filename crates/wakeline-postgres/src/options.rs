@@ -13,8 +13,9 @@ pub enum NotifyMode {
     /// By a NOTIFY of its own after the commit, while other nodes listen. Costs writers nothing.
     #[default]
     AfterCommit,
-    /// By triggers, inside the writing transaction: for rows that arrive by other means.
-    /// Notifying commits cannot share an fsync, so writers slow each other down.
+    /// The same, and by triggers for what sessions that are not a node's write themselves: for rows
+    /// that arrive by other means. Their notifications are part of their commits, which then cannot
+    /// share an fsync with other commits that notify.
     Trigger,
     /// Not at all: other nodes notice by their sweeps and polls.
     Off,
@@ -182,6 +183,11 @@ impl Schema {
     /// The key of the advisory lock under which the schema is migrated.
     pub(crate) fn migration_lock(&self) -> i64 {
         self.lock_key("migrate")
+    }
+
+    /// The key of the advisory lock that nodes which want triggers share.
+    pub(crate) fn triggers_lock(&self) -> i64 {
+        self.lock_key("triggers")
     }
 
     /// The key of the advisory lock under which incoming rows are taken over.

@@ -28,6 +28,7 @@ mod nodes;
 mod outage;
 mod own_tls;
 mod pooler;
+mod raw_rows;
 mod redrive;
 mod rolling;
 mod serve;

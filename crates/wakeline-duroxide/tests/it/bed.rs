@@ -1,4 +1,4 @@
-//! Providers over stores of their own, fed with the stores' hints, as duroxide's suite wants them.
+//! Providers on stores of their own, as duroxide's suite wants them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,19 +7,28 @@ use async_trait::async_trait;
 use duroxide::provider_validation::ProviderFactory;
 use duroxide::providers::Provider;
 use tokio::sync::Mutex;
-use wakeline_duroxide::{DuroxideOptions, DuroxideProvider};
-use wakeline_store::WholeStore;
-use wakeline_wake::LongPollConfig;
+use wakeline_duroxide::{DuroxideOptions, DuroxideProvider, DuroxideStore, LongPollConfig};
 
-/// A store for one provider, and what the suite asks of it besides.
+/// The provider of a site.
+pub(crate) type ProviderOf<S> = DuroxideProvider<<S as Site>::Store>;
+
+/// A place for a store, one provider on it, and what the suite asks of it besides.
 #[async_trait]
 pub(crate) trait Site: Send + Sync + Sized + 'static {
+    type Store: DuroxideStore + 'static;
+
     async fn open(long_polling: bool) -> Self;
 
-    fn fed(&self) -> &Fed;
+    fn provider(&self) -> &ProviderOf<Self>;
 
-    /// A provider over a store of its own on the same data, as another process has it.
-    async fn neighbour(&self) -> Fed;
+    /// A provider with a store of its own on the same data, as another process has it.
+    async fn neighbour(&self) -> ProviderOf<Self>;
+
+    /// What an example calls this store.
+    fn url(&self) -> String;
+
+    /// How many connections or descriptors there are to the data.
+    async fn connections(&self) -> usize;
 
     /// Makes all events of an instance undecodable.
     async fn corrupt_history(&self, instance: &str);
@@ -30,7 +39,21 @@ pub(crate) trait Site: Send + Sync + Sized + 'static {
     /// Whether an instance is locked by whoever fetched it.
     async fn is_anything_locked(&self) -> bool;
 
-    async fn close(self);
+    async fn close(self) {
+        self.provider().close().await;
+    }
+}
+
+/// How the providers of tests wait: no sweep comes to their help.
+pub(crate) fn waiting(enabled: bool) -> DuroxideOptions {
+    let hour = Duration::from_secs(3600);
+    let long_poll = LongPollConfig {
+        enabled,
+        fallback_poll_interval: hour,
+        notify_delivery_timeout: hour,
+        ..LongPollConfig::default()
+    };
+    DuroxideOptions { long_poll, ..DuroxideOptions::default() }
 }
 
 /// Opens a site for every provider that a validation wants: the suite's own providers are
@@ -45,9 +68,9 @@ impl<S: Site> Bed<S> {
         Self { long_polling, sites: Mutex::default() }
     }
 
-    pub(crate) async fn provider(&self) -> DuroxideProvider {
+    pub(crate) async fn provider(&self) -> ProviderOf<S> {
         let site = S::open(self.long_polling).await;
-        let provider = site.fed().provider.clone();
+        let provider = site.provider().clone();
         self.sites.lock().await.push(site);
         provider
     }
@@ -87,36 +110,5 @@ impl<S: Site> ProviderFactory for Bed<S> {
     async fn get_max_attempt_count(&self, instance: &str) -> u32 {
         let sites = self.sites.lock().await;
         sites.last().expect("a provider was made").attempt_max(instance).await
-    }
-}
-
-/// A provider, and its store.
-pub(crate) struct Fed {
-    pub(crate) provider: DuroxideProvider,
-    store: Arc<dyn WholeStore>,
-    another: Box<dyn Fn() -> DuroxideProvider + Send + Sync>,
-}
-
-impl Fed {
-    pub(crate) fn over<S: WholeStore + 'static>(store: S, long_polling: bool) -> Self {
-        let store = Arc::new(store);
-        let options = |enabled| DuroxideOptions {
-            long_poll: LongPollConfig { enabled, ..LongPollConfig::default() },
-            ..DuroxideOptions::default()
-        };
-        let provider = DuroxideProvider::new(store.clone(), options(long_polling));
-        let same = store.clone();
-        let another = Box::new(move || DuroxideProvider::new(same.clone(), options(false)));
-        Self { provider, store, another }
-    }
-
-    /// Another provider over the same store, which does not wait.
-    pub(crate) fn another(&self) -> DuroxideProvider {
-        (self.another)()
-    }
-
-    pub(crate) async fn close(self) {
-        self.provider.close().await;
-        self.store.close().await;
     }
 }

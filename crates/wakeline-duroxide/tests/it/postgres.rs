@@ -1,42 +1,56 @@
 //! duroxide's suite on PostgreSQL.
 
 use async_trait::async_trait;
-use wakeline_postgres::{PostgresOptions, PostgresStore, migrate_up};
+use wakeline_duroxide::{PostgresOptions, PostgresProvider, PostgresProviderOptions};
+use wakeline_postgres::{PostgresStore, migrate_up};
 use wakeline_testkit::database::TestDatabase;
 
-use crate::bed::{Fed, Site};
+use crate::bed::{Site, waiting};
 
 /// A database of its own.
 pub(crate) struct Database {
     database: TestDatabase,
-    fed: Fed,
+    provider: PostgresProvider,
 }
 
-async fn store_on(database: &TestDatabase) -> PostgresStore {
-    let options = PostgresOptions {
-        pool_max: PostgresOptions::POOL_MIN,
-        ..PostgresOptions::new(database.url())
-    };
-    PostgresStore::connect(options).await.expect("a store")
+async fn provider_on(database: &TestDatabase, long_polling: bool) -> PostgresProvider {
+    let mut options = PostgresProviderOptions::new(database.url());
+    options.store.pool_max = PostgresOptions::POOL_MIN;
+    options.waiting = waiting(long_polling);
+    PostgresProvider::new_with_options(options).await.expect("connected")
 }
 
 #[async_trait]
 impl Site for Database {
+    type Store = PostgresStore;
+
     async fn open(long_polling: bool) -> Self {
         let database = TestDatabase::copy_of("wl_migrated", async |url| {
             migrate_up(&PostgresOptions::new(url)).await.expect("migrated");
         })
         .await;
-        let fed = Fed::over(store_on(&database).await, long_polling);
-        Self { database, fed }
+        let provider = provider_on(&database, long_polling).await;
+        Self { database, provider }
     }
 
-    async fn neighbour(&self) -> Fed {
-        Fed::over(store_on(&self.database).await, true)
+    fn provider(&self) -> &PostgresProvider {
+        &self.provider
     }
 
-    fn fed(&self) -> &Fed {
-        &self.fed
+    async fn neighbour(&self) -> PostgresProvider {
+        provider_on(&self.database, true).await
+    }
+
+    fn url(&self) -> String {
+        self.database.url()
+    }
+
+    async fn connections(&self) -> usize {
+        let sql = "SELECT count(*) FROM pg_stat_activity
+            WHERE datname = current_database() AND pid <> pg_backend_pid()";
+        let count: i64 =
+            self.database.client().await.query_one(sql, &[]).await.expect("read").get(0);
+        usize::try_from(count).expect("not negative")
     }
 
     async fn corrupt_history(&self, instance: &str) {
@@ -61,11 +75,37 @@ impl Site for Database {
         let sql = "SELECT EXISTS (SELECT FROM wakeline.flow_lanes WHERE lease_token IS NOT NULL)";
         self.database.client().await.query_one(sql, &[]).await.expect("it can be read").get(0)
     }
-
-    async fn close(self) {
-        self.fed.close().await;
-    }
 }
 
 crate::suite::suite!(Database);
 crate::waking::on_site!(super::Database);
+
+#[tokio::test]
+async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
+    let site = Database::open(true).await;
+    let (url, schema) = (site.url(), Some("another"));
+    let still = || wakeline_duroxide::LongPollConfig {
+        enabled: false,
+        ..wakeline_duroxide::LongPollConfig::default()
+    };
+    let waiting = [
+        PostgresProvider::new(&url).await.expect("connected"),
+        PostgresProvider::new_with_schema(&url, schema).await.expect("connected"),
+    ];
+    let still = [
+        PostgresProvider::new_with_long_poll(&url, still()).await.expect("connected"),
+        PostgresProvider::new_with_long_poll_and_schema(&url, still(), schema)
+            .await
+            .expect("connected"),
+    ];
+    crate::waking::they_wait(&waiting, true).await;
+    crate::waking::they_wait(&still, false).await;
+    crate::waking::are_one_store(&waiting[0], &still[0]).await;
+    crate::waking::are_one_store(&waiting[1], &still[1]).await;
+    let wrong = PostgresProvider::new_with_schema(&url, Some("pg_mine")).await;
+    assert!(wrong.err().expect("refused").to_string().contains("pg_mine"));
+    for provider in waiting.iter().chain(&still) {
+        provider.close().await;
+    }
+    site.close().await;
+}

@@ -17,9 +17,8 @@ use duroxide::providers::{
     ProviderError, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter, WorkItem,
 };
 use duroxide::{Event, SystemStats};
-use wakeline_duroxide::DuroxideProvider;
 
-use crate::bed::{Bed, Site};
+use crate::bed::{Bed, ProviderOf, Site};
 
 /// A bed whose providers wait for locks before they say that there is nothing.
 pub(crate) struct SettledBed<S>(pub(crate) Arc<Bed<S>>);
@@ -36,8 +35,8 @@ impl<S: Site> ProviderFactory for SettledBed<S> {
     }
 }
 
-struct Settled<S> {
-    inner: DuroxideProvider,
+struct Settled<S: Site> {
+    inner: ProviderOf<S>,
     bed: Arc<Bed<S>>,
 }
 

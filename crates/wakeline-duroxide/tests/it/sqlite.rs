@@ -5,14 +5,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use rusqlite::Connection;
 use tempfile::TempDir;
-use wakeline_sqlite::{SqliteOptions, SqliteStore};
+use wakeline_duroxide::{SqliteProvider, SqliteProviderOptions};
+use wakeline_sqlite::SqliteStore;
 
-use crate::bed::{Fed, Site};
+use crate::bed::{Site, waiting};
 
 /// A file in a folder of its own.
 pub(crate) struct File {
     folder: TempDir,
-    fed: Fed,
+    provider: SqliteProvider,
 }
 
 impl File {
@@ -24,25 +25,42 @@ impl File {
     }
 }
 
-async fn store_in(folder: &TempDir) -> SqliteStore {
-    let options =
-        SqliteOptions { ballast_bytes: 0, ..SqliteOptions::new(folder.path().join("dx.db")) };
-    SqliteStore::open(options).await.expect("the store opens")
+async fn provider_in(folder: &TempDir, long_polling: bool) -> SqliteProvider {
+    let mut options = SqliteProviderOptions::new(folder.path().join("dx.db"));
+    options.store.ballast_bytes = 0;
+    options.waiting = waiting(long_polling);
+    SqliteProvider::new_with_options(options).await.expect("the file opens")
 }
 
 #[async_trait]
 impl Site for File {
+    type Store = SqliteStore;
+
     async fn open(long_polling: bool) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
-        Self { fed: Fed::over(store_in(&folder).await, long_polling), folder }
+        Self { provider: provider_in(&folder, long_polling).await, folder }
     }
 
-    async fn neighbour(&self) -> Fed {
-        Fed::over(store_in(&self.folder).await, true)
+    fn provider(&self) -> &SqliteProvider {
+        &self.provider
     }
 
-    fn fed(&self) -> &Fed {
-        &self.fed
+    async fn neighbour(&self) -> SqliteProvider {
+        provider_in(&self.folder, true).await
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.folder.path().join("dx.db").display())
+    }
+
+    /// Of this process, to the database and the files beside it.
+    async fn connections(&self) -> usize {
+        let open = std::fs::read_dir("/proc/self/fd").expect("it can be read");
+        let ours = |entry: std::io::Result<std::fs::DirEntry>| {
+            let file = std::fs::read_link(entry.ok()?.path()).ok()?;
+            file.starts_with(self.folder.path()).then_some(())
+        };
+        open.filter_map(ours).count()
     }
 
     async fn corrupt_history(&self, instance: &str) {
@@ -63,11 +81,20 @@ impl Site for File {
         let sql = "SELECT EXISTS (SELECT 1 FROM lanes WHERE lease_key IS NOT NULL)";
         self.raw().query_row(sql, [], |row| row.get(0)).expect("it can be read")
     }
-
-    async fn close(self) {
-        self.fed.close().await;
-    }
 }
 
 crate::suite::suite!(File);
 crate::waking::on_site!(super::File);
+
+#[tokio::test]
+async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let waiting = [SqliteProvider::new(folder.path().join("dx.db")).await.expect("opened")];
+    let still = [provider_in(&folder, false).await];
+    crate::waking::they_wait(&waiting, true).await;
+    crate::waking::they_wait(&still, false).await;
+    crate::waking::are_one_store(&waiting[0], &still[0]).await;
+    for provider in waiting.iter().chain(&still) {
+        provider.close().await;
+    }
+}

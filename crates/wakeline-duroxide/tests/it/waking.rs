@@ -2,7 +2,7 @@
 //! understand each other.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use duroxide::providers::{
     DispatcherCapabilityFilter, ExecutionMetadata, Provider, ProviderAdmin, SemverRange, TagFilter,
@@ -47,14 +47,14 @@ fn up_to(major: u64) -> DispatcherCapabilityFilter {
 }
 
 /// Fetches the only turn there is, at once.
-async fn fetch(provider: &DuroxideProvider) -> (duroxide::providers::OrchestrationItem, String) {
+async fn fetch(provider: &dyn Provider) -> (duroxide::providers::OrchestrationItem, String) {
     let fetched = provider.fetch_orchestration_item(LEASE, Duration::ZERO, None).await;
     let (item, token, _) = fetched.expect("it is answered").expect("there is a turn");
     (item, token)
 }
 
 /// Acknowledges the first turn of an instance, pinned to a version, with a message to itself.
-async fn begin(provider: &DuroxideProvider, instance: &str, token: &str, version: Version) {
+async fn begin(provider: &dyn Provider, instance: &str, token: &str, version: Version) {
     let started = EventKind::OrchestrationStarted {
         name: "Greet".to_owned(),
         version: "1.0.0".to_owned(),
@@ -80,7 +80,7 @@ async fn begin(provider: &DuroxideProvider, instance: &str, token: &str, version
 
 pub(crate) async fn a_waiting_fetch_is_served_by_an_enqueue<S: Site>() {
     let site = S::open(true).await;
-    let provider = site.fed().provider.clone();
+    let provider = site.provider().clone();
     let waiting = tokio::spawn({
         let provider = provider.clone();
         async move { provider.fetch_orchestration_item(LEASE, WAIT, None).await }
@@ -95,35 +95,100 @@ pub(crate) async fn a_waiting_fetch_is_served_by_an_enqueue<S: Site>() {
 pub(crate) async fn a_waiting_fetch_is_woken_by_another_process<S: Site>() {
     let site = S::open(true).await;
     let waiting = tokio::spawn({
-        let provider = site.fed().provider.clone();
+        let provider = site.provider().clone();
         async move { provider.fetch_orchestration_item(LEASE, WAIT, None).await }
     });
     let other = site.neighbour().await;
-    other.provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    other.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
     assert_eq!(served.expect("answered").expect("a turn").0.instance, "a");
     other.close().await;
     site.close().await;
 }
 
-pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {
-    let site = S::open(true).await;
-    let provider = site.fed().provider.clone();
-    provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
-    let (_, token) = fetch(&provider).await;
-    let waiting = tokio::spawn({
-        let provider = provider.clone();
-        async move { provider.fetch_work_item(LEASE, WAIT, None, &TagFilter::DefaultOnly).await }
-    });
-    let work = WorkItem::ActivityExecute {
-        instance: "a".to_owned(),
+fn hello(instance: &str) -> WorkItem {
+    WorkItem::ActivityExecute {
+        instance: instance.to_owned(),
         execution_id: 1,
         id: 2,
         name: "hello".to_owned(),
         input: String::new(),
         session_id: None,
         tag: None,
-    };
+    }
+}
+
+pub(crate) async fn a_waiting_worker_is_woken_by_another_process<S: Site>() {
+    let site = S::open(true).await;
+    let waiting = tokio::spawn({
+        let provider = site.provider().clone();
+        async move { provider.fetch_work_item(LEASE, WAIT, None, &TagFilter::DefaultOnly).await }
+    });
+    let other = site.neighbour().await;
+    other.enqueue_for_worker(hello("a")).await.expect("stored");
+    let served = tokio::time::timeout(SOON, waiting).await.expect("woken").expect("no panic");
+    assert_eq!(served.expect("answered").expect("an activity").0, hello("a"));
+    other.close().await;
+    site.close().await;
+}
+
+/// The listener of a dropped provider ends, and with it the last that holds the store.
+pub(crate) async fn a_dropped_provider_leaves_no_connection_behind<S: Site>() {
+    let site = S::open(true).await;
+    // What the site's own provider opens to tell others that join.
+    site.neighbour().await.close().await;
+    let before = site.connections().await;
+    let other = site.neighbour().await;
+    other.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    drop(fetch(&other).await);
+    assert!(site.connections().await > before);
+    let clone = other.clone();
+    drop(other);
+    clone.read("a").await.expect("a clone keeps the store open");
+    drop(clone);
+    let started = Instant::now();
+    while site.connections().await > before {
+        assert!(started.elapsed() < SOON, "connections were left behind");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    site.close().await;
+}
+
+/// Whether fetches of these providers wait for their whole poll timeout.
+pub(crate) async fn they_wait<S: Send + Sync + 'static>(
+    providers: &[DuroxideProvider<S>],
+    expected: bool,
+) {
+    for provider in providers {
+        let span = if expected { Duration::from_millis(300) } else { WAIT };
+        let started = Instant::now();
+        let fetched = provider.fetch_orchestration_item(LEASE, span, None).await;
+        assert!(fetched.expect("answered").is_none());
+        assert_eq!(started.elapsed() >= span, expected, "{:?}", started.elapsed());
+    }
+}
+
+/// What one of them stores the other one finds.
+pub(crate) async fn are_one_store<S: Send + Sync + 'static>(
+    one: &DuroxideProvider<S>,
+    other: &DuroxideProvider<S>,
+) {
+    one.enqueue_for_orchestrator(start("shared"), None).await.expect("stored");
+    let (item, token) = fetch(other).await;
+    assert_eq!(item.instance, "shared");
+    begin(other, "shared", &token, Version::new(0, 1, 32)).await;
+}
+
+pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {
+    let site = S::open(true).await;
+    let provider = site.provider().clone();
+    provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
+    let (_, token) = fetch(&provider).await;
+    let waiting = tokio::spawn({
+        let provider = provider.clone();
+        async move { provider.fetch_work_item(LEASE, WAIT, None, &TagFilter::DefaultOnly).await }
+    });
+    let work = hello("a");
     let metadata = ExecutionMetadata::default();
     let items = vec![work.clone()];
     let acked = provider.ack_orchestration_item(&token, 1, vec![], items, vec![], metadata, vec![]);
@@ -135,7 +200,7 @@ pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {
 
 pub(crate) async fn a_waiting_fetch_learns_of_a_version_that_it_did_not_know<S: Site>() {
     let site = S::open(true).await;
-    let provider = site.fed().provider.clone();
+    let provider = site.provider().clone();
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     let waiting = tokio::spawn({
@@ -150,11 +215,11 @@ pub(crate) async fn a_waiting_fetch_learns_of_a_version_that_it_did_not_know<S: 
 
 pub(crate) async fn a_filter_finds_versions_that_another_provider_pinned<S: Site>() {
     let site = S::open(true).await;
-    let provider = site.fed().provider.clone();
+    let provider = site.provider().clone();
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     begin(&provider, "a", &token, Version::new(7, 1, 0)).await;
-    let other = site.fed().another();
+    let other = site.neighbour().await;
     let refused = other.fetch_orchestration_item(LEASE, Duration::ZERO, Some(&up_to(7))).await;
     assert!(refused.expect("answered").is_none(), "7.1.0 is beyond 7.0.0");
     let found = other.fetch_orchestration_item(LEASE, Duration::ZERO, Some(&up_to(9))).await;
@@ -165,8 +230,8 @@ pub(crate) async fn a_filter_finds_versions_that_another_provider_pinned<S: Site
 
 pub(crate) async fn one_provider_acknowledges_what_another_fetched<S: Site>() {
     let site = S::open(true).await;
-    let provider = site.fed().provider.clone();
-    let other = site.fed().another();
+    let provider = site.provider().clone();
+    let other = site.neighbour().await;
     provider.enqueue_for_orchestrator(start("a"), None).await.expect("stored");
     let (_, token) = fetch(&provider).await;
     begin(&other, "a", &token, Version::new(0, 1, 32)).await;
@@ -177,7 +242,7 @@ pub(crate) async fn one_provider_acknowledges_what_another_fetched<S: Site>() {
 
 pub(crate) async fn messages_beside_those_of_queues_wait_for_a_start<S: Site>() {
     let site = S::open(true).await;
-    let provider = &site.fed().provider;
+    let provider = site.provider();
     let queued = WorkItem::QueueMessage {
         instance: "a".to_owned(),
         name: "mail".to_owned(),
@@ -194,7 +259,7 @@ pub(crate) async fn messages_beside_those_of_queues_wait_for_a_start<S: Site>() 
 
 pub(crate) async fn a_runtime_runs_on_it<S: Site>() {
     let site = S::open(true).await;
-    let provider: Arc<dyn Provider> = Arc::new(site.fed().provider.clone());
+    let provider: Arc<dyn Provider> = Arc::new(site.provider().clone());
     let greet = |_: ActivityContext, name: String| async move { Ok(format!("hello {name}")) };
     let activities = ActivityRegistry::builder().register("greet", greet).build();
     let code = |ctx: OrchestrationContext, names: String| async move {
@@ -233,6 +298,8 @@ macro_rules! on_site {
             a_waiting_fetch_is_served_by_an_enqueue,
             a_waiting_fetch_is_woken_by_another_process,
             a_waiting_worker_is_served_by_a_turn,
+            a_waiting_worker_is_woken_by_another_process,
+            a_dropped_provider_leaves_no_connection_behind,
             a_waiting_fetch_learns_of_a_version_that_it_did_not_know,
             a_filter_finds_versions_that_another_provider_pinned,
             one_provider_acknowledges_what_another_fetched,

@@ -1,25 +1,37 @@
 -- Trigger on cursors, once per statement: something became available by other means than a push,
 -- or will at a known time (an ended lease, a retry, a seek, changed options). Leases are not told
 -- here: the notifier does that, once per half lease.
--- Called by: the trigger wakeline_notify, which notify_install makes under notify = trigger.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_cursors() RETURNS trigger
 LANGUAGE plpgsql AS $$
 DECLARE
     v_now timestamptz := @schema@.clock();
+    v_changes jsonb;
 BEGIN
-    PERFORM @schema@.notify_changes((
+    IF TG_OP = 'INSERT' THEN
         SELECT jsonb_agg(DISTINCT jsonb_build_object(
             'q', q.name, 'p', p.name, 's', q.namespace, 't', q.task, 'g', g.name,
-            'd', ceil(greatest(0, extract(epoch FROM f.due_at - v_now)) * 1000)::bigint))
+            'd', @schema@.notify_due_ms(f.due_at, v_now)))
+        INTO v_changes
+        FROM fresh f
+        JOIN @schema@.partitions p USING (partition_id)
+        JOIN @schema@.queues q USING (queue_id)
+        JOIN @schema@.groups g USING (group_id)
+        WHERE f.due_at < 'infinity' AND f.lease_token IS NULL;
+    ELSE
+        SELECT jsonb_agg(DISTINCT jsonb_build_object(
+            'q', q.name, 'p', p.name, 's', q.namespace, 't', q.task, 'g', g.name,
+            'd', @schema@.notify_due_ms(f.due_at, v_now)))
+        INTO v_changes
         FROM fresh f
         JOIN stale o USING (partition_id, group_id)
         JOIN @schema@.partitions p USING (partition_id)
         JOIN @schema@.queues q USING (queue_id)
         JOIN @schema@.groups g USING (group_id)
-        WHERE f.due_at IS NOT NULL AND f.lease_token IS NULL
-          AND f.due_at IS DISTINCT FROM o.due_at
-    ));
+        WHERE f.due_at < 'infinity' AND f.lease_token IS NULL
+            AND f.due_at IS DISTINCT FROM o.due_at;
+    END IF;
+    PERFORM @schema@.notify_changes(v_changes);
     RETURN NULL;
 END
 $$;

@@ -1,5 +1,5 @@
--- Trigger on incoming, once per statement: a node has to take rows over.
--- Called by: the trigger wakeline_notify, which notify_install makes under notify = trigger.
+-- Trigger on incoming, once per statement: a node has to take rows over, new ones or such that are
+-- no longer refused.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_incoming() RETURNS trigger
 LANGUAGE plpgsql AS $$

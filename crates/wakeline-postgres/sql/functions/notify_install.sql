@@ -1,36 +1,79 @@
--- Puts the triggers of notify = trigger in place, or takes them away. Changes nothing, and asks for
--- no right, if they are as wanted. Returns whether it changed something.
--- Called by: PostgresStore::connect. Lock order: the migrations' advisory lock, then the tables.
+-- Puts the triggers of notify = trigger in place, or takes them away. Changes nothing, and needs no
+-- right, if they are as wanted. Takes none away while another node that listens wants them: it holds
+-- p_wanting, shared, on its LISTEN connection; nor for a role that does not own the tables, which they
+-- do no harm. Returns whether it changed something.
+-- Nodes hint after their commits, so triggers pass over the sessions of nodes: of those that say so
+-- (wakeline.hints) where older releases rely on triggers, else of all (wakeline.node).
+-- Lock order: the migrations' advisory lock (p_lock), then the tables.
 
-CREATE OR REPLACE FUNCTION @schema@.notify_install(p_wanted boolean, p_lock bigint)
+CREATE OR REPLACE FUNCTION @schema@.notify_install(
+    p_wanted boolean, p_lock bigint, p_wanting bigint)
 RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_tables regclass[] := ARRAY['@schema@.segments'::regclass, '@schema@.cursors'::regclass,
-                                 '@schema@.incoming'::regclass];
+    -- Table, trigger, event, function, and the setting of the sessions that it passes over. Older
+    -- releases know of one trigger on each of the first three tables, by this name.
+    v_all CONSTANT text[] := ARRAY[
+        ['incoming', 'wakeline_notify', 'INSERT OR UPDATE OF refused', 'notify_incoming', 'hints'],
+        ['segments', 'wakeline_notify', 'INSERT', 'notify_segments', 'hints'],
+        ['cursors', 'wakeline_notify', 'UPDATE', 'notify_cursors', 'hints'],
+        ['cursors', 'wakeline_notify_insert', 'INSERT', 'notify_cursors', 'node'],
+        ['retries', 'wakeline_notify', 'UPDATE', 'notify_retries', 'node'],
+        ['scheduled', 'wakeline_notify', 'UPDATE', 'notify_scheduled', 'node'],
+        ['scheduled', 'wakeline_notify_insert', 'INSERT', 'notify_scheduled', 'node'],
+        ['flow_lanes', 'wakeline_notify', 'UPDATE', 'notify_flow_lanes', 'node'],
+        ['flow_lanes', 'wakeline_notify_insert', 'INSERT', 'notify_flow_lanes', 'node'],
+        ['flow_messages', 'wakeline_notify', 'UPDATE', 'notify_flow_messages', 'node'],
+        ['flow_messages', 'wakeline_notify_insert', 'INSERT', 'notify_flow_messages', 'node'],
+        ['flow_work', 'wakeline_notify', 'UPDATE', 'notify_flow_work', 'node'],
+        ['flow_work', 'wakeline_notify_insert', 'INSERT', 'notify_flow_work', 'node'],
+        ['flow_instances', 'wakeline_notify', 'UPDATE', 'notify_flow_instances', 'node'],
+        ['hook_states', 'wakeline_notify', 'UPDATE', 'notify_hook_states', 'node'],
+        ['hook_states', 'wakeline_notify_insert', 'INSERT', 'notify_hook_states', 'node'],
+        ['hook_deliveries', 'wakeline_notify', 'UPDATE', 'notify_hook_deliveries', 'node'],
+        ['hook_deliveries', 'wakeline_notify_insert', 'INSERT', 'notify_hook_deliveries', 'node'],
+        ['hook_jobs', 'wakeline_notify', 'INSERT', 'notify_hook_background', 'node'],
+        ['hook_fan_outs', 'wakeline_notify', 'INSERT', 'notify_hook_background', 'node']];
+    v_wanted text[] := '{}';
+    v_present text[];
+    v_name text;
+    t text[];
 BEGIN
+    IF p_wanted THEN
+        v_wanted := ARRAY(SELECT x.name FROM (
+            SELECT v_all[i][1] || ' ' || v_all[i][2] AS name
+            FROM generate_subscripts(v_all, 1) AS i) x ORDER BY x.name COLLATE "C");
+    END IF;
     FOR v_look IN 1..2 LOOP
-        IF (SELECT count(*) FROM pg_trigger
-            WHERE tgrelid = ANY (v_tables) AND tgname = 'wakeline_notify')
-            = (CASE WHEN p_wanted THEN 3 ELSE 0 END)
-        THEN
+        v_present := ARRAY(SELECT x.name FROM (
+            SELECT c.relname || ' ' || g.tgname AS name
+            FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
+            WHERE c.relnamespace = '@schema@'::regnamespace
+                AND g.tgname LIKE 'wakeline\_notify%') x ORDER BY x.name COLLATE "C");
+        IF v_present = v_wanted THEN
             RETURN false;
         END IF;
         -- Nodes that start at once come here one after another; all but the first find it done.
         PERFORM pg_advisory_xact_lock(p_lock);
     END LOOP;
-    DROP TRIGGER IF EXISTS wakeline_notify ON @schema@.segments;
-    DROP TRIGGER IF EXISTS wakeline_notify ON @schema@.cursors;
-    DROP TRIGGER IF EXISTS wakeline_notify ON @schema@.incoming;
+    IF NOT p_wanted AND (NOT pg_try_advisory_xact_lock(p_wanting) OR NOT pg_has_role((
+        SELECT c.relowner FROM pg_class c WHERE c.oid = '@schema@.incoming'::regclass), 'USAGE'))
+    THEN
+        RETURN false;
+    END IF;
+    FOREACH v_name IN ARRAY v_present LOOP
+        EXECUTE format('DROP TRIGGER %I ON @schema@.%I',
+            split_part(v_name, ' ', 2), split_part(v_name, ' ', 1));
+    END LOOP;
     IF p_wanted THEN
-        CREATE TRIGGER wakeline_notify AFTER INSERT ON @schema@.segments
-            REFERENCING NEW TABLE AS fresh
-            FOR EACH STATEMENT EXECUTE FUNCTION @schema@.notify_segments();
-        CREATE TRIGGER wakeline_notify AFTER UPDATE ON @schema@.cursors
-            REFERENCING OLD TABLE AS stale NEW TABLE AS fresh
-            FOR EACH STATEMENT EXECUTE FUNCTION @schema@.notify_cursors();
-        CREATE TRIGGER wakeline_notify AFTER INSERT ON @schema@.incoming
-            FOR EACH STATEMENT EXECUTE FUNCTION @schema@.notify_incoming();
+        FOREACH t SLICE 1 IN ARRAY v_all LOOP
+            EXECUTE format('CREATE TRIGGER %I AFTER %s ON @schema@.%I %s FOR EACH STATEMENT
+                WHEN (coalesce(current_setting(%L, true), %L) = %L)
+                EXECUTE FUNCTION @schema@.%I()', t[2], t[3], t[1], CASE t[3]
+                    WHEN 'INSERT' THEN 'REFERENCING NEW TABLE AS fresh'
+                    WHEN 'UPDATE' THEN 'REFERENCING OLD TABLE AS stale NEW TABLE AS fresh'
+                    ELSE '' END, 'wakeline.' || t[5], '', '', t[4]);
+        END LOOP;
     END IF;
     RETURN true;
 END

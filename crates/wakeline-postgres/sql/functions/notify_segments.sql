@@ -1,5 +1,4 @@
 -- Trigger on segments, once per statement: messages were stored.
--- Called by: the trigger wakeline_notify, which notify_install makes under notify = trigger.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_segments() RETURNS trigger
 LANGUAGE plpgsql AS $$

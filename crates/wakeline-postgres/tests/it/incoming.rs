@@ -1,30 +1,15 @@
 //! A plain INSERT into `incoming` is a push, under notify = trigger.
 
 use wakeline_core::{
-    GroupName, LeaseToken, MessageId, PartitionName, QueueLine, QueueName, QueueOptions, Selector,
-    Subscription, TransactionId,
+    GroupName, LeaseToken, QueueLine, QueueName, QueueOptions, Selector, Subscription,
 };
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
-use wakeline_store::{
-    ClaimRequest, ConfigureQueue, LineClaim, PushItem, QueueAdmin, QueueStore, StoreAdmin,
-};
+use wakeline_store::{ClaimRequest, ConfigureQueue, LineClaim, QueueAdmin, QueueStore, StoreAdmin};
 
 use crate::support::{Node, TestSchema, eventually};
 
 fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
     PostgresOptions { notify, ..schema.options() }
-}
-
-fn item(queue: &str) -> PushItem {
-    PushItem {
-        queue: QueueName::new(queue).expect("valid"),
-        partition: PartitionName::new("p").expect("valid"),
-        id: MessageId::generate(),
-        transaction_id: TransactionId::generate(),
-        trace_id: None,
-        payload: "{}".into(),
-        producer: None,
-    }
 }
 
 async fn insert(schema: &TestSchema, columns: &str, values: &str) {
@@ -92,22 +77,6 @@ async fn a_row_that_cannot_be_pushed_is_set_aside_and_holds_up_nobody() {
     })
     .await;
     node.stop().await;
-}
-
-#[tokio::test]
-async fn a_push_of_one_node_is_told_to_the_other_by_the_trigger_alone() {
-    let schema = TestSchema::new().await;
-    let options = with(&schema, NotifyMode::Trigger);
-    let (a, b) = (Node::start(options.clone()).await, Node::start(options).await);
-    a.store.push(vec![item("q")]).await.expect("pushed");
-    b.sink.until_changed("q").await;
-    assert_eq!(a.store.notifies_sent(), 0);
-    // b's answer arrives after a's own notification, which a does not hear.
-    b.store.push(vec![item("back")]).await.expect("pushed");
-    a.sink.until_changed("back").await;
-    assert!(!format!("{:?}", a.sink.all()).contains("\"q\""), "{:?}", a.sink.all());
-    a.stop().await;
-    b.stop().await;
 }
 
 async fn configure(node: &Node, queue: &str, options: QueueOptions) {

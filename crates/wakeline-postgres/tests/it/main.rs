@@ -24,3 +24,4 @@ mod sql_pop;
 mod sql_push;
 mod support;
 mod trigger;
+mod trigger_rows;

@@ -1,14 +1,21 @@
-//! notify = trigger: hints ride on the writing transaction, whoever writes.
+//! notify = trigger: which triggers there are when, and what those of queues tell.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_core::{Change, GroupName, Namespace, PartitionName, TaskName};
+use tokio_util::sync::CancellationToken;
+use wakeline_core::{
+    Change, GroupName, MessageId, Namespace, PartitionName, QueueName, TaskName, TransactionId,
+};
 use wakeline_postgres::{NotifyMode, PostgresOptions, PostgresStore};
-use wakeline_store::StoreAdmin;
+use wakeline_store::{HintFeed, PushItem, QueueStore, StoreAdmin};
 
-use crate::support::{Heard, Node, TestSchema, change};
+use crate::support::{Heard, Node, Recorder, TestSchema, change};
 
-fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
+/// How many there are under notify = trigger.
+const TRIGGERS: i64 = 20;
+
+pub(crate) fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
     PostgresOptions { notify, ..schema.options() }
 }
 
@@ -19,12 +26,12 @@ async fn triggers(schema: &TestSchema) -> i64 {
 }
 
 /// Runs a script in which `@` stands for the schema.
-async fn run(schema: &TestSchema, script: &str) {
+pub(crate) async fn run(schema: &TestSchema, script: &str) {
     schema.client().await.batch_execute(&script.replace('@', &schema.name)).await.expect("runs");
 }
 
 /// A queue with some partitions and a sleeping group, made by hand.
-async fn fill(schema: &TestSchema, partitions: u32) {
+pub(crate) async fn fill(schema: &TestSchema, partitions: u32) {
     let script = format!(
         "INSERT INTO @.queues (name, namespace, task, created_at) VALUES ('n.t', 'n', 't', now());
          INSERT INTO @.partitions (queue_id, name)
@@ -57,10 +64,10 @@ async fn the_modes_can_be_switched_back_and_forth() {
     let schema = TestSchema::new().await;
     let modes = [
         (NotifyMode::AfterCommit, 0),
-        (NotifyMode::Trigger, 3),
-        (NotifyMode::Trigger, 3),
+        (NotifyMode::Trigger, TRIGGERS),
+        (NotifyMode::Trigger, TRIGGERS),
         (NotifyMode::Off, 0),
-        (NotifyMode::Trigger, 3),
+        (NotifyMode::Trigger, TRIGGERS),
         (NotifyMode::AfterCommit, 0),
     ];
     for (mode, expected) in modes {
@@ -77,7 +84,7 @@ async fn many_nodes_may_install_the_triggers_at_once() {
     for store in futures_util::future::join_all(starts).await {
         store.expect("connected").close().await;
     }
-    assert_eq!(triggers(&schema).await, 3);
+    assert_eq!(triggers(&schema).await, TRIGGERS);
 }
 
 /// The design's `test_notify_emitted_on_orchestrator_insert` and
@@ -135,6 +142,89 @@ async fn a_cursor_that_becomes_due_is_told_to_its_group_and_a_lease_is_not() {
     assert!(later[0].due_in > Duration::from_secs(50), "{later:?}");
     assert_eq!(Change { due_in: Duration::ZERO, ..later[0].clone() }, now);
     node.stop().await;
+}
+
+#[tokio::test]
+async fn triggers_of_an_older_release_are_replaced() {
+    let schema = TestSchema::new().await;
+    let old = "CREATE TRIGGER wakeline_notify AFTER INSERT ON @.incoming
+                   FOR EACH STATEMENT EXECUTE FUNCTION @.notify_incoming();
+               CREATE TRIGGER wakeline_notify AFTER INSERT ON @.segments
+                   REFERENCING NEW TABLE AS fresh
+                   FOR EACH STATEMENT EXECUTE FUNCTION @.notify_segments();
+               CREATE TRIGGER wakeline_notify AFTER UPDATE ON @.cursors
+                   REFERENCING OLD TABLE AS stale NEW TABLE AS fresh
+                   FOR EACH STATEMENT EXECUTE FUNCTION @.notify_cursors()";
+    run(&schema, old).await;
+    let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
+    assert_eq!(triggers(&schema).await, TRIGGERS);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_node_without_triggers_leaves_those_of_one_that_listens() {
+    let schema = TestSchema::new().await;
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    let other = Node::start(schema.options()).await;
+    assert_eq!(triggers(&schema).await, TRIGGERS, "the first one wants them");
+    fill(&schema, 1).await;
+    run(&schema, SEGMENTS).await;
+    other.sink.until_changed("n.t").await;
+    node.stop().await;
+    other.stop().await;
+    PostgresStore::connect(schema.options()).await.expect("a store").close().await;
+    assert_eq!(triggers(&schema).await, 0, "nobody wants them any more");
+}
+
+#[tokio::test]
+async fn a_node_that_listens_puts_triggers_back_that_were_taken_away_before() {
+    let schema = TestSchema::new().await;
+    let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
+    PostgresStore::connect(schema.options()).await.expect("a store").close().await;
+    assert_eq!(triggers(&schema).await, 0);
+    let sink = Arc::new(Recorder::default());
+    let feeding = tokio::spawn({
+        let (store, sink) = (store.clone(), sink.clone());
+        async move { store.feed(sink, CancellationToken::new()).await }
+    });
+    sink.until_joined().await;
+    assert_eq!(triggers(&schema).await, TRIGGERS);
+    store.close().await;
+    feeding.await.expect("no panic");
+}
+
+fn item(queue: &QueueName) -> PushItem {
+    PushItem {
+        queue: queue.clone(),
+        partition: PartitionName::new("p1").expect("valid"),
+        id: MessageId::generate(),
+        transaction_id: TransactionId::generate(),
+        trace_id: None,
+        payload: "{}".into(),
+        producer: None,
+    }
+}
+
+/// What a node writes is hinted after its commit, and not by triggers as well.
+#[tokio::test]
+async fn what_a_node_writes_is_hinted_once_whatever_its_mode() {
+    let schema = TestSchema::new().await;
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    let other = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    fill(&schema, 1).await;
+    let name = QueueName::new("n.t").expect("valid");
+    other.store.push(vec![item(&name)]).await.expect("stored");
+    node.sink.until_changed("n.t").await;
+    other.store.tell(&[change("marker")]);
+    node.sink.until_changed("marker").await;
+    let heard = node.sink.take();
+    let about = |heard: &&Heard| match heard {
+        Heard::Changed(changes) => changes.iter().any(|change| change.queue == name),
+        _ => false,
+    };
+    assert_eq!(heard.iter().filter(about).count(), 1, "{heard:?}");
+    node.stop().await;
+    other.stop().await;
 }
 
 #[tokio::test]

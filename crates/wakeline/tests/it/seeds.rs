@@ -4,6 +4,7 @@
 mod fetching;
 mod idle;
 mod own_provider;
+mod raw_rows;
 mod stress;
 mod trouble;
 

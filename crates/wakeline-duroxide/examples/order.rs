@@ -1,0 +1,123 @@
+//! An order that is checked, waits for a person, is paid and is shipped, on either store. Any
+//! number of processes serve it, any process places and approves orders: whoever waits is woken by
+//! what another process commits.
+//!
+//! ```text
+//! cargo run --example order -- serve --store postgres://localhost/app
+//! cargo run --example order -- place order-7 --store postgres://localhost/app
+//! cargo run --example order -- approve order-7 --store postgres://localhost/app
+//! cargo run --example order -- wait order-7 --store postgres://localhost/app
+//! ```
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::Provider;
+use duroxide::runtime::registry::ActivityRegistry;
+use duroxide::runtime::{OrchestrationStatus, Runtime};
+use duroxide::{ActivityContext, Client, Either2, OrchestrationContext, OrchestrationRegistry};
+use wakeline_duroxide::{DuroxideProvider, DuroxideStore, PostgresProvider, SqliteProvider};
+
+const USAGE: &str =
+    "usage: order serve|place ID|approve ID|wait ID --store sqlite:PATH|postgres://...";
+
+/// What a customer wants: items and their prices, as JSON.
+const ITEMS: &str = r#"[["tea", 4], ["cup", 11]]"#;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+async fn reserve(_: ActivityContext, item: String) -> Result<String, String> {
+    Ok(format!("{item} reserved"))
+}
+
+async fn charge(ctx: ActivityContext, amount: String) -> Result<String, String> {
+    Ok(format!("{amount} charged to {}", ctx.instance_id()))
+}
+
+async fn book_parcel(_: ActivityContext, items: String) -> Result<String, String> {
+    Ok(format!("parcel with {items} items"))
+}
+
+/// The orchestration: activities side by side, a person who decides within an hour, a child.
+async fn order(ctx: OrchestrationContext, input: String) -> Result<String, String> {
+    let items: Vec<(String, u32)> =
+        serde_json::from_str(&input).map_err(|error| error.to_string())?;
+    let reserving = items.iter().map(|(item, _)| ctx.schedule_activity("reserve", item.clone()));
+    let reserved = ctx.join(reserving.collect()).await;
+    reserved.into_iter().collect::<Result<Vec<_>, _>>()?;
+    ctx.set_custom_status("waits for approval");
+    let approval = ctx.schedule_wait("approval");
+    let deadline = ctx.schedule_timer(Duration::from_secs(3600));
+    let name = match ctx.select2(approval, deadline).await {
+        Either2::First(name) => name,
+        Either2::Second(()) => return Err("nobody approved the order".to_owned()),
+    };
+    let total: u32 = items.iter().map(|(_, price)| price).sum();
+    let receipt = ctx.schedule_activity("charge", total.to_string()).await?;
+    let shipped = ctx.schedule_sub_orchestration("ship", items.len().to_string()).await?;
+    Ok(format!("{receipt}, approved by {name}; {shipped}"))
+}
+
+/// The child: it lets the customer change their mind for a moment.
+async fn ship(ctx: OrchestrationContext, items: String) -> Result<String, String> {
+    ctx.schedule_timer(Duration::from_millis(200)).await;
+    ctx.schedule_activity("book_parcel", items).await
+}
+
+/// Runs orders until the process is asked to end.
+async fn serve(provider: Arc<dyn Provider>) -> Result<(), BoxError> {
+    let activities = ActivityRegistry::builder()
+        .register("reserve", reserve)
+        .register("charge", charge)
+        .register("book_parcel", book_parcel)
+        .build();
+    let orchestrations =
+        OrchestrationRegistry::builder().register("order", order).register("ship", ship).build();
+    let runtime = Runtime::start_with_store(provider, activities, orchestrations).await;
+    println!("serving");
+    tokio::signal::ctrl_c().await?;
+    runtime.shutdown(None).await;
+    Ok(())
+}
+
+async fn act(what: &str, id: &str, client: &Client) -> Result<(), BoxError> {
+    match what {
+        "place" => client.start_orchestration(id, "order", ITEMS).await?,
+        "approve" => client.raise_event(id, "approval", "Ann").await?,
+        _ => {
+            let ended = client.wait_for_orchestration(id, Duration::from_secs(60)).await?;
+            match ended {
+                OrchestrationStatus::Completed { output, .. } => println!("{output}"),
+                other => return Err(format!("{id} did not complete: {other:?}").into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn run<S: DuroxideStore + 'static>(
+    provider: DuroxideProvider<S>,
+    words: &[&str],
+) -> Result<(), BoxError> {
+    let shared: Arc<dyn Provider> = Arc::new(provider.clone());
+    match words {
+        ["serve"] => serve(shared).await?,
+        [what @ ("place" | "approve" | "wait"), id] => act(what, id, &Client::new(shared)).await?,
+        _ => return Err(USAGE.into()),
+    }
+    // What this process has written was told to the others before it ends.
+    provider.close().await;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let [words @ .., "--store", store] = words.as_slice() else { return Err(USAGE.into()) };
+    match store.strip_prefix("sqlite:") {
+        Some(path) => run(SqliteProvider::new(path).await?, words).await,
+        None => run(PostgresProvider::new(store).await?, words).await,
+    }
+}

@@ -1,0 +1,72 @@
+//! Orchestrations of duroxide on PostgreSQL: the constructors that its programs know.
+
+use wakeline_postgres::{PostgresOptions, PostgresStore};
+use wakeline_store::StoreError;
+use wakeline_wake::LongPollConfig;
+
+use crate::provider::{DuroxideOptions, DuroxideProvider};
+
+/// A provider on PostgreSQL 15 or later. Everything lives in one schema, `wakeline` by default; it
+/// is brought up to date when connecting. Fetches that wait are woken by what any process on the
+/// schema commits.
+pub type PostgresProvider = DuroxideProvider<PostgresStore>;
+
+/// All settings of a [`PostgresProvider`].
+#[derive(Debug, Clone)]
+pub struct PostgresProviderOptions {
+    /// Where the store is, and how it is connected to.
+    pub store: PostgresOptions,
+    /// How fetches wait.
+    pub waiting: DuroxideOptions,
+}
+
+impl PostgresProviderOptions {
+    /// The defaults.
+    pub fn new(database_url: impl Into<String>) -> Self {
+        let store = PostgresOptions::new(database_url);
+        Self { store, waiting: DuroxideOptions::default() }
+    }
+}
+
+impl PostgresProvider {
+    /// Connects with the default settings: fetches wait, and are woken.
+    pub async fn new(database_url: &str) -> Result<Self, StoreError> {
+        Self::new_with_schema(database_url, None).await
+    }
+
+    /// Connects to a schema of another name, which is a store of its own.
+    pub async fn new_with_schema(
+        database_url: &str,
+        schema_name: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        let config = LongPollConfig::default();
+        Self::new_with_long_poll_and_schema(database_url, config, schema_name).await
+    }
+
+    /// Connects with settings of your own for how fetches wait.
+    pub async fn new_with_long_poll(
+        database_url: &str,
+        config: LongPollConfig,
+    ) -> Result<Self, StoreError> {
+        Self::new_with_long_poll_and_schema(database_url, config, None).await
+    }
+
+    /// Connects to a schema of another name, with settings of your own for how fetches wait.
+    pub async fn new_with_long_poll_and_schema(
+        database_url: &str,
+        config: LongPollConfig,
+        schema_name: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        let mut options = PostgresProviderOptions::new(database_url);
+        options.waiting.long_poll = config;
+        if let Some(schema) = schema_name {
+            options.store.schema = schema.to_owned();
+        }
+        Self::new_with_options(options).await
+    }
+
+    /// Connects with all settings.
+    pub async fn new_with_options(options: PostgresProviderOptions) -> Result<Self, StoreError> {
+        Self::owning(PostgresStore::connect(options.store).await?, options.waiting)
+    }
+}

@@ -1,0 +1,9 @@
+-- Trigger on tables of webhooks that hold background work, once per statement: there is some.
+
+CREATE OR REPLACE FUNCTION @schema@.notify_hook_background() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM @schema@.notify_hints('hook', '[["chores", 0]]');
+    RETURN NULL;
+END
+$$;

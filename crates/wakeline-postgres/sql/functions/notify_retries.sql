@@ -1,0 +1,17 @@
+-- Trigger on retries, once per statement that changes some: a parked message may be due earlier.
+-- Claims look at cursors, so its cursor becomes due with it, which notifies. A leased cursor learns
+-- of it when the lease ends. Runs with the rights of its owner.
+-- Lock order: cursors, after the retries that the statement has changed. Who holds a cursor may wait
+-- for these: PostgreSQL then ends one of the two transactions.
+
+CREATE OR REPLACE FUNCTION @schema@.notify_retries() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE @schema@.cursors c SET due_at = least(c.due_at, x.due_at)
+    FROM (
+        SELECT f.partition_id, f.group_id, min(f.due_at) AS due_at FROM fresh f GROUP BY 1, 2) x
+    WHERE c.partition_id = x.partition_id AND c.group_id = x.group_id
+        AND c.lease_token IS NULL AND (c.due_at IS NULL OR c.due_at > x.due_at);
+    RETURN NULL;
+END
+$$;

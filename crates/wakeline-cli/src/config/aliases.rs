@@ -102,12 +102,13 @@ mod tests {
         let notes = taken(&mut args, &set);
         assert_eq!(args.long_poll.claims_in_flight_max, None);
         assert_eq!((args.poll_interval_ms, args.long_poll.use_priority_dispatch), (None, None));
-        assert_eq!(
-            notes,
-            [
-                "POLL_WORKER_COUNT is ignored, because WAKELINE_CLAIMS_IN_FLIGHT_MAX cannot be \"0\"",
-                "POLL_INTERVAL_MS is ignored, because WAKELINE_POLL_INTERVAL_MS cannot be \"100ms\"",
-            ]
-        );
+        let ignored = [
+            ("POLL_WORKER_COUNT", "WAKELINE_CLAIMS_IN_FLIGHT_MAX", "0"),
+            ("POLL_INTERVAL_MS", "WAKELINE_POLL_INTERVAL_MS", "100ms"),
+        ];
+        let ignored = ignored.map(|(name, ours, value)| {
+            format!("{name} is ignored, because {ours} cannot be {value:?}")
+        });
+        assert_eq!(notes, ignored);
     }
 }

@@ -1,9 +1,7 @@
 //! The list of rules: a test of each.
 
-/// Makes a test of every rule. The expression makes a fresh
-/// [`FlowUnderTest`](crate::flow_conformance::FlowUnderTest); it may await, and it sees what is in
-/// scope where the macro stands. The modules that it makes have the names of those of
-/// `conformance_suite!`, so each stands in a module of its own.
+/// Makes a test of every rule, in modules named as those of `conformance_suite!`. The expression
+/// makes a fresh [`FlowUnderTest`](crate::flow_conformance::FlowUnderTest), and may await.
 #[macro_export]
 macro_rules! flow_conformance_suite {
     ($($fixture:tt)*) => {

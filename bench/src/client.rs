@@ -48,6 +48,11 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(BUFFER_LEN) })
     }
 
+    /// Connects, with a buffer that grows as answers need it: for thousands of connections.
+    pub(crate) async fn lean(address: SocketAddr) -> Result<Self> {
+        Ok(Self { buffer: Vec::new(), ..Self::open(address).await? })
+    }
+
     /// Connects several times.
     pub(crate) async fn open_all(address: SocketAddr, count: usize) -> Result<Vec<Self>> {
         let mut connections = Vec::with_capacity(count);

@@ -52,6 +52,26 @@ impl Meter {
     }
 }
 
+/// Seconds used until now by some processes.
+pub(crate) fn used_by(pids: impl Iterator<Item = u32>) -> f64 {
+    let processes = Processes::read();
+    pids.map(|pid| processes.own(pid)).sum()
+}
+
+/// Seconds used until now by the backends of a database, whose name their titles hold; those that
+/// have left are not among them.
+pub(crate) fn used_by_backends(postmaster: u32, database: &str) -> f64 {
+    let titled = |pid: &u32| {
+        let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let title = String::from_utf8_lossy(&title);
+        title.split([' ', '\0']).any(|word| word == database)
+    };
+    let processes = Processes::read();
+    let backends = processes.0.iter().filter(|(_, process)| process.parent == postmaster);
+    let of_database = backends.map(|(pid, _)| *pid).filter(titled);
+    of_database.map(|pid| processes.own(pid)).sum()
+}
+
 /// The process whose children serve a backend, if it is a PostgreSQL on this machine.
 pub(crate) fn postmaster_of(backend: u32) -> Option<u32> {
     let name = fs::read_to_string(format!("/proc/{backend}/comm")).ok()?;

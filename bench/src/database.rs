@@ -34,6 +34,13 @@ pub(crate) struct Database {
     pub(crate) date: String,
 }
 
+/// A database beside that of the run.
+#[derive(Debug, Clone)]
+pub(crate) struct Another {
+    pub(crate) name: String,
+    pub(crate) url: String,
+}
+
 /// Statements that were run in the database.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Statements {
@@ -100,9 +107,35 @@ impl Database {
 
     /// Statements run in it until now.
     pub(crate) async fn statements(&self) -> Result<Statements> {
-        let row = self.admin.query_one(STATEMENTS, &[&self.name]).await;
+        self.statements_in(&self.name).await
+    }
+
+    /// Statements run in one of its copies until now.
+    pub(crate) async fn statements_in(&self, name: &str) -> Result<Statements> {
+        let row = self.admin.query_one(STATEMENTS, &[&name]).await;
         let row = row.context("statements cannot be counted: is pg_stat_statements loaded?")?;
-        Ok(Statements { total: row.get(0), claims: row.get(1), notifies: row.get(2) })
+        Ok(Statements {
+            total: row.get("total"),
+            claims: row.get("claims"),
+            notifies: row.get("notifies"),
+        })
+    }
+
+    /// Makes another database, whose statements count for themselves; a copy of `template` if that
+    /// is given. It is removed with this one, or before.
+    pub(crate) async fn another(&self, suffix: &str, template: Option<&str>) -> Result<Another> {
+        let name = format!("{}_{suffix}", self.name);
+        let template = template.map_or_else(String::new, |name| format!(" TEMPLATE {name}"));
+        let create = format!("CREATE DATABASE {name}{template}");
+        self.admin.batch_execute(&create).await.context("cannot make another database")?;
+        let url = with_database(&self.url, &name).context("the URL of PostgreSQL names no host")?;
+        Ok(Another { name, url })
+    }
+
+    /// Removes another one, whoever is connected.
+    pub(crate) async fn remove_another(&self, name: &str) -> Result<()> {
+        let drop = format!("DROP DATABASE {name} WITH (FORCE)");
+        self.admin.batch_execute(&drop).await.context("cannot remove a database")
     }
 
     /// Transactions committed in it by those who have left.
@@ -113,9 +146,14 @@ impl Database {
 
     /// Waits until nobody is connected to it: whoever leaves has told what it counted.
     pub(crate) async fn left(&self) -> Result<()> {
+        self.left_by_all(&self.name).await
+    }
+
+    /// Waits until nobody is connected to one of its copies.
+    pub(crate) async fn left_by_all(&self, name: &str) -> Result<()> {
         let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1";
         for _ in 0..500 {
-            let connected: i64 = self.admin.query_one(count, &[&self.name]).await?.get(0);
+            let connected: i64 = self.admin.query_one(count, &[&name]).await?.get(0);
             if connected == 0 {
                 return Ok(());
             }
@@ -124,8 +162,12 @@ impl Database {
         bail!("somebody stays connected")
     }
 
-    /// Removes it, whoever is connected.
+    /// Removes it and its copies, whoever is connected.
     pub(crate) async fn remove(self) -> Result<()> {
+        let copies = "SELECT datname::text FROM pg_database WHERE starts_with(datname, $1)";
+        for copy in self.admin.query(copies, &[&format!("{}_", self.name)]).await? {
+            self.remove_another(copy.get(0)).await?;
+        }
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         self.admin.batch_execute(&drop).await.context("cannot remove the run's database")
     }

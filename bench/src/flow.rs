@@ -10,8 +10,11 @@ mod side;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use self::drive::{CONCURRENCY, Job, Outcome, Plan};
+use self::drive::{CONCURRENCY, Plan};
+pub(crate) use self::drive::{Job, Outcome};
 use self::report::Report;
+pub(crate) use self::report::at as quantile;
+pub(crate) use self::side::outcome_of;
 use self::side::{SideName, Sides};
 use crate::setup::Setup;
 
@@ -20,9 +23,9 @@ const ONE: Plan = Plan { activities: 1, delay_ms: 0 };
 /// Five at once, which take no time.
 const FIVE: Plan = Plan { activities: 5, delay_ms: 0 };
 /// Five at once, of 10 ms each: the plan of the stress set-up.
-const SLOW: Plan = Plan { activities: 5, delay_ms: 10 };
+pub(crate) const SLOW: Plan = Plan { activities: 5, delay_ms: 10 };
 /// Orchestrations at once in the stress set-up.
-const STRESS_CLIENTS: usize = 20;
+pub(crate) const STRESS_CLIENTS: usize = 20;
 
 /// Orchestrations that commits are counted with.
 const COST_SAMPLES: usize = 50;

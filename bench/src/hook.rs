@@ -4,7 +4,7 @@ mod latency;
 mod rate;
 mod report;
 pub(crate) mod sink;
-mod stage;
+pub(crate) mod stage;
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub(crate) async fn run(setup: &Setup, args: &HookArgs) -> Result<()> {
     ];
     let mut report = Report::default();
     for place in &places {
-        let node = place.start()?;
+        let node = place.start(&[])?;
         for fan in FANS {
             subscribe(&node, &format!("fan-{fan}"), &sink.urls("rate", fan)).await?;
         }
@@ -143,7 +143,7 @@ async fn rates(
 
 /// Statements a second of a server with endpoints and nothing to do.
 async fn idle(setup: &Setup, place: &Place, seconds: f64) -> Result<f64> {
-    let node = place.start()?;
+    let node = place.start(&[])?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     let before = setup.database.statements().await?;
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;

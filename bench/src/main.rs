@@ -13,14 +13,15 @@ mod bare;
 mod client;
 mod cpu;
 mod database;
+mod designs;
 mod flow;
 mod handloop;
 mod hints;
 mod hook;
 mod load;
-mod modes;
 mod node;
 mod peers;
+mod plot;
 mod queue;
 mod setup;
 mod soak;
@@ -53,7 +54,8 @@ enum Command {
         #[command(flatten)]
         args: queue::QueueArgs,
     },
-    /// How soon a parked pop is answered, beside a hand-written loop; and what the wake modes cost
+    /// How soon a parked pop is answered, beside a hand-written loop; and what each way of waiting
+    /// costs, beside what the designs that it is from predict
     Wake {
         #[command(flatten)]
         setup: SetupArgs,

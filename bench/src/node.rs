@@ -29,7 +29,8 @@ impl StoreAt {
         }
     }
 
-    fn arguments(&self) -> Vec<String> {
+    /// The flags that name it.
+    pub(crate) fn arguments(&self) -> Vec<String> {
         match self {
             Self::Postgres { url, schema } => {
                 vec![format!("--store={url}"), format!("--schema={schema}")]
@@ -70,7 +71,7 @@ impl Node {
     }
 
     fn start(mut command: Command) -> Result<Self> {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).env("WAKELINE_LOG", "warn");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).env("WAKELINE_LOG", "error");
         let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         let stdout = child.stdout.take().expect("it is piped");
         let mut stdout = BufReader::new(stdout);

@@ -68,12 +68,14 @@ impl Setup {
         let load: Vec<&str> = load.split(' ').take(3).collect();
         say(&format!("# {title}\n"));
         say(&format!(
-            "{}, {cores} cores, load average {} at the start, PostgreSQL {} with its own settings \
-             (fsync on), wakeline {}. {how}",
+            "{}, {cores} cores{}, load average {} at the start, PostgreSQL {} with its own \
+             settings (fsync on), wakeline {}{}. {how}",
             self.database.date,
+            processor(),
             load.join(" "),
             self.database.version,
             env!("CARGO_PKG_VERSION"),
+            commit(),
         ));
         if cfg!(debug_assertions) {
             say("\nA debug build: these figures mean nothing.");
@@ -84,6 +86,23 @@ impl Setup {
     pub(crate) async fn remove(self) -> Result<()> {
         self.database.remove().await
     }
+}
+
+/// The kind of processor, where Linux tells.
+fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(String::new, |(_, name)| format!(" ({})", name.trim()))
+}
+
+/// The commit of the sources, if git knows it.
+fn commit() -> String {
+    let arguments = ["describe", "--always", "--exclude=*", "--dirty", "--abbrev=10"];
+    let mut git = Command::new("git");
+    let output = git.current_dir(env!("CARGO_MANIFEST_DIR")).args(arguments).output();
+    let output = output.ok().filter(|output| output.status.success());
+    let text = output.and_then(|output| String::from_utf8(output.stdout).ok());
+    text.map_or_else(String::new, |text| format!(" of commit {}", text.trim()))
 }
 
 /// Builds the server like this program is built.

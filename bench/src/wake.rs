@@ -1,5 +1,7 @@
-//! `wakeline-bench wake`: how soon a parked pop is answered, beside a hand-written loop.
+//! `wakeline-bench wake`: how soon a parked pop is answered, beside a hand-written loop; and the
+//! tables of the designs that the wake modes come from.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -8,11 +10,11 @@ use hdrhistogram::Histogram;
 use serde::Deserialize;
 
 use crate::client::{Connection, get};
+use crate::designs::{self, Part};
 use crate::handloop::{HandLoop, Producer};
-use crate::modes;
 use crate::node::{Node, StoreAt};
 use crate::setup::Setup;
-use crate::table::{self, Table, met, micros, millis};
+use crate::table::{self, Table, met, micros, millis, say};
 use crate::wire;
 
 /// Samples of each side that are not counted.
@@ -26,20 +28,37 @@ const RATIO_TARGET: f64 = 2.0;
 const HAND_WRITTEN: &str = "hand-written loop, one round trip";
 
 /// Settings of the wake benchmark.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct WakeArgs {
     /// Pushes that each side is measured with
     #[arg(long, default_value_t = 500)]
     samples: usize,
-    /// Pushes that each wake mode is measured with
-    #[arg(long, default_value_t = 150)]
+    /// Messages that each way of waiting is measured with, for each number of nodes
+    #[arg(long, default_value_t = 10)]
     pub(crate) events: usize,
-    /// Seconds for which each wake mode is left idle
-    #[arg(long, default_value_t = 9.0)]
+    /// Seconds for which nodes that wait for hints are left idle; a twelfth of it for those that
+    /// poll
+    #[arg(long, default_value_t = 60.0)]
     pub(crate) idle_seconds: f64,
+    /// Pieces of work that each way of waiting is measured with, for each of queues, workflows and
+    /// webhooks; half of it for ways that poll
+    #[arg(long, default_value_t = 100)]
+    pub(crate) detections: usize,
+    /// Wakes that each number of parked clients is measured with
+    #[arg(long, default_value_t = 50)]
+    pub(crate) wakes: usize,
+    /// Seconds of the stress set-up, for each wake mode
+    #[arg(long, default_value_t = 30.0)]
+    pub(crate) stress_seconds: f64,
+    /// Only these parts, in one list
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) only: Vec<Part>,
+    /// Write charts as SVG into this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) plots: Option<PathBuf>,
     /// A few samples only: to see that it works
     #[arg(long)]
-    quick: bool,
+    pub(crate) quick: bool,
 }
 
 /// How soon one message was had.
@@ -61,20 +80,16 @@ impl Sample {
 
 /// Runs the benchmark.
 pub(crate) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
-    let mut args = WakeArgs { ..*args };
+    let mut args = args.clone();
     if args.quick {
-        (args.samples, args.events, args.idle_seconds) = (30, 12, 3.0);
+        (args.samples, args.events, args.idle_seconds) = (30, 1, 3.0);
+        (args.detections, args.wakes, args.stress_seconds) = (8, 5, 2.0);
     }
-    setup.introduce(
-        "From a push to a parked pop's answer",
-        &format!(
-            "{} pushes per side, one at a time, of each side in turn, over HTTP; the hand-written \
-             loops speak to PostgreSQL directly.",
-            args.samples
-        ),
-    );
-    latencies(setup, &args).await?;
-    modes::run(setup, &args).await
+    setup.introduce("Waiting for work", "Over HTTP, on real servers.");
+    if Part::Push.is_in(&args.only) {
+        latencies(setup, &args).await?;
+    }
+    designs::run(setup, &args).await
 }
 
 async fn latencies(setup: &Setup, args: &WakeArgs) -> Result<()> {
@@ -266,6 +281,8 @@ fn print(sides: &mut [Side]) {
             }
         }
     }
-    table.print("Latency");
+    table.print("From a push to a parked pop's answer");
+    say("\nOne push at a time, of each side in turn, over HTTP; the hand-written loops speak to \
+         PostgreSQL directly.");
     targets.print("Distance to the targets");
 }

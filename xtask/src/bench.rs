@@ -17,7 +17,8 @@ Runs a benchmark in release mode, with a PostgreSQL of its own
 Usage: cargo xtask bench queue|wake|hints|flow|hook|soak [arguments]
 
   queue    push, and pop with ack, over HTTP on both stores, beside bare handlers in the same run
-  wake     idle statements, statements per event and pick-up latency of the wake modes
+  wake     pick-up latency beside a hand-written loop; idle statements, claims per event, latency,
+           capacity and stress of the wake modes, beside what their designs predict
   hints    what telling other nodes costs those who push
   flow     orchestrations a second, latencies and commits on both stores, beside duroxide-pg and
            duroxide-pg-opt in the same run

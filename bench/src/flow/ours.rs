@@ -8,7 +8,7 @@ use clap::Args;
 use wakeline::provider::Provider;
 use wakeline::{
     ActivityContext, Client, FlowError, OrchestrationContext, PostgresProvider, Prefetch, Registry,
-    Runtime, RuntimeOptions, SqliteProvider, try_join_all,
+    Runtime, RuntimeOptions, SqliteProvider, WakeMode, try_join_all,
 };
 
 use super::drive::{CONCURRENCY, Driver, Ends, Engine, Job, ORCHESTRATION, PATIENCE, Plan};
@@ -26,6 +26,9 @@ pub(crate) struct SideArgs {
     /// Turns, and activities, that are fetched ahead; by default as it is in a runtime
     #[arg(long)]
     prefetch: Option<usize>,
+    /// How dispatchers are woken; by default as it is in a runtime
+    #[arg(long)]
+    wake_mode: Option<WakeMode>,
     /// What to measure, as JSON
     job: String,
 }
@@ -53,6 +56,7 @@ async fn measure(args: &SideArgs, job: Job) -> Result<()> {
     let options = RuntimeOptions {
         orchestration_concurrency: CONCURRENCY,
         worker_concurrency: CONCURRENCY,
+        wake_mode: args.wake_mode,
         prefetch: args.prefetch.map_or_else(Prefetch::default, Prefetch::Fixed),
         ..RuntimeOptions::default()
     };

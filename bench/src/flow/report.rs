@@ -235,7 +235,7 @@ fn each(figures: &[f64], text: impl Fn(f64) -> String) -> String {
 }
 
 /// A quantile of figures that are in order; 0 if there are none.
-fn at(figures: &[u64], quantile: f64) -> u64 {
+pub(crate) fn at(figures: &[u64], quantile: f64) -> u64 {
     let place = (figures.len() as f64 * quantile) as usize;
     figures.get(place.min(figures.len().saturating_sub(1))).copied().unwrap_or(0)
 }

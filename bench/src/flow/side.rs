@@ -4,11 +4,11 @@
 //! * One side at a time: a peer that polls would slow the others down.
 //! * Whoever goes away ends the process: no run leaves one behind.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
+use tokio::process::Command;
 
 use super::{Job, Outcome};
 use crate::setup::{Setup, build_peers};
@@ -72,20 +72,8 @@ impl Sides {
 
     /// Lets a side do a job.
     pub(super) async fn run(&self, name: SideName, job: Job) -> Result<Outcome> {
-        let mut command = self.command(name, &serde_json::to_string(&job)?);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = Running(command.spawn().with_context(|| format!("{command:?}"))?);
-        let mut stdout = child.0.stdout.take().context("it is piped")?;
-        let told = tokio::task::spawn_blocking(move || {
-            let mut text = String::new();
-            stdout.read_to_string(&mut text).map(|_| text)
-        });
-        let told = told.await??;
-        let status = child.0.wait()?;
-        ensure!(status.success(), "{} ended with {status}", name.text());
-        let line = told.lines().rfind(|line| line.starts_with('{'));
-        let line = line.with_context(|| format!("{} told nothing", name.text()))?;
-        let outcome: Outcome = serde_json::from_str(line)?;
+        let command = self.command(name, &serde_json::to_string(&job)?);
+        let outcome = outcome_of(command).await.with_context(|| name.text())?;
         eprintln!(
             "{} {job:?}: {} completed, {} failed in {:.1} s",
             name.text(),
@@ -122,11 +110,13 @@ impl Sides {
     }
 }
 
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Runs a side, and reads what it found.
+pub(crate) async fn outcome_of(mut command: Command) -> Result<Outcome> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let output = child.wait_with_output().await?;
+    ensure!(output.status.success(), "the side ended with {}", output.status);
+    let text = String::from_utf8(output.stdout).context("the side printed no text")?;
+    let line = text.lines().rfind(|line| line.starts_with('{'));
+    Ok(serde_json::from_str(line.context("the side printed no outcome")?)?)
 }

@@ -101,7 +101,7 @@ pub(super) async fn idle(
 ) -> Result<Vec<(&'static str, Latencies)>> {
     let mut sides = Vec::new();
     for place in places {
-        let (name, node) = (place.store.kind(), place.start()?);
+        let (name, node) = (place.store.kind(), place.start(&[])?);
         subscribe(&node, "idle", &sink.urls(name, 1)).await?;
         let line = Box::new(Connection::open(node.address()).await?);
         let way = Way::Ours { uid: "idle".to_owned(), line, _node: node };
@@ -146,7 +146,7 @@ pub(super) async fn cost_alone(
     samples: u64,
 ) -> Result<Cost> {
     let before = Cost::read(setup).await?;
-    let node = place.start()?;
+    let node = place.start(&[])?;
     let mut line = Connection::open(node.address()).await?;
     for _ in 0..samples {
         let count = sink.count().await?;
@@ -203,7 +203,7 @@ impl Side {
         sink: &Sink,
         (index, company): (usize, &Company),
     ) -> Result<Self> {
-        let (uid, node) = (format!("company-{index}"), place.start()?);
+        let (uid, node) = (format!("company-{index}"), place.start(&[])?);
         let urls = |paths: &[&str]| paths.iter().map(|path| sink.url(path)).collect::<Vec<_>>();
         let same = [sink.urls(&uid, 1), urls(company.same)].concat();
         subscribe(&node, &uid, &same).await?;

@@ -82,7 +82,7 @@ impl Cost {
     /// What a server costs that is started and stopped again.
     pub(super) async fn of_nothing(setup: &Setup, place: &Place) -> Result<Self> {
         let before = Self::read(setup).await?;
-        let node = place.start()?;
+        let node = place.start(&[])?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         node.stop()?;
         Ok(Self::read(setup).await?.each(&before, &Self::default(), 1))
@@ -97,7 +97,7 @@ pub(super) async fn measure(
     load: &Load,
 ) -> Result<Rate> {
     let before = Cost::read(setup).await?;
-    let node = place.start()?;
+    let node = place.start(&[])?;
     let meter = Meter { server: node.pid(), postgres: setup.database.postmaster };
     let base = sink.count().await?;
     let (seen, watched) = watch::channel(Some(0));

@@ -35,13 +35,13 @@ use crate::table::say;
 const DRIP: Duration = Duration::from_millis(50);
 
 /// Microseconds since 1970, by the machine's clock.
-pub(super) fn machine_us() -> u64 {
+pub(crate) fn machine_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// What is sent: the moment at which it was, and something to carry.
-pub(super) fn payload() -> String {
+pub(crate) fn payload() -> String {
     format!(r#"{{"at":{},"order":123456,"customer":"a name","note":"{:0>100}"}}"#, machine_us(), 7)
 }
 

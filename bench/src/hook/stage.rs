@@ -16,16 +16,16 @@ use crate::setup::Setup;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of webhooks on one store, to be started and stopped at will.
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Where it keeps everything.
-    pub(super) store: StoreAt,
+    pub(crate) store: StoreAt,
     server: std::path::PathBuf,
     key_file: String,
 }
 
 impl Place {
     /// A place with a key of its own.
-    pub(super) fn make(setup: &Setup, store: StoreAt, name: &str) -> Result<Self> {
+    pub(crate) fn make(setup: &Setup, store: StoreAt, name: &str) -> Result<Self> {
         let made = Command::new(&setup.server).arg("encryption-key").output()?;
         ensure!(made.status.success(), "no key was made");
         let path = setup.file(&format!("{name}.key"));
@@ -36,13 +36,14 @@ impl Place {
     }
 
     /// Starts a server that may call this machine.
-    pub(super) fn start(&self) -> Result<Node> {
-        Node::serve(&self.server, &self.store, &["--hook-allow=127.0.0.0/8", &self.key_file])
+    pub(crate) fn start(&self, more: &[&str]) -> Result<Node> {
+        let flags = [more, &["--hook-allow=127.0.0.0/8", &self.key_file]].concat();
+        Node::serve(&self.server, &self.store, &flags)
     }
 }
 
 /// Makes an application whose endpoints are these.
-pub(super) async fn subscribe(node: &Node, uid: &str, urls: &[String]) -> Result<()> {
+pub(crate) async fn subscribe(node: &Node, uid: &str, urls: &[String]) -> Result<()> {
     let mut connection = Connection::open(node.address()).await?;
     let body = format!(r#"{{"name":"{uid}","uid":"{uid}"}}"#);
     connection.call(&post("/api/v1/app", &body)).await?.expect(201)?;
@@ -55,48 +56,56 @@ pub(super) async fn subscribe(node: &Node, uid: &str, urls: &[String]) -> Result
 }
 
 /// The bytes of a request that creates a message now.
-pub(super) fn creation(uid: &str) -> Vec<u8> {
+pub(crate) fn creation(uid: &str) -> Vec<u8> {
     let body = format!(r#"{{"eventType":"order.paid","payload":{}}}"#, payload());
     post(&format!("/api/v1/app/{uid}/msg"), &body)
 }
 
 /// The receiver.
-pub(super) struct Sink {
-    node: Node,
+pub(crate) struct Sink {
+    address: SocketAddr,
     line: Connection,
+    /// Its process, for the one who started it.
+    _node: Option<Node>,
 }
 
 impl Sink {
     /// Starts it.
-    pub(super) async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let node = Node::sink()?;
-        let line = Connection::open(node.address()).await?;
-        Ok(Self { node, line })
+        let (address, line) = (node.address(), Connection::open(node.address()).await?);
+        Ok(Self { address, line, _node: Some(node) })
+    }
+
+    /// The same receiver, for another one to use.
+    pub(crate) async fn join(&self) -> Result<Self> {
+        let line = Connection::open(self.address).await?;
+        Ok(Self { address: self.address, line, _node: None })
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.node.address()
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A URL of it.
-    pub(super) fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address())
     }
 
     /// URLs of some fast endpoints of one kind.
-    pub(super) fn urls(&self, kind: &str, count: usize) -> Vec<String> {
+    pub(crate) fn urls(&self, kind: &str, count: usize) -> Vec<String> {
         (0..count).map(|n| self.url(&format!("fast/{kind}/{n}"))).collect()
     }
 
     /// How many it has received.
-    pub(super) async fn count(&mut self) -> Result<u64> {
+    pub(crate) async fn count(&mut self) -> Result<u64> {
         let answer = self.line.call(&get("/count")).await?;
         Ok(std::str::from_utf8(answer.expect(200)?)?.parse()?)
     }
 
     /// Waits until it has received so many.
-    pub(super) async fn until(&mut self, count: u64) -> Result<()> {
+    pub(crate) async fn until(&mut self, count: u64) -> Result<()> {
         let began = Instant::now();
         while self.count().await? < count {
             if began.elapsed() > PATIENCE {
@@ -109,7 +118,7 @@ impl Sink {
 
     /// How long deliveries of a kind were on their way, in microseconds and in order; they are
     /// forgotten.
-    pub(super) async fn take(&mut self, kind: &str) -> Result<Vec<u64>> {
+    pub(crate) async fn take(&mut self, kind: &str) -> Result<Vec<u64>> {
         let answer = self.line.call(&get(&format!("/take/{kind}"))).await?;
         serde_json::from_slice(answer.expect(200)?).context("no latencies")
     }

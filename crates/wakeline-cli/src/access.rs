@@ -38,7 +38,7 @@ pub(crate) struct Common {
     pub(crate) place: StorePlace,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -7,6 +7,7 @@
 //! * Exit code 0 is success, 1 a failure at work, 2 a mistake in the command line or configuration.
 
 mod access;
+mod bench;
 mod config;
 mod dlq;
 mod hook;
@@ -28,6 +29,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use wakeline_store::StoreError;
 
 use crate::access::{AuditArgs, KeyCommand};
+use crate::bench::BenchCommand;
 use crate::config::{ConfigMistake, ServeArgs};
 use crate::dlq::DlqCommand;
 use crate::hook::HookCommand;
@@ -68,6 +70,9 @@ enum Command {
     /// Hold or refuse pushes and pause pops, on all nodes of a store
     #[command(subcommand)]
     Maintenance(MaintenanceCommand),
+    /// Measure wake modes on the PostgreSQL or the disk of a store, beside its data
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Tools for those who receive webhooks
     #[command(subcommand)]
     Hook(HookCommand),
@@ -119,6 +124,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Queues(args) => queues::run(args),
         Command::Dlq(command) => dlq::run(command),
         Command::Maintenance(command) => maintenance::run(command),
+        Command::Bench(command) => bench::run(command),
         Command::Hook(command) => hook::run(command),
         Command::EncryptionKey { id } => keys::print_new(id),
         Command::Rekey(args) => rekey::run(args),

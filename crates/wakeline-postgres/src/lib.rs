@@ -45,6 +45,7 @@ mod pool;
 mod promptness;
 mod queue;
 mod queue_options;
+mod remove;
 mod room;
 mod rows;
 mod schema_dump;
@@ -74,6 +75,7 @@ use crate::notifier::{Notifier, NotifierParts};
 use crate::options::Schema;
 pub use crate::options::{NotifyMode, PostgresOptions, PreparedStatements, Timings};
 use crate::pool::Pool;
+pub use crate::remove::remove_schema;
 pub use crate::schema_dump::dump_schema;
 
 /// The connections by what they are for, so that one kind of call never waits behind another.

@@ -107,7 +107,7 @@ pub(crate) struct Migrator {
 }
 
 impl Migrator {
-    fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+    pub(crate) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
         let patient = PostgresOptions { statement_timeout: PATIENCE, ..options.clone() };
         let connector = Connector::new("url", &options.url, &patient, "")?;
         let schema = Schema::new(&options.schema)?;

@@ -1,6 +1,7 @@
 //! The whole binary: real processes, real sockets, a real PostgreSQL.
 
 mod access;
+mod bench;
 mod clients;
 mod costs;
 mod crash;

@@ -1,0 +1,182 @@
+//! Bar charts as SVG, so that a run can be shown in the documents.
+//!
+//! # Invariants
+//! * The axis is logarithmic, and figures below its floor are drawn at the floor: their text says
+//!   what they are.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+const WIDTH: f64 = 920.0;
+/// Space for the labels, and right of the longest bar for its text.
+const LEFT: f64 = 250.0;
+const RIGHT: f64 = 90.0;
+const TOP: f64 = 72.0;
+const BAR: f64 = 13.0;
+const GAP: f64 = 12.0;
+const COLOURS: [&str; 3] = ["#2b6cb0", "#dd8a2e", "#5a9e4b"];
+
+/// A chart with a bar for each series in each row.
+pub(crate) struct Chart {
+    pub(crate) title: String,
+    /// What is measured, below the axis.
+    pub(crate) unit: &'static str,
+    /// The least figure that the axis shows.
+    pub(crate) floor: f64,
+    pub(crate) series: Vec<String>,
+    pub(crate) rows: Vec<(String, Vec<Bar>)>,
+}
+
+/// A figure, and what was predicted.
+#[derive(Clone, Copy)]
+pub(crate) struct Bar {
+    pub(crate) measured: f64,
+    pub(crate) predicted: Option<f64>,
+}
+
+impl Chart {
+    /// Writes the chart into a folder.
+    pub(crate) fn write(&self, folder: &Path, name: &str) -> Result<()> {
+        let path = folder.join(name);
+        std::fs::write(&path, self.svg())
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn svg(&self) -> String {
+        let bars = |row: &(String, Vec<Bar>)| row.1.len() as f64 * BAR + GAP;
+        let plot: f64 = self.rows.iter().map(bars).sum();
+        let bottom = TOP + plot;
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+             viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+            height = bottom + 46.0
+        );
+        text(&mut svg, (16.0, 24.0), "font-size=\"15\" font-weight=\"bold\"", &self.title);
+        self.legend(&mut svg);
+        self.axis(&mut svg, bottom);
+        let mut y = TOP + GAP / 2.0;
+        for (label, bars) in &self.rows {
+            let middle = y + bars.len() as f64 * BAR / 2.0 + 4.0;
+            text(&mut svg, (LEFT - 10.0, middle), "text-anchor=\"end\"", label);
+            for (series, bar) in bars.iter().enumerate() {
+                self.bar(&mut svg, y, (series, *bar));
+                y += BAR;
+            }
+            y += GAP;
+        }
+        svg.push_str("</svg>\n");
+        svg
+    }
+
+    fn legend(&self, svg: &mut String) {
+        let mut x = LEFT;
+        for (index, name) in self.series.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            rectangle(svg, (x, 40.0), (12.0, 12.0), colour);
+            text(svg, (x + 18.0, 50.0), "", name);
+            x += 40.0 + name.chars().count() as f64 * 7.0;
+        }
+        if self.rows.iter().flat_map(|(_, bars)| bars).any(|bar| bar.predicted.is_some()) {
+            rectangle(svg, (x, 38.0), (3.0, 16.0), "#111111");
+            text(svg, (x + 10.0, 50.0), "", "predicted by the design");
+        }
+    }
+
+    fn axis(&self, svg: &mut String, bottom: f64) {
+        let mut at = self.floor;
+        while at <= self.ceiling() * 1.001 {
+            let x = self.x(at);
+            let _ = writeln!(
+                svg,
+                "<line x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\" \
+                 stroke=\"#dddddd\"/>"
+            );
+            text(svg, (x, bottom + 16.0), "text-anchor=\"middle\" fill=\"#555555\"", &short(at));
+            at *= 10.0;
+        }
+        let middle = (LEFT + WIDTH - RIGHT) / 2.0;
+        text(svg, (middle, bottom + 36.0), "text-anchor=\"middle\" fill=\"#555555\"", self.unit);
+    }
+
+    fn bar(&self, svg: &mut String, y: f64, (series, bar): (usize, Bar)) {
+        let end = self.x(bar.measured).max(LEFT + 2.0);
+        let colour = COLOURS[series % COLOURS.len()];
+        rectangle(svg, (LEFT, y + 1.0), (end - LEFT, BAR - 2.0), colour);
+        let predicted = bar.predicted.map(|figure| self.x(figure));
+        if let Some(x) = predicted {
+            rectangle(svg, (x - 1.5, y), (3.0, BAR), "#111111");
+        }
+        let right = predicted.map_or(end, |x| x.max(end)) + 6.0;
+        text(svg, (right, y + BAR - 3.0), "font-size=\"10\"", &short(bar.measured));
+    }
+
+    /// The least power of ten times the floor that has all figures below it.
+    fn ceiling(&self) -> f64 {
+        let bars = self.rows.iter().flat_map(|(_, bars)| bars);
+        let most = bars.map(|bar| bar.measured.max(bar.predicted.unwrap_or(0.0)));
+        let most = most.fold(self.floor * 10.0, f64::max);
+        self.floor * 10_f64.powf((most / self.floor).log10().ceil())
+    }
+
+    fn x(&self, figure: f64) -> f64 {
+        let part = (figure.max(self.floor) / self.floor).log10();
+        LEFT + (WIDTH - LEFT - RIGHT) * part / (self.ceiling() / self.floor).log10()
+    }
+}
+
+fn rectangle(svg: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+         fill=\"{colour}\"/>"
+    );
+}
+
+fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
+    let content = content.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {attributes}>{content}</text>");
+}
+
+/// A figure with as many digits as a reader can use.
+fn short(figure: f64) -> String {
+    match figure {
+        figure if figure == 0.0 => "0".to_owned(),
+        figure if figure >= 10.0 => crate::table::count(figure),
+        figure => {
+            let text = format!("{figure:.2}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(measured: f64) -> Chart {
+        let bar = Bar { measured, predicted: Some(160.0) };
+        Chart {
+            title: "a < b".to_owned(),
+            unit: "statements",
+            floor: 0.01,
+            series: vec!["one".to_owned()],
+            rows: vec![("row".to_owned(), vec![bar])],
+        }
+    }
+
+    #[test]
+    fn the_axis_spans_whole_powers_of_ten() {
+        assert!((chart(1.0).ceiling() - 1_000.0).abs() < 1e-6);
+        assert!((chart(0.0).x(0.0) - LEFT).abs() < 1e-9, "the floor is the left end");
+        assert!((chart(1.0).x(1_000.0) - (WIDTH - RIGHT)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        let svg = chart(2.5).svg();
+        assert!(svg.contains("a &lt; b") && svg.contains(">2.5<") && !svg.contains("a < b"));
+    }
+}

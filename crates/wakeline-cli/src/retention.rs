@@ -6,8 +6,8 @@
 //! may do it at once.
 //!
 //! # Invariants
-//! * It looks once an hour for what is past its time by the store's clock, and every five minutes
-//!   for a deletion that was interrupted; an idle server asks nothing more.
+//! * It looks when it starts for deletions that were interrupted, and for these and for what is past
+//!   its time by the store's clock once an hour; an idle server asks nothing more.
 //! * A stop waits for the piece that is under way, and for no other.
 
 use std::sync::Arc;
@@ -23,9 +23,6 @@ use wakeline_store::{StatsQuery, StoreError, WholeStore};
 
 /// The time between two looks for what is past its time.
 const EVERY: Duration = Duration::from_secs(3600);
-/// The time between two looks for interrupted deletions. One that somebody goes on with is left
-/// alone for a minute.
-const DELETIONS_EVERY: Duration = Duration::from_secs(300);
 /// The first look, and the soonest after another.
 const SOON: Duration = Duration::from_secs(1);
 /// The time after which something that failed is tried again.
@@ -61,7 +58,7 @@ impl Retention {
                 expire_at = Instant::now() + if passed.is_ok() { EVERY } else { AGAIN };
             }
             pause = match passed {
-                Ok(due) => due.unwrap_or(DELETIONS_EVERY).clamp(SOON, DELETIONS_EVERY),
+                Ok(due) => due.unwrap_or(EVERY).clamp(SOON, EVERY),
                 Err(error) => {
                     let error = error_chain(&error);
                     tracing::warn!(error, "retention failed; it is tried again");

@@ -39,34 +39,38 @@ impl PostgresProvider {
         database_url: &str,
         schema_name: Option<&str>,
     ) -> Result<Self, StoreError> {
-        let config = LongPollConfig::default();
-        Self::new_with_long_poll_and_schema(database_url, config, schema_name).await
+        Self::new_with_options(database_url, schema_name, LongPollConfig::default()).await
+    }
+
+    /// The same as [`PostgresProvider::new`]: fetches wait unless they are told not to.
+    pub async fn new_with_long_poll(database_url: &str) -> Result<Self, StoreError> {
+        Self::new(database_url).await
+    }
+
+    /// The same as [`PostgresProvider::new_with_schema`].
+    pub async fn new_with_long_poll_and_schema(
+        database_url: &str,
+        schema_name: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        Self::new_with_schema(database_url, schema_name).await
     }
 
     /// Connects with settings of your own for how fetches wait.
-    pub async fn new_with_long_poll(
+    pub async fn new_with_options(
         database_url: &str,
-        config: LongPollConfig,
-    ) -> Result<Self, StoreError> {
-        Self::new_with_long_poll_and_schema(database_url, config, None).await
-    }
-
-    /// Connects to a schema of another name, with settings of your own for how fetches wait.
-    pub async fn new_with_long_poll_and_schema(
-        database_url: &str,
-        config: LongPollConfig,
         schema_name: Option<&str>,
+        long_poll_config: LongPollConfig,
     ) -> Result<Self, StoreError> {
         let mut options = PostgresProviderOptions::new(database_url);
-        options.waiting.long_poll = config;
+        options.waiting.long_poll = long_poll_config;
         if let Some(schema) = schema_name {
             options.store.schema = schema.to_owned();
         }
-        Self::new_with_options(options).await
+        Self::connect(options).await
     }
 
     /// Connects with all settings.
-    pub async fn new_with_options(options: PostgresProviderOptions) -> Result<Self, StoreError> {
+    pub async fn connect(options: PostgresProviderOptions) -> Result<Self, StoreError> {
         Self::owning(PostgresStore::connect(options.store).await?, options.waiting)
     }
 }

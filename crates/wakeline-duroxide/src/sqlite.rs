@@ -30,11 +30,11 @@ impl SqliteProviderOptions {
 impl SqliteProvider {
     /// Opens a file with the default settings: fetches wait, and are woken.
     pub async fn new(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Self::new_with_options(SqliteProviderOptions::new(path.as_ref())).await
+        Self::open(SqliteProviderOptions::new(path.as_ref())).await
     }
 
     /// Opens a file with all settings.
-    pub async fn new_with_options(options: SqliteProviderOptions) -> Result<Self, StoreError> {
+    pub async fn open(options: SqliteProviderOptions) -> Result<Self, StoreError> {
         Self::owning(SqliteStore::open(options.store).await?, options.waiting)
     }
 }

@@ -17,7 +17,7 @@ async fn provider_on(database: &TestDatabase, long_polling: bool) -> PostgresPro
     let mut options = PostgresProviderOptions::new(database.url());
     options.store.pool_max = PostgresOptions::POOL_MIN;
     options.waiting = waiting(long_polling);
-    PostgresProvider::new_with_options(options).await.expect("connected")
+    PostgresProvider::connect(options).await.expect("connected")
 }
 
 #[async_trait]
@@ -91,17 +91,19 @@ async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
     let waiting = [
         PostgresProvider::new(&url).await.expect("connected"),
         PostgresProvider::new_with_schema(&url, schema).await.expect("connected"),
+        PostgresProvider::new_with_long_poll(&url).await.expect("connected"),
+        PostgresProvider::new_with_long_poll_and_schema(&url, schema).await.expect("connected"),
     ];
     let still = [
-        PostgresProvider::new_with_long_poll(&url, still()).await.expect("connected"),
-        PostgresProvider::new_with_long_poll_and_schema(&url, still(), schema)
-            .await
-            .expect("connected"),
+        PostgresProvider::new_with_options(&url, None, still()).await.expect("connected"),
+        PostgresProvider::new_with_options(&url, schema, still()).await.expect("connected"),
     ];
     crate::waking::they_wait(&waiting, true).await;
     crate::waking::they_wait(&still, false).await;
     crate::waking::are_one_store(&waiting[0], &still[0]).await;
     crate::waking::are_one_store(&waiting[1], &still[1]).await;
+    crate::waking::are_one_store(&waiting[2], &waiting[0]).await;
+    crate::waking::are_one_store(&waiting[3], &waiting[1]).await;
     let wrong = PostgresProvider::new_with_schema(&url, Some("pg_mine")).await;
     assert!(wrong.err().expect("refused").to_string().contains("pg_mine"));
     for provider in waiting.iter().chain(&still) {

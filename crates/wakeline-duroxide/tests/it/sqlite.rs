@@ -29,7 +29,7 @@ async fn provider_in(folder: &TempDir, long_polling: bool) -> SqliteProvider {
     let mut options = SqliteProviderOptions::new(folder.path().join("dx.db"));
     options.store.ballast_bytes = 0;
     options.waiting = waiting(long_polling);
-    SqliteProvider::new_with_options(options).await.expect("the file opens")
+    SqliteProvider::open(options).await.expect("the file opens")
 }
 
 #[async_trait]

@@ -173,10 +173,11 @@ pub(crate) async fn are_one_store<S: Send + Sync + 'static>(
     one: &DuroxideProvider<S>,
     other: &DuroxideProvider<S>,
 ) {
-    one.enqueue_for_orchestrator(start("shared"), None).await.expect("stored");
+    let instance = uuid::Uuid::new_v4().to_string();
+    one.enqueue_for_orchestrator(start(&instance), None).await.expect("stored");
     let (item, token) = fetch(other).await;
-    assert_eq!(item.instance, "shared");
-    begin(other, "shared", &token, Version::new(0, 1, 32)).await;
+    assert_eq!(item.instance, instance);
+    begin(other, &instance, &token, Version::new(0, 1, 32)).await;
 }
 
 pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {

@@ -143,7 +143,7 @@ fn text(svg: &mut String, (x, y): (f64, f64), attributes: &str, content: &str) {
 /// A figure with as many digits as a reader can use.
 fn short(figure: f64) -> String {
     match figure {
-        figure if figure == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         figure if figure >= 10.0 => crate::table::count(figure),
         figure => {
             let text = format!("{figure:.2}");

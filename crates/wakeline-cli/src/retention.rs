@@ -6,8 +6,8 @@
 //! may do it at once.
 //!
 //! # Invariants
-//! * It looks when it starts for deletions that were interrupted, and once an hour for these and for
-//!   what is past its time by the store's clock; an idle server asks nothing more.
+//! * It looks for deletions that were interrupted when it starts, and once an hour for these and
+//!   for what is past its time by the store's clock; an idle server asks nothing more.
 //! * A stop waits for the piece that is under way, and for no other.
 
 use std::sync::Arc;

@@ -75,10 +75,15 @@ async fn serve(provider: Arc<dyn Provider>) -> Result<(), BoxError> {
     let orchestrations =
         OrchestrationRegistry::builder().register("order", order).register("ship", ship).build();
     let runtime = Runtime::start_with_store(provider, activities, orchestrations).await;
-    println!("serving");
+    print("serving");
     tokio::signal::ctrl_c().await?;
     runtime.shutdown(None).await;
     Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "the result of an example goes to standard output")]
+fn print(line: &str) {
+    println!("{line}");
 }
 
 async fn act(what: &str, id: &str, client: &Client) -> Result<(), BoxError> {
@@ -88,7 +93,7 @@ async fn act(what: &str, id: &str, client: &Client) -> Result<(), BoxError> {
         _ => {
             let ended = client.wait_for_orchestration(id, Duration::from_secs(60)).await?;
             match ended {
-                OrchestrationStatus::Completed { output, .. } => println!("{output}"),
+                OrchestrationStatus::Completed { output, .. } => print(&output),
                 other => return Err(format!("{id} did not complete: {other:?}").into()),
             }
         }

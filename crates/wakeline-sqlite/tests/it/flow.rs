@@ -153,7 +153,7 @@ async fn claim_removes_only_some_of_many_activities_of_deleted_instances() {
     };
     for expected in [700, 200] {
         let requests = vec![work_request()];
-        let line = WorkClaim { filter: any(), session: None, requests };
+        let line = WorkClaim { filter: any(), session: None, requests, further: false };
         let claimed = store.claim_work(vec![line]).await.expect("answered").remove(0);
         assert!(claimed.work[0].is_none());
         assert_eq!((claimed.next_due, left()), (Some(Duration::ZERO), expected));

@@ -154,7 +154,7 @@ impl World<'_> {
             filter: filter(asks),
             session: session_claim(asks),
             requests: (0..requests).map(|_| worker(asks, lease)).collect(),
-            further: requests % 2 == 0,
+            further: requests.is_multiple_of(2),
         };
         let oracle = self.oracle.claim_work(vec![claim.clone()]).await.map_err(failed)?.remove(0);
         let mut claimed = self.store.claim_work(vec![claim]).await.map_err(failed)?;

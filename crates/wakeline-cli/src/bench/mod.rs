@@ -53,7 +53,7 @@ pub(crate) struct WakeArgs {
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pushes: u32,
     /// Seconds for which each mode is left idle
-    #[arg(long, default_value = "5", value_name = "SECONDS")]
+    #[arg(long, default_value = "5", value_name = "SECONDS", allow_negative_numbers = true)]
     idle_seconds: f64,
     #[command(flatten)]
     common: Common,
@@ -70,7 +70,7 @@ impl WakeArgs {
 
     fn idle(&self) -> Result<Duration, ConfigMistake> {
         let wrong = || {
-            let text = format!("idle_seconds: must be from 0 to 3600, not {}", self.idle_seconds);
+            let text = format!("--idle-seconds must be from 0 to 3600, not {}", self.idle_seconds);
             ConfigMistake(text)
         };
         let span = Duration::try_from_secs_f64(self.idle_seconds).map_err(|_| wrong())?;

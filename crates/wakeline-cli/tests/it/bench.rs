@@ -81,7 +81,7 @@ async fn what_cannot_be_measured_is_an_error_that_says_why() {
         (unreachable, &[], 1, "cannot be reached"),
         (&there.url(), &["--mode", "quick"], 2, "fused, compete, broadcast or poll"),
         (&there.url(), &["--clients", "0"], 2, "--clients"),
-        (&there.url(), &["--idle-seconds", "-1"], 2, "idle"),
+        (&there.url(), &["--idle-seconds", "-1"], 2, "from 0 to 3600, not -1"),
         (&there.url(), &["--idle-seconds=1e9"], 2, "from 0 to 3600"),
     ] {
         let (ended, text, error) = run(url, arguments).await;

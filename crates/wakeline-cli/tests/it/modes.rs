@@ -132,8 +132,10 @@ async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
     let Store::Postgres(database) = &store else { unreachable!("made above") };
     // Senders of webhooks would poll.
     let server = Server::start(&store, &["--wake-mode", "poll", "--hook-slots", "0"]).await;
-    let looked = || async { database.calls("housekeep").await > 0 };
-    eventually("a node that starts looks once whether something is past its time", looked).await;
+    for look in ["housekeep", "flow_clear"] {
+        let looked = || async { database.calls(look).await > 0 };
+        eventually("a node that starts looks once what was left", looked).await;
+    }
     let user = database.client().await;
     user.batch_execute("SELECT wakeline.push('orders', '7')").await.expect("committed");
     database.reset_statements().await;

@@ -95,7 +95,7 @@ async fn a_failed_message_whose_retry_is_moved_is_popped_at_its_new_time() {
         let message = popped.json()["messages"][0].clone();
         let failed = json!({
             "transactionId": message["transactionId"], "partitionId": message["partitionId"],
-            "leaseId": message["leaseId"], "status": "retry",
+            "leaseId": message["leaseId"], "status": "failed",
         });
         assert_eq!(a.client.post("/api/v1/ack", failed).await.status, 200);
         let parked = b.client.park(pop).await;
@@ -114,7 +114,7 @@ async fn a_delivery_is_sent_when_it_is_inserted_and_when_its_time_is_moved() {
     let [a, _b] = nodes(&store).await;
     let hook = Hook::open(&a).await;
     let mut receiver = Receiver::start("r", Mood::Answers(500)).await;
-    hook.endpoint(&receiver, json!({"delivery": {"scheduleSeconds": [0, 3600, 3600]}})).await;
+    hook.endpoint(&receiver, json!({"delivery": {"scheduleSeconds": [3600, 3600]}})).await;
     hook.send("m").await;
     receiver.got(1).await;
     let waits = "state = 0 AND attempts = 1 AND due_at > now() + interval '10 min'";

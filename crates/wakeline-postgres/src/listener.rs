@@ -246,8 +246,12 @@ impl HintListener<'_> {
         let params: [(&(dyn ToSql + Sync), Type); 1] = [(&lock, Type::INT8)];
         let patience = self.shared.options.timings.listener_patience;
         in_time(patience, session.client.query_typed(&sql, &params)).await?;
-        let installed = self.shared.install_triggers().await;
-        installed.map_err(|error| End::Lost(error_chain(&error)))
+        // Without triggers only rows of other sessions are noticed late: LISTEN works all the same.
+        if let Err(error) = self.shared.install_triggers().await {
+            let error = error_chain(&error);
+            tracing::warn!(error, "cannot install the triggers of notify = trigger");
+        }
+        Ok(())
     }
 
     /// Sends an echo from another connection. Behind a transaction pooler LISTEN succeeds, but

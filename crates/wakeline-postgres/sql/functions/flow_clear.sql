@@ -45,6 +45,10 @@ BEGIN
     IF p_deletion IS NULL THEN
         o_due_us := @schema@.hook_until((
             SELECT x.due_at FROM @schema@.flow_leftovers x ORDER BY x.due_at LIMIT 1), v_now);
+        -- Somebody else is at it.
+        IF v_deletion IS NULL AND o_due_us = 0 THEN
+            o_due_us := 1000000;
+        END IF;
     END IF;
 END
 $$;

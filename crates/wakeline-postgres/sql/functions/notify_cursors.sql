@@ -1,9 +1,9 @@
 -- Trigger on cursors, once per statement: something became available by other means than a push,
 -- or will at a known time (an ended lease, a retry, a seek, changed options). Leases are not told
--- here: the notifier does that, once per half lease.
+-- here: the notifier does that, once per half lease. Runs with the rights of its owner.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_cursors() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_now timestamptz := @schema@.clock();
     v_changes jsonb;
@@ -35,3 +35,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- Otherwise anybody could attach it to a table of their own, and have the owner write for them.
+REVOKE EXECUTE ON FUNCTION @schema@.notify_cursors() FROM PUBLIC;

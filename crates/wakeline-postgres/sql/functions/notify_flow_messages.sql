@@ -35,3 +35,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- Otherwise anybody could attach it to a table of their own, and have the owner write for them.
+REVOKE EXECUTE ON FUNCTION @schema@.notify_flow_messages() FROM PUBLIC;

@@ -4,6 +4,7 @@
 -- do no harm. Returns whether it changed something.
 -- Nodes hint after their commits, so triggers pass over the sessions of nodes: of those that say so
 -- (wakeline.hints) where older releases rely on triggers, else of all (wakeline.node).
+-- Triggers are replaced, not dropped and created: that waits for writers and keeps no reader waiting.
 -- Lock order: the migrations' advisory lock (p_lock), then the tables.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_install(
@@ -40,17 +41,18 @@ DECLARE
     t text[];
 BEGIN
     IF p_wanted THEN
-        v_wanted := ARRAY(SELECT x.name FROM (
-            SELECT v_all[i][1] || ' ' || v_all[i][2] AS name
-            FROM generate_subscripts(v_all, 1) AS i) x ORDER BY x.name COLLATE "C");
+        v_wanted := ARRAY(
+            SELECT v_all[i][1] || ' ' || v_all[i][2] FROM generate_subscripts(v_all, 1) AS i);
     END IF;
     FOR v_look IN 1..2 LOOP
-        v_present := ARRAY(SELECT x.name FROM (
-            SELECT c.relname || ' ' || g.tgname AS name
+        -- Those of older releases that have no condition are not as wanted. Those that a newer
+        -- release knows besides are left alone.
+        v_present := ARRAY(
+            SELECT c.relname || ' ' || g.tgname
             FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
             WHERE c.relnamespace = '@schema@'::regnamespace
-                AND g.tgname LIKE 'wakeline\_notify%') x ORDER BY x.name COLLATE "C");
-        IF v_present = v_wanted THEN
+                AND g.tgname LIKE 'wakeline\_notify%' AND (g.tgqual IS NOT NULL OR NOT p_wanted));
+        IF p_wanted AND v_wanted <@ v_present OR NOT p_wanted AND v_present = '{}' THEN
             RETURN false;
         END IF;
         -- Nodes that start at once come here one after another; all but the first find it done.
@@ -61,13 +63,16 @@ BEGIN
     THEN
         RETURN false;
     END IF;
-    FOREACH v_name IN ARRAY v_present LOOP
-        EXECUTE format('DROP TRIGGER %I ON @schema@.%I',
-            split_part(v_name, ' ', 2), split_part(v_name, ' ', 1));
-    END LOOP;
-    IF p_wanted THEN
+    IF NOT p_wanted THEN
+        -- They do no harm, so nobody has to wait behind this for a long reader of a table.
+        PERFORM set_config('lock_timeout', '1s', true);
+        FOREACH v_name IN ARRAY v_present LOOP
+            EXECUTE format('DROP TRIGGER %I ON @schema@.%I',
+                split_part(v_name, ' ', 2), split_part(v_name, ' ', 1));
+        END LOOP;
+    ELSE
         FOREACH t SLICE 1 IN ARRAY v_all LOOP
-            EXECUTE format('CREATE TRIGGER %I AFTER %s ON @schema@.%I %s FOR EACH STATEMENT
+            EXECUTE format('CREATE OR REPLACE TRIGGER %I AFTER %s ON @schema@.%I %s FOR EACH STATEMENT
                 WHEN (coalesce(current_setting(%L, true), %L) = %L)
                 EXECUTE FUNCTION @schema@.%I()', t[2], t[3], t[1], CASE t[3]
                     WHEN 'INSERT' THEN 'REFERENCING NEW TABLE AS fresh'
@@ -76,5 +81,7 @@ BEGIN
         END LOOP;
     END IF;
     RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
 END
 $$;

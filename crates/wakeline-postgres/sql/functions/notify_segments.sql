@@ -1,7 +1,8 @@
--- Trigger on segments, once per statement: messages were stored.
+-- Trigger on segments, once per statement: messages were stored. Runs with the rights of its
+-- owner.
 
 CREATE OR REPLACE FUNCTION @schema@.notify_segments() RETURNS trigger
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM @schema@.notify_changes((
         SELECT jsonb_agg(DISTINCT jsonb_build_object(
@@ -13,3 +14,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- Otherwise anybody could attach it to a table of their own, and have the owner write for them.
+REVOKE EXECUTE ON FUNCTION @schema@.notify_segments() FROM PUBLIC;

@@ -159,6 +159,27 @@ async fn triggers_of_an_older_release_are_replaced() {
     let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
     assert_eq!(triggers(&schema).await, TRIGGERS);
     store.close().await;
+
+    // A node of that release puts its own back, under the names of ours.
+    run(&schema, &old.replace("CREATE TRIGGER", "CREATE OR REPLACE TRIGGER")).await;
+    let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
+    let sql = "SELECT count(*) FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid
+        WHERE c.relnamespace = $1::text::regnamespace AND g.tgqual IS NOT NULL";
+    let ours: i64 =
+        schema.client().await.query_one(sql, &[&schema.name]).await.expect("read").get(0);
+    assert_eq!((ours, triggers(&schema).await), (TRIGGERS, TRIGGERS));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn triggers_of_a_newer_release_are_left_alone() {
+    let schema = TestSchema::new().await;
+    let newer = "CREATE TRIGGER wakeline_notify_newer AFTER INSERT ON @.traces
+        FOR EACH STATEMENT WHEN (true) EXECUTE FUNCTION @.notify_incoming()";
+    run(&schema, newer).await;
+    let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
+    assert_eq!(triggers(&schema).await, TRIGGERS + 1);
+    store.close().await;
 }
 
 #[tokio::test]
@@ -240,4 +261,18 @@ async fn after_commit_leaves_the_writing_transaction_alone() {
     assert_eq!(node.sink.take(), [Heard::Changed(vec![change("marker")])]);
     node.stop().await;
     other.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_else_may_use_trigger_functions_that_run_with_the_rights_of_their_owner() {
+    let schema = TestSchema::new().await;
+    let sql = "SELECT p.proname::text, has_function_privilege('public', p.oid, 'EXECUTE')
+        FROM pg_proc p WHERE p.pronamespace = $1::text::regnamespace AND p.prosecdef
+            AND p.prorettype = 'trigger'::regtype";
+    let functions = schema.client().await.query(sql, &[&schema.name]).await.expect("read");
+    assert!(functions.len() >= 8, "{} functions", functions.len());
+    for function in functions {
+        let (name, public): (String, bool) = (function.get(0), function.get(1));
+        assert!(!public, "{name}");
+    }
 }

@@ -3,7 +3,7 @@
 -- Called by: flow_clear. Lock order: leftovers, only tried; lanes by id; work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_follow(
-    p_deletion uuid, p_rows integer, p_now timestamptz,
+    p_deletion uuid, p_rows integer,
     OUT o_found bigint, OUT o_count bigint, OUT o_messages bigint, OUT o_watched text[])
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -43,8 +43,10 @@ BEGIN
         EXIT WHEN cardinality(v_lanes) >= p_rows;
     END LOOP;
     o_found := cardinality(v_lanes);
-    SELECT x.* INTO o_count, o_messages, o_watched FROM @schema@.flow_unlink(ARRAY(
-        SELECT l.lane_id FROM unnest(@schema@.flow_lock(coalesce(v_lanes, '{}'), '{}')) AS l),
-        p_deletion, p_now) AS x;
+    v_lanes := ARRAY(
+        SELECT l.lane_id FROM unnest(@schema@.flow_lock(coalesce(v_lanes, '{}'), '{}')) AS l);
+    -- By the time under the locks: what these lanes started while they were waited for goes, too.
+    SELECT x.* INTO o_count, o_messages, o_watched
+    FROM @schema@.flow_unlink(v_lanes, p_deletion, @schema@.clock()) AS x;
 END
 $$;

@@ -5,7 +5,7 @@ use wakeline_core::InstanceId;
 use wakeline_store::StoreAdmin as _;
 use wakeline_store::flow::{DeleteInstances, FlowAdmin as _, InstanceFilter, PruneOptions};
 
-use crate::support::TestSchema;
+use crate::support::{TestSchema, eventually};
 
 /// More than any statement of a deletion may remove.
 const ROWS_MAX: u32 = 1_000;
@@ -98,6 +98,39 @@ async fn a_large_root_does_not_block_a_purge() {
     let filter = InstanceFilter { limit: 10_000, ..InstanceFilter::default() };
     let report = store.delete_matching(filter).await.expect("purged");
     assert_eq!(report.instances, 3_001 + 300);
+    assert_eq!(rows(&client).await, 0);
+    store.close().await;
+}
+
+/// A child that holds its lock while the deletion of its parent waits for it starts a child.
+#[tokio::test]
+async fn what_is_started_while_its_tree_is_deleted_goes_too() {
+    let schema = TestSchema::new().await;
+    let store = schema.store().await;
+    let (client, turn) = (schema.database.client().await, schema.database.client().await);
+    family(&client, "root", 1).await;
+    let held = "BEGIN; SELECT FROM wakeline.flow_lanes WHERE instance = 'root/1' FOR NO KEY UPDATE";
+    turn.batch_execute(held).await.expect("locked");
+    let deletion = {
+        let (store, instances) = (store.clone(), vec![InstanceId::new("root").expect("an id")]);
+        let command = DeleteInstances { instances, force: true };
+        tokio::spawn(async move { store.delete_instances(command).await })
+    };
+    eventually("the deletion waits for the child", async || {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+            WHERE wait_event_type = 'Lock' AND datname = current_database()";
+        client.query_one(waiting, &[]).await.expect("counted").get::<_, i64>(0) > 0
+    })
+    .await;
+    let start = "WITH lane AS (
+            INSERT INTO wakeline.flow_lanes (instance, parent, next_seq, started_at)
+            VALUES ('root/1/1', 'root/1', 2, clock_timestamp()) RETURNING lane_id
+        )
+        INSERT INTO wakeline.flow_messages (lane_id, seq, visible_at, starts, payload)
+        SELECT lane_id, 1, clock_timestamp(), true, 'x'::bytea FROM lane; COMMIT";
+    turn.batch_execute(start).await.expect("started");
+    let report = deletion.await.expect("no panic").expect("deleted");
+    assert_eq!(report.instances, 3);
     assert_eq!(rows(&client).await, 0);
     store.close().await;
 }

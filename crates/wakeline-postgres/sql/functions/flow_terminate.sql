@@ -1,7 +1,7 @@
--- Ends an instance without its code: its lease, messages and work go, and others are told. One
--- that is pending is recorded under p_name and its parent first; left alone without p_name. Rows: kind 0, whether it did not exist or had ended
--- (code 1), and whether somebody has watched; kind 2, a turn of a capability (what) became
--- available, or will in due_us.
+-- Ends an instance without its code: its lease, messages and work go, and others are told. With
+-- p_name one that is pending, which is recorded under that name and its parent first; without
+-- p_name one that runs. Rows: kind 0, whether there was no such one to end (code 1), and whether
+-- somebody has watched; kind 2, a turn of a capability (what) became available, or will in due_us.
 -- Called by: FlowAdmin::terminate. Lock order: lanes, work.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_terminate(
@@ -33,8 +33,9 @@ BEGIN
         SELECT x->>'instance' FROM jsonb_array_elements(p_messages) AS x));
     v_now := @schema@.clock();
     i := array_position(ARRAY(SELECT x.lane_id FROM unnest(v_lanes) AS x), v_lane);
-    IF i IS NULL OR v_lanes[i].phase = 2 OR (v_lanes[i].phase = 0 AND (p_name IS NULL OR NOT EXISTS (
-        SELECT FROM @schema@.flow_messages m WHERE m.lane_id = v_lane AND m.starts)))
+    IF i IS NULL OR v_lanes[i].phase <> (CASE WHEN p_name IS NULL THEN 1 ELSE 0 END)
+        OR (p_name IS NOT NULL AND NOT EXISTS (
+            SELECT FROM @schema@.flow_messages m WHERE m.lane_id = v_lane AND m.starts))
     THEN
         RETURN NEXT;
         RETURN;

@@ -104,7 +104,9 @@ pub(super) fn terminate(
     let told = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
     let watched = lane.watched;
     let mut changes = match Instance::read(s, lane.id)? {
-        Some(instance) if instance.state.is_ended() => return Ok((false, Vec::new())),
+        Some(instance) if instance.state.is_ended() || command.birth.is_some() => {
+            return Ok((false, Vec::new()));
+        }
         Some(instance) => end(s, lane, instance, command)?,
         None => match &command.birth {
             Some(birth) if message::start_waits(s, lane.id)? => {

@@ -41,7 +41,8 @@ pub struct TerminateInstance {
     pub output: Bytes,
     /// What others are told: the parent, say. Sent only if the instance is ended by this.
     pub messages: Vec<Envelope>,
-    /// What is recorded of an instance that is pending. Without it, such a one is left alone.
+    /// What is recorded of an instance that is pending. With it, only a pending one is ended;
+    /// without it, only one that runs: what others are told depends on which it is.
     pub birth: Option<InstanceBirth>,
 }
 
@@ -196,7 +197,7 @@ pub trait FlowAdmin: Send + Sync {
     async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, StoreError>;
 
     /// Ends an instance without its code: its lease, messages and activities go. False if it did
-    /// not exist or had ended, or is pending and the command does not say what to record of it.
+    /// not exist or had ended, or is pending and the command is for one that runs, or the reverse.
     async fn terminate(
         &self,
         command: TerminateInstance,

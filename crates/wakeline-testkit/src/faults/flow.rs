@@ -25,6 +25,8 @@ pub enum FlowWrite<'a> {
     Commit(&'a mut TurnCommit),
     /// What an activity returned.
     Complete(&'a mut Completion),
+    /// An end without the instance's code.
+    Terminate(&'a mut TerminateInstance),
 }
 
 /// Changes a write: a defect that a test must find.
@@ -100,7 +102,7 @@ passes! { FlowAdmin:
     fn resume(instance: &InstanceId) -> (bool, Vec<FlowChange>);
     fn retry_mismatched(capabilities: Capabilities) -> (u64, Vec<FlowChange>);
     fn unclaimed(find: FindUnclaimed) -> Vec<Unclaimed>;
-    fn terminate(command: TerminateInstance) -> (bool, Vec<FlowChange>);
+    fn terminate(command: TerminateInstance) -> (bool, Vec<FlowChange>) as Terminate(command);
     fn delete_instances(command: DeleteInstances) -> DeleteReport;
     fn delete_matching(filter: InstanceFilter) -> DeleteReport;
     fn prune(filter: InstanceFilter, options: PruneOptions) -> PruneReport;

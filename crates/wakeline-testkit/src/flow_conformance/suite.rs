@@ -306,7 +306,7 @@ macro_rules! flow_conformance_suite {
             terminating_removes_messages_work_and_lease,
             ended_and_unknown_instances_cannot_be_terminated,
             a_pending_instance_ends_and_others_learn_of_it,
-            a_pending_instance_is_not_ended_without_a_record,
+            an_instance_that_stands_otherwise_is_not_ended,
             a_terminated_instance_gets_what_its_end_sends_it,
             starts_that_wait_are_read_in_order,
             a_suspended_instance_can_be_terminated,

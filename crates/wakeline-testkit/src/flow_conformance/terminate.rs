@@ -107,13 +107,22 @@ pub async fn a_pending_instance_ends_and_others_learn_of_it(bench: &FlowBench) {
     assert_eq!(bench.send(vec![start("a")]).await, [EnqueueOutcome::Exists]);
 }
 
-/// Rule 3: whose caller does not know what it is about has not read its start.
-pub async fn a_pending_instance_is_not_ended_without_a_record(bench: &FlowBench) {
+/// Rule 3: a pending one ends only with what is recorded of it, and one that runs only without: it
+/// may have started children since its caller looked.
+pub async fn an_instance_that_stands_otherwise_is_not_ended(bench: &FlowBench) {
+    bench.running("parent").await;
     bench.start("a").await;
     assert!(!bench.terminate("a").await);
     assert!(bench.is_pending("a").await);
     assert_eq!(bench.flow.waiting_starts(&id("a")).await.expect("read"), ["start"]);
-    assert_eq!(texts(&bench.turn().await), ["start"]);
+    let turn = bench.turn().await;
+    assert_eq!(texts(&turn), ["start"], "the parent is not told");
+    bench.committed(TurnCommit { birth: Some(birth("main")), ..step(&turn) }).await;
+    let command = TerminateInstance { birth: Some(birth("main")), ..termination("a") };
+    assert!(!bench.flow.terminate(command).await.expect("it is answered").0);
+    assert_eq!(bench.detail("a").await.state, InstanceState::Running);
+    assert_eq!(bench.no_turn().await, None, "the parent is not told");
+    assert!(bench.terminate("a").await);
 }
 
 /// Rule 3: its own messages go, and the command may leave one for it.

@@ -51,17 +51,24 @@ impl World<'_> {
     pub(super) async fn terminate(&mut self, instance: usize, mail: Option<&Mail>) -> Told {
         let mail = mail.filter(|mail| mail.to != instance);
         let (oracle, store) = mail.map(|mail| self.envelopes(mail)).unzip();
-        let command = |message: Option<_>| TerminateInstance {
+        let command = |message: &Option<_>, birth| TerminateInstance {
             instance: self.names.instance(instance),
             state: InstanceState::Terminated,
             output: Bytes::from_static(b"over"),
-            messages: message.into_iter().collect(),
-            birth: Some(crate::flow_conformance::birth("main")),
+            messages: message.iter().cloned().collect(),
+            birth,
         };
-        let oracle = self.oracle.terminate(command(oracle)).await.map_err(failed)?;
-        let store = self.store.terminate(command(store)).await.map_err(failed)?;
-        same("termination", oracle.0, store.0)?;
-        Ok(Some(store.1))
+        // As one that runs, and as a pending one.
+        for birth in [None, Some(crate::flow_conformance::birth("main"))] {
+            let oracle = self.oracle.terminate(command(&oracle, birth.clone())).await;
+            let oracle = oracle.map_err(failed)?;
+            let store = self.store.terminate(command(&store, birth)).await.map_err(failed)?;
+            same("termination", oracle.0, store.0)?;
+            if store.0 {
+                return Ok(Some(store.1));
+            }
+        }
+        Ok(Some(Vec::new()))
     }
 
     pub(super) async fn delete(&mut self, instances: &[usize], force: bool) -> Same {

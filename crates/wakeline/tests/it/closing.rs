@@ -1,12 +1,17 @@
 //! What becomes of children and activities when the instance that they belong to ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use wakeline::provider::{StoreProvider, StoreProviderOptions};
 use wakeline::{
     ActivityContext, Client, ClosePolicy, FailureKind, FlowError, LongPollConfig,
     OrchestrationContext, Registry, Runtime, RuntimeOptions,
 };
+use wakeline_testkit::faults::{Fault, FaultingStore, FlowWrite};
 
 use crate::support::{Store, eventually};
 
@@ -110,6 +115,38 @@ async fn terminating_closes_a_tree_without_a_runtime() {
         let all = ["p", "deep", "deeper"];
         let expected = all.map(|name| format!("{name} terminated"));
         assert_eq!(states(&client, &all).await, expected, "{}", store.name());
+    }
+}
+
+/// Its first turn starts children after the caller has read that it is pending.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
+    for store in Store::both().await {
+        let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
+        let inner = store.open().await;
+        let faulting = Arc::new(FaultingStore::new(inner.clone()));
+        let (elsewhere, client) = (provider(inner), Client::new(provider(faulting.clone())));
+        client.start("p", "parent", "").await.expect("started");
+        let (first, handle) = (Mutex::new(Some(elsewhere.clone())), Handle::current());
+        faulting.mutate(Box::new(move |write| {
+            if matches!(write, FlowWrite::Terminate(_))
+                && let Some(elsewhere) = first.lock().take()
+            {
+                let turns = async {
+                    let runtime = Runtime::start(elsewhere.clone(), registry()).await;
+                    running(&Client::new(elsewhere)).await;
+                    runtime.expect("started").shutdown(PATIENCE).await;
+                };
+                tokio::task::block_in_place(|| handle.block_on(turns));
+            }
+        }));
+        // What closes the children comes with the end, and cannot be lost after it.
+        faulting.fail_operation("enqueue", 1, Fault::Before);
+        assert!(client.terminate("p", "enough").await.expect("ended"), "{}", store.name());
+        let runtime = Runtime::start(elsewhere, registry()).await.expect("started");
+        closed(&client, store.name()).await;
+        assert_eq!(faulting.pending(), 1, "{}", store.name());
+        runtime.shutdown(PATIENCE).await;
     }
 }
 

@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use wakeline_core::{
-    Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName, error_chain,
-};
+use wakeline_core::{Capabilities, FlowChange, FlowWhat, InstanceId, KvKey, OrchestrationName};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, EarlyMailbox, Envelope, ExecutionDetail, FindUnclaimed,
     FlowDepths, HistoryBatch, InstanceBirth, InstanceFilter, InstanceState, InstanceStats, KvEntry,
@@ -19,7 +17,6 @@ use crate::error::{ErrorOrigin, FailureKind, FlowError};
 use crate::event::{Event, EventKind, Parent};
 use crate::json::Json;
 use crate::message::WorkItem;
-use crate::provider::Provider;
 use crate::provider::admin::{EventPage, MailboxItem, PendingActivity, ProviderAdmin, Seen};
 use crate::provider::envelope;
 use crate::provider::face::{Ask, Grant, Line};
@@ -175,48 +172,48 @@ impl ProviderAdmin for StoreProvider {
         error: FlowError,
         child_of: Option<(&InstanceId, u64)>,
     ) -> Result<bool, ProviderError> {
-        let starts = self.waiting_starts(instance).await?;
-        let begun = self.origin(instance).await?;
-        let origin = begun.as_ref().or(starts.first());
-        if child_of.is_some() && child_of != origin.and_then(Origin::parent) {
-            return Ok(false);
-        }
-        let parents = begun.iter().chain(&starts).filter_map(|origin| origin.parent.clone());
-        let name = origin.map(|origin| origin.name.clone());
-        let child = ErrorOrigin::Child { name, instance: instance.clone() };
-        let mut messages = told(parents, &error.clone().with_origin(child))?;
-        let close = WorkItem::CloseChildren { instance: instance.clone() };
-        if begun.is_some() {
-            messages.push(envelope::envelope(&close, envelope::delayed(None))?);
-        }
+        let state = match error.kind {
+            FailureKind::Terminated => InstanceState::Terminated,
+            _ => InstanceState::Failed,
+        };
         let output = serde_json::to_vec(&error).map(Bytes::from).map_err(|error| {
             ProviderError::Permanent {
                 operation: "terminate the instance",
                 source: Box::new(error),
             }
         })?;
-        let state = match error.kind {
-            FailureKind::Terminated => InstanceState::Terminated,
-            _ => InstanceState::Failed,
-        };
-        let command = TerminateInstance {
-            instance: instance.clone(),
-            state,
-            output,
-            messages,
-            birth: starts.into_iter().next().map(Origin::birth),
-        };
-        let ended = self.inner.store.terminate(command).await;
-        let (ended, changes) = ended.map_err(|error| failed("terminate the instance", error))?;
-        self.inner.hint(changes);
-        if ended && begun.is_none() {
-            // If its first turn came in between, it may have started children.
-            let begun = self.origin(instance).await.map_err(after_write)?;
+        loop {
+            let starts = self.waiting_starts(instance).await?;
+            let begun = self.origin(instance).await?;
+            let origin = begun.as_ref().or(starts.first());
+            if child_of.is_some() && child_of != origin.and_then(Origin::parent) {
+                return Ok(false);
+            }
+            let name = origin.map(|origin| origin.name.clone());
+            let child = ErrorOrigin::Child { name, instance: instance.clone() };
+            let parents = begun.iter().chain(&starts).filter_map(|origin| origin.parent.clone());
+            let mut messages = told(parents, &error.clone().with_origin(child))?;
             if begun.is_some() {
-                self.enqueue_for_orchestrator(close, None).await.map_err(after_write)?;
+                let close = WorkItem::CloseChildren { instance: instance.clone() };
+                messages.push(envelope::envelope(&close, envelope::delayed(None))?);
+            }
+            let pending = begun.is_none();
+            let command = TerminateInstance {
+                instance: instance.clone(),
+                state,
+                output: output.clone(),
+                messages,
+                birth: starts.into_iter().next().filter(|_| pending).map(Origin::birth),
+            };
+            let ended = self.inner.store.terminate(command).await;
+            let (ended, changes) =
+                ended.map_err(|error| failed("terminate the instance", error))?;
+            self.inner.hint(changes);
+            // Its first turn may have come in between, and have started children.
+            if ended || !pending || self.origin(instance).await?.is_none() {
+                return Ok(ended);
             }
         }
-        Ok(ended)
     }
 
     async fn is_child_of(
@@ -328,12 +325,6 @@ fn told(
         messages.push(envelope::envelope(&done, envelope::delayed(None))?);
     }
     Ok(messages)
-}
-
-/// The failure of a step after the write: it must not say that nothing was done.
-fn after_write(error: ProviderError) -> ProviderError {
-    let source = error_chain(&error).into();
-    ProviderError::Retryable { operation: "close the children", source }
 }
 
 impl StoreProvider {

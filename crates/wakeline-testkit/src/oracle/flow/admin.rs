@@ -108,9 +108,10 @@ impl Flow {
         };
         let told = FlowChange::now(FlowWhat::Outcome(command.instance.clone()));
         let lane = self.lanes.get_mut(&id).expect("a name has its lane");
-        if lane.is_pending()
-            && let Some(birth) = command.birth
-        {
+        if let Some(birth) = command.birth {
+            if !lane.is_pending() {
+                return (false, Vec::new());
+            }
             let execution = Execution {
                 version: None,
                 state: InstanceState::Running,

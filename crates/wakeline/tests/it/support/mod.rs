@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wakeline::provider::Provider;
-use wakeline::{Client, LongPollConfig, PostgresProvider, Snapshot, SqliteProvider};
+use wakeline::{Client, LongPollConfig, PostgresProvider, Snapshot, SqliteOptions, SqliteProvider};
+use wakeline_store::WholeStore;
 
 /// Whether the long versions of the tests were asked for (`cargo xtask test --long`).
 pub(crate) fn long() -> bool {
@@ -78,6 +79,20 @@ impl Store {
                 Node::Sqlite(provider.await.expect("opened"))
             }
             Self::Postgres(database) => Node::Postgres(database.node(long_poll).await),
+        }
+    }
+
+    /// The store itself, opened once more.
+    pub(crate) async fn open(&self) -> Arc<dyn WholeStore> {
+        match self {
+            Self::Sqlite(_) => {
+                let options = SqliteOptions::new(self.file());
+                Arc::new(wakeline_sqlite::SqliteStore::open(options).await.expect("opened"))
+            }
+            Self::Postgres(database) => {
+                let store = wakeline_postgres::PostgresStore::connect(database.options()).await;
+                Arc::new(store.expect("connected"))
+            }
         }
     }
 

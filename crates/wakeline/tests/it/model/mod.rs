@@ -13,14 +13,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use wakeline::core::QueueName;
 use wakeline::provider::{StoreProvider, StoreProviderOptions};
-use wakeline::{Client, ClientError, Runtime, RuntimeOptions, SqliteOptions};
+use wakeline::{Client, ClientError, Runtime, RuntimeOptions};
 use wakeline_store::flow::{FlowReader, ListMailboxes};
 use wakeline_store::{StoreError, WholeStore};
 use wakeline_testkit::conformance::Ask;
 use wakeline_testkit::faults::{Fault, FaultingStore, FlowMutation};
 use wakeline_testkit::oracle::MemoryStore;
 
-use crate::support::{Database, long};
+use crate::support::{Store, long};
 use program::{Dice, Expected, Program, Runs, counted, registry};
 
 /// How a world is disturbed.
@@ -291,16 +291,18 @@ async fn episode(world: Arc<World>, seed: u64, programs: u64) -> Answered<u64> {
     Ok(all.instances)
 }
 
-/// Messages, activities and leases that are left, and instances that have not ended.
-async fn left(store: &dyn WholeStore) -> Result<u64, StoreError> {
+/// Messages, activities and leases that are left, and instances that have not ended; `None` if
+/// nothing is.
+async fn left(store: &dyn WholeStore) -> Result<Option<String>, StoreError> {
     let depths = FlowReader::depths(store).await?;
     // A detached child may have sent its signal to a parent that was deleted.
     let list = ListMailboxes { limit: u32::MAX, ..ListMailboxes::default() };
     let early: u64 = store.early_mailboxes(list).await?.iter().map(|one| one.messages).sum();
     let [pending, running, ..] = depths.instances;
-    let messages = depths.messages.saturating_sub(early);
+    let waiting = depths.messages > early;
     let leased = depths.leased_turns + depths.leased_work;
-    Ok(messages + depths.work + leased + pending + running)
+    let nothing = !waiting && depths.work + leased + pending + running == 0;
+    Ok((!nothing).then(|| format!("{early} early messages are left, and {depths:?}")))
 }
 
 /// Waits until children have ended, too, and compares what was pushed.
@@ -313,14 +315,13 @@ async fn settle(world: &World, pushes: &Pushes) -> Answered<()> {
             *found.entry(text).or_default() += count;
         }
         let left = left(&*world.store).await.map_err(|error| error.to_string())?;
-        if left == 0 && must.keys().all(|text| found.contains_key(text)) {
+        let missing: Vec<_> = must.keys().filter(|text| !found.contains_key(*text)).collect();
+        if left.is_none() && missing.is_empty() {
             break;
         }
         if began.elapsed() > PATIENCE {
-            let missing: Vec<_> = must.keys().filter(|text| !found.contains_key(*text)).collect();
-            return Err(format!(
-                "{left} messages, activities and instances are left, {missing:?} were not pushed"
-            ));
+            let left = left.as_deref().unwrap_or("nothing is left");
+            return Err(format!("{left}; {missing:?} were not pushed"));
         }
         sleep(Duration::from_millis(50)).await;
     }
@@ -365,28 +366,23 @@ async fn programs_do_what_the_model_says_in_memory() {
     assert!(instances > 200, "{instances} are too few to show something");
 }
 
-/// Runs episodes on a store until as many orchestrations ran as the long run asks for.
-async fn many(store: Arc<dyn WholeStore>, name: &str) {
+/// Runs episodes until as many orchestrations ran as the long run asks for.
+async fn many(store: Store) {
     let wanted = if long() { 100_000 } else { 200 };
-    let (mut instances, mut seed) = (0, 1_000);
+    let (mut instances, mut seed, inner) = (0, 1_000, store.open().await);
     while instances < wanted {
-        instances += episodes(Arc::clone(&store), seed..seed + 3).await;
+        instances += episodes(Arc::clone(&inner), seed..seed + 3).await;
         seed += 3;
     }
-    eprintln!("{instances} orchestrations on {name}, {} episodes", seed - 1_000);
+    eprintln!("{instances} orchestrations on {}, {} episodes", store.name(), seed - 1_000);
 }
 
 #[tokio::test]
 async fn programs_do_what_the_model_says_on_sqlite() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let options = SqliteOptions::new(folder.path().join("flow.db"));
-    let store = wakeline_sqlite::SqliteStore::open(options).await.expect("opened");
-    many(Arc::new(store), "SQLite").await;
+    many(Store::sqlite()).await;
 }
 
 #[tokio::test]
 async fn programs_do_what_the_model_says_on_postgres() {
-    let database = Database::create().await;
-    let store = wakeline_postgres::PostgresStore::connect(database.options()).await;
-    many(Arc::new(store.expect("connected")), "PostgreSQL").await;
+    many(Store::postgres().await).await;
 }

@@ -168,7 +168,8 @@ async fn pop(store: Arc<dyn Store>, queue: QueueName, batch: u32) -> Result<(u16
         worker: None,
     };
     let line = QueueLine { selector: Selector::Queue(queue), group: GroupName::queue_mode() };
-    let claim = LineClaim { line, subscription: Subscription::All, requests: vec![request] };
+    let (subscription, requests) = (Subscription::All, vec![request]);
+    let claim = LineClaim { line, subscription, requests, further: false };
     let outcomes = store.claim(vec![claim]).await?;
     match outcomes.first().and_then(|outcome| outcome.grants.first()) {
         Some(Some(grant)) => Ok((200, render(grant)?)),

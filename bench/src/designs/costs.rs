@@ -309,8 +309,7 @@ fn print_events(plan: &Plan, all: &All) {
     say(&format!(
         "\nMeans of {} messages to one queue, on which the dispatchers of each node wait, pushed \
          to a node on which nobody waits, and to the first node. A claim that meets a row that \
-         another node holds looks a second time, because that claim may come to nothing. Whoever \
-         competes and finds work wakes the next one, which is one claim more than predicted. \
+         another node holds looks a second time, because that claim may come to nothing. \
          \"compete, aggressive\" also polls by the clock meanwhile, until the message was had. \
          Claims of ways that poll depend on how long a message waits, and on nothing else.",
         plan.events

@@ -96,18 +96,22 @@ impl QueueFace {
         if claims.is_empty() {
             return Ok(Vec::new());
         }
-        let (lens, lines): (Vec<_>, Vec<_>) = claims
+        let (parts, lines): (Vec<_>, Vec<_>) = claims
             .into_iter()
             .map(|claim| {
+                let further = claim.further;
                 let lines = line_claims(claim);
-                (lines.len(), lines)
+                ((lines.len(), further), lines)
             })
             .unzip();
         let outcomes = self.store.claim(lines.into_iter().flatten().collect()).await?;
         outcomes.iter().for_each(|outcome| self.drops.expired(&outcome.dropped));
         self.note_pause(outcomes.iter().any(|outcome| outcome.paused));
         let mut outcomes = outcomes.into_iter();
-        Ok(lens.into_iter().map(|len| joined(outcomes.by_ref().take(len))).collect())
+        let found = parts
+            .into_iter()
+            .map(|(len, further)| Claimed { further, ..joined(outcomes.by_ref().take(len)) });
+        Ok(found.collect())
     }
 }
 
@@ -225,7 +229,8 @@ fn line_claims(claim: Claim<QueueLine, Ask>) -> Vec<LineClaim> {
             Some(last) if last.subscription == subscription => last.requests.push(request),
             _ => {
                 let (line, requests) = (claim.line.clone(), vec![request]);
-                lines.push(LineClaim { line, subscription, requests });
+                let further = claim.further;
+                lines.push(LineClaim { line, subscription, requests, further });
             }
         }
     }

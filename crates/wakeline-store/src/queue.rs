@@ -113,6 +113,8 @@ pub struct LineClaim {
     pub subscription: Subscription,
     /// The waiters, in order of arrival.
     pub requests: Vec<ClaimRequest>,
+    /// Whether to say what is next even if every request is served.
+    pub further: bool,
 }
 
 /// A message on its way to a consumer.
@@ -165,8 +167,9 @@ pub struct Grant {
 pub struct LineOutcome {
     /// One per request, in order; `None` where there was nothing left.
     pub grants: Vec<Option<Grant>>,
-    /// Time until the next item of the line becomes available, if a request went without: the
-    /// earliest of retry time, lease expiry, delay and window end. Possibly early, never late.
+    /// Time until the next item of the line becomes available, if a request went without or the
+    /// claim was to look further: the earliest of retry time, lease expiry, delay and window end.
+    /// Possibly early, never late.
     /// Short if only rivals' rows were in the way. `None` means that nothing is in sight.
     pub next_due: Option<Duration>,
     /// Messages whose last lease had run out, in queues that keep no dead letters.

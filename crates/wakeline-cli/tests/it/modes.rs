@@ -84,6 +84,30 @@ async fn competing_waiters_claim_one_after_the_other() {
     assert!((100..=102).contains(&claims), "{claims}");
 }
 
+/// The design's "Query count per work item: 1 query", for messages.
+#[tokio::test]
+async fn a_message_costs_a_competing_node_one_claim() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let server = Server::start(&store, &["--wake-mode", "compete"]).await;
+    let pop = "/api/v1/pop/queue/q?autoAck=true";
+    server.client.push("q", &[("p", "first")]).await;
+    assert_eq!(server.client.get(pop).await.ids(), ["first"]);
+    let mut parked = Vec::new();
+    for count in 1..=6 {
+        parked.push(server.client.park(&format!("{pop}&wait=true")).await);
+        server.parked(count).await;
+    }
+    // The arrivals looked whether there was something.
+    database.reset_statements().await;
+    for n in 0..5 {
+        server.client.push("q", &[("p", &n.to_string())]).await;
+        // Another claim for this message would be counted by the end of the next one.
+        assert_eq!(parked.remove(0).answer().await.expect("an answer").ids(), [n.to_string()]);
+    }
+    assert_eq!(database.calls("claim").await, 5);
+}
+
 #[tokio::test]
 async fn independent_polling_waiters_claim_for_themselves() {
     assert!(claims_of_a_burst(&["poll", "--poll-grouping", "waiter"]).await >= 100);

@@ -1,7 +1,7 @@
 -- Leases messages to the waiting requests of some lines, or settles them at once (autoAck).
 -- Returns one row per slice of a segment that was handed out, in any order (hand_over and
 -- first_offset tell it); and one row per line with request 0: its state and the time to its next
--- message if a request went without. Rows with request -1 name messages that were dropped.
+-- message if a request went without, or p_further. Rows with request -1 name messages that were dropped.
 -- p_kinds: 0 queue, 1 partition, 2 namespace and task. p_modes <> 0: a subscription that has to be
 -- recorded if its queue is missing. p_firsts, p_counts: which requests are the line's.
 -- p_agains: the token may have been granted before. p_patient: wait (by lock_timeout) for the
@@ -13,6 +13,7 @@
 -- p_workers: who asks, by request; for the ledger.
 -- p_bytes: by request; it gets nothing more once it has so many bytes. NULL: no limit.
 -- p_prompt: do not look whether scheduled messages are due, they were just moved.
+-- p_further: tell the time to a line's next message even if all its requests are served.
 -- States: 0 done, 1 the group has to begin first (group_begin), 2 only rivals' cursors are due,
 -- 3 scheduled messages are due, and nothing was done before they are moved (scheduled_move),
 -- 4 claims are paused: only what the tokens were granted before is told again.
@@ -29,7 +30,8 @@ CREATE OR REPLACE FUNCTION @schema@.claim(
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_patient boolean, p_floor_groups integer[] DEFAULT NULL,
     p_floors timestamptz[] DEFAULT NULL, p_prompt boolean DEFAULT false,
-    p_workers text[] DEFAULT NULL, p_bytes bigint[] DEFAULT NULL)
+    p_workers text[] DEFAULT NULL, p_bytes bigint[] DEFAULT NULL,
+    p_further boolean DEFAULT false)
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
@@ -100,7 +102,7 @@ BEGIN
         SELECT * FROM @schema@.claim_lines(p_kinds, p_queues, p_partitions, p_namespaces, p_tasks,
             p_groups, p_modes, p_firsts, p_counts, p_tokens, p_batches, p_partition_maxes,
             p_auto_acks, p_agains, p_patient, p_floor_groups, p_floors, p_prompt, p_workers,
-            p_bytes);
+            p_bytes, p_further);
         RETURN;
     END IF;
     IF cardinality(c_partition) = 1 THEN
@@ -192,10 +194,14 @@ BEGIN
     END IF;
     line := 1; request := 0; state := 0; clock_at := v_now;
     group_id := s.group_id; created_at := v_first;
-    IF coalesce(cardinality(c_partition), 0) < cardinality(p_tokens) THEN
+    IF p_further OR coalesce(cardinality(c_partition), 0) < cardinality(p_tokens) THEN
         SELECT n.o_state, n.o_next_due_us INTO state, next_due_us
         FROM @schema@.claim_next_due(
             NULL, ARRAY[s.group_id], false, coalesce(c_partition, '{}'), '{}', v_now) n;
+        IF state = 2 AND cardinality(c_partition) = cardinality(p_tokens) THEN
+            -- Nobody went without: what is due beside that was not looked at.
+            state := 0; next_due_us := 0;
+        END IF;
     END IF;
     RETURN NEXT;
 END

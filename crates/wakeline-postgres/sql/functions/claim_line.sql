@@ -2,8 +2,8 @@
 -- taken in the order of their due time; SKIP LOCKED: rivals pass over what is being claimed
 -- instead of queueing behind it. Returns what was handed to which request, as parallel arrays;
 -- the failures of messages that were delivered before, by the index of the hand-over; and the time
--- to the line's next message if a request went without; and which messages were dropped, because
--- their last lease had run out and their queue keeps no dead letters.
+-- to the line's next message if a request went without, or p_further; and which messages were
+-- dropped, because their last lease had run out and their queue keeps no dead letters.
 -- p_ranked: some queue has priorities of partitions. Those are looked up one by one; the others come
 -- by their due time, as ever.
 -- p_passed: partitions that this call has served. p_patient: wait for the first due cursor.
@@ -17,7 +17,8 @@ CREATE OR REPLACE FUNCTION @schema@.claim_line(
     p_partition bigint, p_groups integer[], p_queues integer[], p_priorities integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_windowed boolean, p_ranked boolean, p_passed bigint[], p_patient boolean,
-    p_floor timestamptz, p_workers text[], p_bytes bigint[], OUT o_state smallint,
+    p_floor timestamptz, p_workers text[], p_bytes bigint[], p_further boolean,
+    OUT o_state smallint,
     OUT o_next_due_us bigint, OUT o_requests integer[],
     OUT o_partitions bigint[], OUT o_groups integer[], OUT o_sets int8multirange[],
     OUT o_lease_us bigint[], OUT o_retry_grants integer[], OUT o_retry_offsets bigint[],
@@ -336,10 +337,15 @@ BEGIN
             AS x (partition_id, group_id, set, worker, secs)
         WHERE x.secs > 0;
     END IF;
-    IF v_without OR v_request < cardinality(p_tokens) THEN
+    v_without := v_without OR v_request < cardinality(p_tokens);
+    IF v_without OR p_further THEN
         SELECT n.o_state, n.o_next_due_us INTO o_state, o_next_due_us
         FROM @schema@.claim_next_due(
             p_partition, p_groups, p_windowed, p_passed, v_kept, v_now) n;
+        IF o_state = 2 AND NOT v_without THEN
+            -- Nobody went without: what is due beside that was not looked at.
+            o_state := 0; o_next_due_us := 0;
+        END IF;
     END IF;
 END
 $$;

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION @schema@.claim_lines(
     p_groups text[], p_modes smallint[], p_firsts integer[], p_counts integer[],
     p_tokens uuid[], p_batches integer[], p_partition_maxes integer[], p_auto_acks boolean[],
     p_agains boolean[], p_patient boolean, p_floor_groups integer[], p_floors timestamptz[],
-    p_prompt boolean, p_workers text[], p_bytes bigint[])
+    p_prompt boolean, p_workers text[], p_bytes bigint[], p_further boolean)
 RETURNS TABLE (
     line integer, request integer, state smallint, next_due_us bigint, clock_at timestamptz,
     hand_over bigint, partition_id bigint, group_id integer, queue text, partition text,
@@ -78,10 +78,10 @@ BEGIN
                 p_partition_maxes[v_first:v_last], p_auto_acks[v_first:v_last],
                 p_agains[v_first:v_last], s.o_windowed, s.o_ranked, v_passed, p_patient,
                 CASE WHEN p_floor_groups[v_line] = s.o_groups[1] THEN p_floors[v_line] END,
-                p_workers[v_first:v_last], p_bytes[v_first:v_last]) x;
+                p_workers[v_first:v_last], p_bytes[v_first:v_last], p_further) x;
             state := l.o_state; next_due_us := l.o_next_due_us;
-            IF v_wait IS NOT NULL AND p_counts[v_line] > (
-                SELECT count(DISTINCT x) FROM unnest(l.o_requests) AS x)
+            IF v_wait IS NOT NULL AND (p_further OR p_counts[v_line] > (
+                SELECT count(DISTINCT x) FROM unnest(l.o_requests) AS x))
             THEN
                 next_due_us := least(next_due_us, ceil(greatest(
                     extract(epoch FROM v_wait - clock_at), 0) * 1000000)::bigint);

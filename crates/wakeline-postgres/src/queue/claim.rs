@@ -269,6 +269,7 @@ impl Core {
         let floor_groups: Vec<Option<i32>> = floors.iter().map(|f| f.map(|f| f.group)).collect();
         let floor_times: Vec<Option<SystemTime>> =
             floors.iter().map(|f| f.map(|f| f.due_at)).collect();
+        let further = claims.iter().any(|claim| claim.further);
         let params: &[&(dyn tokio_postgres::types::ToSql + Sync)] = &[
             &lines.kinds,
             &lines.queues,
@@ -290,6 +291,7 @@ impl Core {
             &how.prompt,
             &requests.workers,
             &requests.bytes,
+            &further,
         ];
         let sql = match self.shared.notifier.peers() {
             Some(_) => &self.sql.claim,

@@ -109,7 +109,12 @@ async fn rows_for_a_full_queue_wait_in_order_and_hold_up_no_other() {
         auto_ack: true,
         worker: None,
     };
-    let claim = LineClaim { line, subscription: Subscription::All, requests: vec![request] };
+    let claim = LineClaim {
+        line,
+        subscription: Subscription::All,
+        requests: vec![request],
+        further: false,
+    };
     node.store.claim(vec![claim]).await.expect("claimed");
     let all = ["1", "2", "3", "4"].map(|payload| row("full", payload));
     eventually("the others follow", async || stored(&schema).await.starts_with(&all)).await;

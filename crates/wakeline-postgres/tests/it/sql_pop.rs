@@ -64,7 +64,12 @@ async fn claim(node: &Node) -> LineOutcome {
         worker: None,
     };
     let line = QueueLine { selector: Selector::Queue(queue()), group: GroupName::queue_mode() };
-    let claim = LineClaim { line, subscription: Subscription::All, requests: vec![request] };
+    let claim = LineClaim {
+        line,
+        subscription: Subscription::All,
+        requests: vec![request],
+        further: false,
+    };
     node.store.claim(vec![claim]).await.expect("claimed").remove(0)
 }
 

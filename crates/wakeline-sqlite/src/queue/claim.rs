@@ -69,7 +69,7 @@ type Groups = Vec<(Arc<Queue>, i64)>;
 pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
     let mut books = Books::default();
     let mut outcomes = Vec::with_capacity(lines.len());
-    for LineClaim { line, subscription, requests } in lines {
+    for LineClaim { line, subscription, requests, further } in lines {
         if let Some(refusal) = refusal(s, *subscription) {
             outcomes.push(LineOutcome::refused(requests.len(), refusal));
             continue;
@@ -91,9 +91,10 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
             hint_lease_end(s, line, &grant)?;
             grants.push(grant);
         }
-        let next_due = match !paused && grants.iter().any(Option::is_none) {
-            true => sweep::next_due(s, line, &groups)?.map(|due| s.now.until(Timestamp(due))),
-            false => None,
+        let next_due = if !paused && (*further || grants.iter().any(Option::is_none)) {
+            sweep::next_due(s, line, &groups)?.map(|due| s.now.until(Timestamp(due)))
+        } else {
+            None
         };
         let dropped = std::mem::take(&mut books.dropped);
         outcomes.push(LineOutcome { grants, next_due, dropped, paused, refused: None });
@@ -104,7 +105,7 @@ pub(crate) fn claim(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Claimed> {
 /// Answers a claim from a snapshot, if there is nothing in it to write.
 pub(crate) fn peek(s: &mut Session<'_>, lines: &[LineClaim]) -> Res<Option<Claimed>> {
     let mut outcomes = Vec::with_capacity(lines.len());
-    for LineClaim { line, subscription, requests } in lines {
+    for LineClaim { line, subscription, requests, .. } in lines {
         if let Some(refusal) = refusal(s, *subscription) {
             outcomes.push(LineOutcome::refused(requests.len(), refusal));
             continue;

@@ -106,7 +106,12 @@ pub(crate) fn claim(name: &str, batch_len_max: u32) -> Vec<LineClaim> {
         auto_ack: false,
         worker: None,
     };
-    vec![LineClaim { line, subscription: Subscription::All, requests: vec![request] }]
+    vec![LineClaim {
+        line,
+        subscription: Subscription::All,
+        requests: vec![request],
+        further: false,
+    }]
 }
 
 /// What a claim of one request got.

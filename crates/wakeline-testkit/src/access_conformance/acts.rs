@@ -72,6 +72,7 @@ pub async fn acts_on_queues_are_recorded(bench: &AccessBench) {
         line: QueueLine { selector: Selector::Queue(queue()), group: group.clone() },
         subscription: Subscription::All,
         requests: vec![request],
+        further: false,
     };
     bench.doing("claim", bench.store.claim(vec![begin])).await.expect("claimed");
     bench.doing("seek", seek()).await.expect("moved");

@@ -28,6 +28,7 @@ pub struct Ask {
     auto_ack: bool,
     token: Option<LeaseToken>,
     worker: Option<String>,
+    further: bool,
 }
 
 impl Ask {
@@ -41,6 +42,7 @@ impl Ask {
             auto_ack: false,
             token: None,
             worker: None,
+            further: false,
         }
     }
 
@@ -107,6 +109,12 @@ impl Ask {
         self
     }
 
+    /// To say what is next even if every request is served.
+    pub fn further(mut self) -> Self {
+        self.further = true;
+        self
+    }
+
     /// A claim with so many requests of this kind.
     pub fn line_claim(&self, requests: usize) -> LineClaim {
         let request = || ClaimRequest {
@@ -121,6 +129,7 @@ impl Ask {
             line: self.line.clone(),
             subscription: self.subscription,
             requests: (0..requests).map(|_| request()).collect(),
+            further: self.further,
         }
     }
 }

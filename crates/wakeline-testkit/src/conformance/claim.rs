@@ -37,6 +37,34 @@ pub async fn requests_are_served_in_order_of_arrival(bench: &Bench) {
     assert_eq!(outcome.next_due, Some(Duration::from_secs(300)));
 }
 
+/// In one queue, in one partition, over queues, and with autoAck: on PostgreSQL each of these takes
+/// another way.
+pub async fn a_claim_that_looks_further_says_what_is_next_though_all_were_served(bench: &Bench) {
+    let (queue, single, auto) = (bench.queue("q"), bench.queue("single"), bench.queue("auto"));
+    for queue in [&queue, &single, &auto] {
+        bench.push(queue, "x", &["a"]).await;
+        bench.push(queue, "y", &["b"]).await;
+    }
+    let (now, lease_end) = (Some(Duration::ZERO), Some(Duration::from_secs(300)));
+    let each = async |ask: Ask, expected: [Option<Duration>; 3]| {
+        let mut next = Vec::new();
+        for left in [2, 1, 0] {
+            let outcome = bench.claim(vec![ask.line_claim(1)]).await.remove(0);
+            assert_eq!(outcome.grants[0].is_some(), left > 0);
+            next.push(outcome.next_due);
+        }
+        assert_eq!(next, expected);
+    };
+    each(Ask::queue(&queue).further(), [now, lease_end, lease_end]).await;
+    each(Ask::queue(&auto).auto_ack().further(), [now, None, None]).await;
+    let outcome = bench.claim(vec![Ask::partition(&single, "x").further().line_claim(1)]).await;
+    assert!(outcome[0].grants[0].is_some());
+    assert_eq!(outcome[0].next_due, lease_end, "the other partition is not of this line");
+    let outcome = bench.claim(vec![Ask::queue(&single).line_claim(1)]).await.remove(0);
+    assert!(outcome.grants[0].is_some());
+    assert_eq!(outcome.next_due, None, "nobody asked");
+}
+
 /// A partition with much in it goes to one request all the same.
 pub async fn a_partition_is_never_split_over_two_requests(bench: &Bench) {
     let queue = bench.queue("q");

@@ -5,8 +5,7 @@
 //! every rule here, each on a fresh fixture.
 //!
 //! # Invariants
-//! * A rule uses names of its own, so that tests may share a database.
-//! * A rule goes by the store's test clock alone: it never sleeps and never measures.
+//! A rule uses names of its own and goes by the store's test clock: it never sleeps.
 
 mod ask;
 mod bench;
@@ -121,6 +120,7 @@ macro_rules! conformance_suite {
             requests_are_served_in_order_of_arrival,
             a_partition_is_never_split_over_two_requests,
             auto_ack_does_not_split_a_partition_either,
+            a_claim_that_looks_further_says_what_is_next_though_all_were_served,
             several_lines_are_served_by_one_claim,
             overlapping_lines_share_without_doubling,
             a_leased_partition_gives_nothing_to_others,

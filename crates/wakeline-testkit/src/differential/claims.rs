@@ -12,7 +12,7 @@ use wakeline_store::{
     ClaimRequest, Grant, GrantedPartition, LineClaim, LineOutcome, QueueStore as _,
 };
 
-use super::compare::{Same, same, same_next_due, same_partition};
+use super::compare::{Same, same, same_next_due, same_partition, sweep_is_not_late};
 use super::op::{Begin, PARTITIONS, Place, Portion, QUEUES};
 use super::side::{Handle, Hold, Names, ago};
 use super::world::{World, failed};
@@ -24,14 +24,16 @@ impl World<'_> {
         let oracle = self.claim_oracle(&line, portion, requests.clone()).await?;
         let store = self.claim_store(&line, portion, requests).await?;
         same("whether claims are paused", oracle.paused, store.paused)?;
+        let (due, store_due) = (oracle.next_due, store.next_due);
         match (&oracle.grants[0], &store.grants[0]) {
             (Some(oracle), Some(store)) => {
                 same("number of partitions", oracle.partitions.len(), store.partitions.len())?;
                 same_partition(self.skew, &oracle.partitions[0], &store.partitions[0])?;
                 same("length of the lease", oracle.lease_for, store.lease_for)?;
-                self.remember_grant(portion.group, (oracle, 0), (store, 0))
+                self.remember_grant(portion.group, (oracle, 0), (store, 0))?;
+                sweep_is_not_late(&[line], &[due], &[store_due])
             }
-            (None, None) => same_next_due(oracle.next_due, store.next_due, &line),
+            (None, None) => same_next_due(due, store_due, &line),
             (oracle, store) => same(&format!("claim of {line:?}"), oracle, store),
         }
     }
@@ -159,7 +161,7 @@ impl World<'_> {
             Begin::New => Subscription::New,
             Begin::FromMsAgo(ms) => Subscription::From(ago(self.oracle.now(), ms)),
         };
-        let claim = LineClaim { line: line.clone(), subscription, requests };
+        let claim = LineClaim { line: line.clone(), subscription, requests, further: true };
         Ok(self.oracle.claim(vec![claim]).await.map_err(failed)?.remove(0))
     }
 
@@ -177,7 +179,9 @@ impl World<'_> {
             }
         };
         let asked = requests.len();
-        let claim = LineClaim { line: line.clone(), subscription, requests };
+        // What is next is compared whether a single request is served or not.
+        let further = asked == 1;
+        let claim = LineClaim { line: line.clone(), subscription, requests, further };
         let mut outcomes = self.store.claim(vec![claim]).await.map_err(failed)?;
         same("number of lines", 1, outcomes.len())?;
         let outcome = outcomes.remove(0);

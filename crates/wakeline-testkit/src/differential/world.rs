@@ -80,7 +80,12 @@ impl<'a> World<'a> {
             auto_ack: true,
             worker: Some("a worker".to_owned()),
         };
-        let claim = LineClaim { line, subscription: Default::default(), requests: vec![request] };
+        let claim = LineClaim {
+            line,
+            subscription: Default::default(),
+            requests: vec![request],
+            further: false,
+        };
         let outcome = store.claim(vec![claim]).await.map_err(failed)?.remove(0);
         let grant = outcome.grants[0].as_ref().ok_or("the store does not give what was pushed")?;
         let skew = Skew(grant.partitions[0].messages[0].created_at.0 - oracle.now().0);

@@ -27,7 +27,7 @@ impl State {
     pub(super) fn claim(&mut self, lines: Vec<LineClaim>, now: Timestamp) -> Vec<LineOutcome> {
         let mut served = BTreeSet::new();
         let mut outcomes = Vec::new();
-        for LineClaim { line, subscription, requests } in lines {
+        for LineClaim { line, subscription, requests, further } in lines {
             if matches!(subscription, Subscription::From(from) if from > now) {
                 let refusal = InvalidField::future("subscriptionFrom");
                 outcomes.push(LineOutcome::refused(requests.len(), refusal));
@@ -40,8 +40,8 @@ impl State {
             let grants: Vec<_> = (requests.iter())
                 .map(|request| self.serve(&line, request, &mut served, now))
                 .collect();
-            let went_without = grants.iter().any(Option::is_none);
-            let next_due = if went_without && !paused { self.next_due(&line, now) } else { None };
+            let look = further || grants.iter().any(Option::is_none);
+            let next_due = if look && !paused { self.next_due(&line, now) } else { None };
             let dropped = std::mem::take(&mut self.dropped);
             outcomes.push(LineOutcome { grants, next_due, dropped, paused, refused: None });
         }

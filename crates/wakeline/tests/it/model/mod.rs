@@ -341,8 +341,10 @@ async fn settle(world: &World, pushes: &Pushes) -> Answered<()> {
 
 /// Programs at once in an episode.
 const PROGRAMS: u64 = 24;
+/// The same in the long run: an episode lasts as long as its outages, whatever runs meanwhile.
+const PROGRAMS_LONG: u64 = 240;
 
-async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>) -> u64 {
+async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>, programs: u64) -> u64 {
     let mut instances = 0;
     for seed in seeds {
         let chaos = match seed % 3 {
@@ -351,7 +353,7 @@ async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>) -> u6
             _ => Chaos::LongOutages,
         };
         let world = World::new(Arc::clone(&store), chaos, None).await;
-        match episode(world, seed, PROGRAMS).await {
+        match episode(world, seed, programs).await {
             Ok(ran) => instances += ran,
             Err(error) => panic!("{error}"),
         }
@@ -362,16 +364,16 @@ async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>) -> u6
 #[tokio::test(start_paused = true)]
 async fn programs_do_what_the_model_says_in_memory() {
     let store = Arc::new(MemoryStore::with_tokio_clock());
-    let instances = episodes(store, 0..6).await;
+    let instances = episodes(store, 0..6, PROGRAMS).await;
     assert!(instances > 200, "{instances} are too few to show something");
 }
 
 /// Runs episodes until as many orchestrations ran as the long run asks for.
 async fn many(store: Store) {
-    let wanted = if long() { 100_000 } else { 200 };
+    let (wanted, programs) = if long() { (100_000, PROGRAMS_LONG) } else { (200, PROGRAMS) };
     let (mut instances, mut seed, inner) = (0, 1_000, store.open().await);
     while instances < wanted {
-        instances += episodes(Arc::clone(&inner), seed..seed + 3).await;
+        instances += episodes(Arc::clone(&inner), seed..seed + 3, programs).await;
         seed += 3;
     }
     eprintln!("{instances} orchestrations on {}, {} episodes", store.name(), seed - 1_000);

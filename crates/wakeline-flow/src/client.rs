@@ -199,7 +199,7 @@ impl Client {
         self.find(instance).await?;
         let instance = InstanceId::new(instance)?;
         let reason = reason.to_owned();
-        self.send(WorkItem::CancelInstance { instance, reason }).await
+        self.send(WorkItem::CancelInstance { instance, reason, parent: None }).await
     }
 
     /// Fails if there is no such instance. A provider that cannot tell is taken to have it.

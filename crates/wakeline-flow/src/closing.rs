@@ -94,7 +94,7 @@ async fn request_cancel(
     instance: InstanceId,
     reason: String,
 ) -> Result<(), ProviderError> {
-    let cancel = WorkItem::CancelInstance { instance, reason };
+    let cancel = WorkItem::CancelInstance { instance, reason, parent: None };
     provider.enqueue_for_orchestrator(cancel, None).await?;
     Ok(())
 }

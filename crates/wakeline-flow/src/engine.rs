@@ -195,7 +195,7 @@ impl Execution {
         let mut effects = Effects::of(about, &events, given_up);
         if end.is_final() {
             // All that are left are closed by their policies, these as well.
-            effects.cancelled_children.clear();
+            effects.cancels.clear();
             effects.close_children = children;
         }
         Ok(TurnResult { events, effects, end })

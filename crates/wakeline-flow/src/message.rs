@@ -110,6 +110,10 @@ pub enum WorkItem {
         instance: InstanceId,
         /// Why.
         reason: String,
+        /// The parent that no longer waits for it. The instance of this id may be another one than
+        /// the parent meant: then the request is not for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<Parent>,
     },
     /// To an instance that has ended: its children are closed by their policies.
     CloseChildren {

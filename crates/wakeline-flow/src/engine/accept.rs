@@ -16,6 +16,11 @@ impl State {
         if *message.instance() != about.instance {
             return None;
         }
+        if let WorkItem::CancelInstance { parent: Some(parent), .. } = &message
+            && about.parent.as_ref() != Some(parent)
+        {
+            return None;
+        }
         if self.over {
             self.keep_for_next(message);
             return None;

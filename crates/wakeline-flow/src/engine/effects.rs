@@ -74,8 +74,8 @@ pub struct Effects {
     pub cancelled_timers: Vec<u64>,
     /// Instances to start: [`WorkItem::StartOrchestration`], attached ones with their parent.
     pub starts: Vec<WorkItem>,
-    /// Children to cancel.
-    pub cancelled_children: Vec<InstanceId>,
+    /// Requests to children that nobody waits for any more: [`WorkItem::CancelInstance`].
+    pub cancels: Vec<WorkItem>,
     /// Whether children are left that have to be closed, because the instance has ended.
     pub close_children: bool,
     /// Events for other instances: [`WorkItem::EventRaised`].
@@ -137,7 +137,9 @@ impl Effects {
             match kind {
                 SlotKind::Activity => effects.cancelled_activities.push(id),
                 SlotKind::Timer => effects.cancelled_timers.push(id),
-                SlotKind::Child { instance, .. } => effects.cancelled_children.push(instance),
+                SlotKind::Child { instance, .. } => {
+                    effects.cancels.push(cancel(about, id, instance))
+                }
                 SlotKind::Wait { .. } => {}
             }
         }
@@ -212,12 +214,7 @@ fn start(about: &About, event: &Event) -> Option<WorkItem> {
     else {
         return None;
     };
-    let parent = attached.then(|| Parent {
-        instance: about.instance.clone(),
-        execution: about.execution,
-        event: event.id,
-        identity: Some(about.identity()),
-    });
+    let parent = attached.then(|| parent_of(about, event.id));
     Some(WorkItem::StartOrchestration {
         instance: instance.clone(),
         name: name.clone(),
@@ -225,4 +222,19 @@ fn start(about: &About, event: &Event) -> Option<WorkItem> {
         input: input.clone(),
         parent,
     })
+}
+
+fn cancel(about: &About, event: u64, instance: InstanceId) -> WorkItem {
+    let reason = format!("the parent {} no longer waits for this instance", about.instance);
+    WorkItem::CancelInstance { instance, reason, parent: Some(parent_of(about, event)) }
+}
+
+/// Whom a child belongs to that was started by an event of this execution.
+fn parent_of(about: &About, event: u64) -> Parent {
+    Parent {
+        instance: about.instance.clone(),
+        execution: about.execution,
+        event,
+        identity: Some(about.identity()),
+    }
 }

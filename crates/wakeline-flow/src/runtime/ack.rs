@@ -140,12 +140,7 @@ impl About<'_> {
             };
             ack.orchestrator_items.push((fired, Some(Timestamp(timer.fire_at))));
         }
-        let cancel = |instance| {
-            let reason = format!("the parent {} no longer waits for this instance", self.instance);
-            WorkItem::CancelInstance { instance, reason }
-        };
-        let cancels = effects.cancelled_children.into_iter().map(cancel);
-        let now = effects.starts.into_iter().chain(effects.signals).chain(cancels);
+        let now = effects.starts.into_iter().chain(effects.signals).chain(effects.cancels);
         ack.orchestrator_items.extend(now.map(|item| (item, None)));
         ack.status = effects.status.into_iter().map(status).collect();
         ack.kv = effects.kv.into_iter().map(kv).collect();
@@ -232,6 +227,7 @@ impl About<'_> {
                 let cancel = cancel.map(|reason| WorkItem::CancelInstance {
                     instance: self.instance.clone(),
                     reason,
+                    parent: None,
                 });
                 ack.orchestrator_items.extend(cancel.map(|item| (item, None)));
                 return;

@@ -164,7 +164,7 @@ fn what_is_started_and_dropped_in_one_turn_is_recorded_and_not_done() {
     let effects = turn.effects;
     assert!(effects.activities.is_empty() && effects.cancelled_activities.is_empty());
     assert!(effects.timers.is_empty() && effects.cancelled_timers.is_empty());
-    assert!(effects.starts.is_empty() && effects.cancelled_children.is_empty());
+    assert!(effects.starts.is_empty() && effects.cancels.is_empty());
 }
 
 #[test]

@@ -49,8 +49,43 @@ fn dropped_child_is_cancelled_by_its_instance() {
     let mut script = Script::new(&registry(|r| r.orchestration("flow", flow)), ());
     script.forgetful = true;
     let started = script.turn(vec![]).effects.starts;
-    let cancelled = script.turn(vec![raised("go", ())]).effects.cancelled_children;
-    assert_eq!(cancelled, [started[0].instance().clone()]);
+    let WorkItem::StartOrchestration { instance, parent, .. } = &started[0] else {
+        panic!("the child is started")
+    };
+    let cancels = script.turn(vec![raised("go", ())]).effects.cancels;
+    let [WorkItem::CancelInstance { instance: cancelled, parent: by, .. }] = &cancels[..] else {
+        panic!("one request: {cancels:?}")
+    };
+    assert_eq!((cancelled, by), (instance, parent));
+    assert!(by.is_some(), "another instance that took the id is left alone");
+}
+
+/// The id of a child may be that of an instance that somebody else started.
+#[test]
+fn only_the_own_parent_cancels_a_child() {
+    let flow = |ctx: OrchestrationContext, (): ()| async move { ctx.event::<u32>("n").await };
+    let registry = registry(|r| r.orchestration("flow", flow));
+    let code = registry.newest("flow").expect("registered");
+    let parent = |event| {
+        Some(Parent { instance: id("p"), execution: 1, event, identity: Some("1".to_owned()) })
+    };
+    let cancel = |parent| WorkItem::CancelInstance {
+        instance: id("i"),
+        reason: "no longer wanted".to_owned(),
+        parent,
+    };
+    for (own, by, ends) in [
+        (parent(1), parent(1), true),
+        (parent(1), parent(2), false),
+        (None, parent(1), false),
+        (parent(1), None, true),
+    ] {
+        let setting = Setting { instance: id("i"), execution: 1, kv: BTreeMap::new() };
+        let start = Start { input: json(()), parent: own.clone(), seed: 7, carried: Vec::new() };
+        let turn = Execution::start(&code, setting, start).deliver(vec![cancel(by.clone())], 1);
+        let end = turn.expect("runs").end;
+        assert_eq!(matches!(end, End::Cancelled(_)), ends, "{own:?}, {by:?}: {end:?}");
+    }
 }
 
 async fn two_children(ctx: OrchestrationContext, (): ()) -> Result<(), FlowError> {

@@ -115,7 +115,7 @@ pub(crate) fn raised<T: Serialize>(name: &str, data: T) -> WorkItem {
 }
 
 pub(crate) fn cancel(reason: &str) -> WorkItem {
-    WorkItem::CancelInstance { instance: id("i"), reason: reason.to_owned() }
+    WorkItem::CancelInstance { instance: id("i"), reason: reason.to_owned(), parent: None }
 }
 
 pub(crate) fn completed<T: Serialize>(value: T) -> End {

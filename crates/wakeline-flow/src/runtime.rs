@@ -26,6 +26,7 @@ mod unclaimed;
 mod unregistered;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -81,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) closing: CancellationToken,
     pub(crate) cancelling: CancellationToken,
     pub(crate) sessions: Sessions,
+    /// Whether an instance was suspended here, because this process's code did not fit it.
+    pub(crate) suspended: AtomicBool,
 }
 
 impl Shared {
@@ -135,6 +138,7 @@ impl Runtime {
             options,
             closing: closing.clone(),
             cancelling: cancelling.clone(),
+            suspended: AtomicBool::new(false),
         });
         retry_mismatched(&shared, &capabilities).await;
         let mut dispatchers = JoinSet::new();
@@ -162,6 +166,16 @@ impl Runtime {
             while self.dispatchers.join_next().await.is_some() {}
         }
         sessions::release(&self.shared).await;
+        if self.shared.suspended.load(Ordering::Relaxed) {
+            // During a deploy the processes with the new code may have started before: nobody else
+            // would try again what did not fit this one.
+            let known = self.shared.registry.capabilities().into_iter().collect();
+            let capabilities = Capabilities::Of(known);
+            let retried = retry_mismatched(&self.shared, &capabilities);
+            if tokio::time::timeout(SETTLE_TIME, retried).await.is_err() {
+                tracing::warn!("the store did not answer: suspended instances were not resumed");
+            }
+        }
         // A claim that was under way may have leased something to a dispatcher that has gone.
         if tokio::time::timeout(SETTLE_TIME, self.provider.settle()).await.is_err() {
             tracing::warn!("a claim did not end; what it took is available when its lease ends");

@@ -1,6 +1,7 @@
 //! One turn of an instance: from what was fetched to what is committed.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use wakeline_core::{InstanceId, error_chain};
@@ -183,6 +184,7 @@ impl TurnRunner {
         tracing::error!(%instance, reason = short, "the instance is suspended");
         tracing::debug!(%instance, "the instance is suspended\n{reason}");
         metrics::counter!("wakeline_flow_suspended_total").increment(1);
+        self.shared.suspended.store(true, Ordering::Relaxed);
         match self.shared.provider.admin() {
             Some(admin) => admin.suspend_item(token, Suspension::Mismatch { reason }).await,
             // It cannot be held back, so it comes back; rarely, and uncounted.

@@ -1,13 +1,16 @@
 //! Runtimes that end under load leave nothing to its lease.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use wakeline::provider::WorkFilter;
+use wakeline::provider::{StoreProvider, StoreProviderOptions, WorkFilter};
 use wakeline::{
     ActivityContext, Client, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime,
     RuntimeOptions,
 };
+
+use wakeline_testkit::faults::{Fault, FaultingStore};
 
 use crate::support::{Store, eventually, long};
 
@@ -213,5 +216,33 @@ async fn start_of_a_program_that_ends_at_once_wakes_other_processes() {
             assert_eq!(sum.expect("completed"), 2 * round, "{}", store.name());
         }
         runtime.shutdown(PATIENCE).await;
+    }
+}
+
+/// In a deploy the process with the new code may start before an old one takes a turn once more.
+#[tokio::test]
+async fn a_process_that_ends_hands_over_what_did_not_fit_its_code() {
+    for store in Store::both().await {
+        let faulting = Arc::new(FaultingStore::new(store.open().await));
+        let options = StoreProviderOptions::default();
+        let new = Arc::new(StoreProvider::new(faulting.clone(), options));
+        let new = Runtime::start(new, registry()).await.expect("started");
+        faulting.fail_from(1, Fault::Before);
+        let node = store.node(LongPollConfig::default()).await;
+        // It lacks the activity.
+        let old = Registry::builder().orchestration("twice", twice).build().expect("a registry");
+        let old = Runtime::start(node.provider(), old).await.expect("started");
+        let client = Client::new(node.provider());
+        client.start("i", "twice", &2).await.expect("started");
+        eventually("the old process suspends it", async || {
+            let status = client.status("i").await.expect("a status");
+            status.instance().is_some_and(|instance| instance.suspended.is_some())
+        })
+        .await;
+        faulting.end_outage();
+        old.shutdown(PATIENCE).await;
+        let sum: u32 = client.wait("i", PATIENCE).await.expect("completed");
+        assert_eq!(sum, 4, "{}", store.name());
+        new.shutdown(PATIENCE).await;
     }
 }

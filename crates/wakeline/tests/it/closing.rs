@@ -135,18 +135,17 @@ async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
                 let turns = async {
                     let runtime = Runtime::start(elsewhere.clone(), registry()).await;
                     running(&Client::new(elsewhere)).await;
-                    runtime.expect("started").shutdown(PATIENCE).await;
+                    runtime.expect("started").shutdown(Duration::ZERO).await;
                 };
                 tokio::task::block_in_place(|| handle.block_on(turns));
             }
         }));
-        // What closes the children comes with the end, and cannot be lost after it.
+        // What closes the children comes with the end: nothing that fails after it loses that.
         faulting.fail_operation("enqueue", 1, Fault::Before);
         assert!(client.terminate("p", "enough").await.expect("ended"), "{}", store.name());
         let runtime = Runtime::start(elsewhere, registry()).await.expect("started");
         closed(&client, store.name()).await;
-        assert_eq!(faulting.pending(), 1, "{}", store.name());
-        runtime.shutdown(PATIENCE).await;
+        runtime.shutdown(Duration::ZERO).await;
     }
 }
 

@@ -1,15 +1,19 @@
 -- What a turn of a lane takes along: the visible messages, the first 1,000 of them, at most about
--- 4 MB but at least one. Returns the place of the last one; NULL if none is visible. Messages that
--- may begin an execution and lie behind that cut are moved to the front of the lane first: without
--- them nobody could take the messages before them.
+-- 4 MB but at least one. Returns the place of the last one; NULL if none is visible. If more are
+-- visible, messages that may begin an execution and lie behind that cut are moved to the front of
+-- the lane first: without them nobody could take the messages before them. Those in front are then
+-- taken alone: an execution that continues as new carries along what its turns took and it did not
+-- want, so each turn of a loop over a large mailbox would carry all that came before.
 -- Called by: flow_grant, flow_pick_all, under the lane's lock. Lock order: messages.
 
 CREATE OR REPLACE FUNCTION @schema@.flow_pick(p_lane bigint, p_now timestamptz) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
     k record;
+    -- The first visible message that begins nothing; only those before it are taken.
+    v_other bigint;
 BEGIN
-    FOR v_pass IN 1 .. 2 LOOP
+    LOOP
         SELECT max(x.seq) FILTER (WHERE x.n = 1 OR x.bytes <= 4194304) AS last,
             max(x.seq) AS seen, count(*) AS len
         INTO k
@@ -18,11 +22,14 @@ BEGIN
             FROM (
                 SELECT f.seq, f.payload FROM @schema@.flow_messages f
                 WHERE f.lane_id = p_lane AND f.visible_at <= p_now
+                    AND f.seq < coalesce(v_other, 9223372036854775807)
                 ORDER BY f.seq LIMIT 1000
             ) m
             WINDOW w AS (ORDER BY m.seq)
         ) x;
-        EXIT WHEN v_pass = 2 OR (k.len < 1000 AND k.last = k.seen) OR k.last IS NULL;
+        EXIT WHEN v_other IS NOT NULL OR k.last IS NULL OR NOT EXISTS (
+            SELECT FROM @schema@.flow_messages f
+            WHERE f.lane_id = p_lane AND f.visible_at <= p_now AND f.seq > k.last);
         UPDATE @schema@.flow_messages m SET seq = x.place
         FROM (
             SELECT f.seq, g.first - row_number() OVER (ORDER BY f.seq DESC) AS place
@@ -33,7 +40,13 @@ BEGIN
             WHERE f.lane_id = p_lane AND f.starts AND f.seq > k.last AND f.visible_at <= p_now
         ) x
         WHERE m.lane_id = p_lane AND m.seq = x.seq;
-        EXIT WHEN NOT FOUND;
+        v_other := coalesce((
+            SELECT f.seq FROM @schema@.flow_messages f
+            WHERE f.lane_id = p_lane AND f.visible_at <= p_now AND NOT f.starts
+            ORDER BY f.seq LIMIT 1), 9223372036854775807);
+        EXIT WHEN NOT EXISTS (
+            SELECT FROM @schema@.flow_messages f
+            WHERE f.lane_id = p_lane AND f.starts AND f.visible_at <= p_now AND f.seq < v_other);
     END LOOP;
     RETURN k.last;
 END

@@ -1,3 +1,3 @@
 -- A message of a lane.
--- Called by: message::taken.
+-- Called by: message::fitting.
 SELECT seq, attempts, payload FROM lane_messages WHERE lane_id = ?1 AND seq = ?2

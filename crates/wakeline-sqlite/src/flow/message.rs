@@ -1,6 +1,7 @@
 //! Messages in lanes: storing them, and those that a lease holds.
 
 use bytes::Bytes;
+use rusqlite::OptionalExtension as _;
 use wakeline_core::Timestamp;
 use wakeline_store::flow::{EnqueueOutcome, Envelope, LaneMessage, Visible};
 
@@ -98,63 +99,78 @@ pub(super) fn due(s: &Session<'_>, lane: i64) -> Res<Option<i64>> {
     Ok(rows.next()?.map(|row| row.get(0)).transpose()?)
 }
 
-/// The messages that a lease takes which begins now. Those that may begin an execution and lie
-/// behind what fits into a turn are moved to the front of the lane first: without them nobody could
-/// take the messages before them.
+/// The messages that a lease takes which begins now. If not all that are visible fit into a turn,
+/// those that may begin an execution and lie behind the cut are moved to the front of the lane
+/// first: without them nobody could take the messages before them. Those in front are then taken
+/// alone: an execution that continues as new carries along what its turns took and it did not want,
+/// so each turn of a loop over a large mailbox would carry all that came before.
 pub(super) fn take(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<LaneMessage>> {
-    let messages = taken(s, lane, lease)?;
-    let Some(last) = messages.last() else { return Ok(messages) };
+    let (messages, cut) = fitting(s, lane, visible(s, lane, lease)?)?;
+    let Some(last) = messages.last().filter(|_| cut) else { return Ok(messages) };
     let sql = include_str!("../../sql/queries/flow_message_starts_behind.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let found = statement.query_map((lane, lease.at, last.seq), |row| row.get(0))?;
     let behind: Vec<i64> = found.collect::<Result<_, _>>()?;
-    if behind.is_empty() {
-        return Ok(messages);
-    }
     let sql = include_str!("../../sql/queries/flow_message_to_front.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     for seq in behind {
         statement.execute((lane, seq))?;
     }
-    taken(s, lane, lease)
+    let sql = include_str!("../../sql/queries/flow_message_first_other.sql");
+    let other = s.conn.prepare_cached(sql)?.query_row((lane, lease.at), |row| row.get(0));
+    let end = other.optional()?.unwrap_or(i64::MAX);
+    let (in_front, _) = fitting(s, lane, first(s, lane, LaneLease { seq: end - 1, ..lease })?)?;
+    Ok(if in_front.is_empty() { messages } else { in_front })
 }
 
 /// The messages that a lease holds, in order of arrival; of a lease that begins, those that it
 /// can take at once.
 pub(super) fn taken(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<LaneMessage>> {
+    fitting(s, lane, visible(s, lane, lease)?).map(|(messages, _)| messages)
+}
+
+/// The first of the messages in these places, as many as fit into a turn, and whether there are
+/// more.
+fn fitting(s: &Session<'_>, lane: i64, places: Vec<i64>) -> Res<(Vec<LaneMessage>, bool)> {
     let sql = include_str!("../../sql/queries/flow_message_read.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let mut messages = Vec::new();
     let mut bytes = 0;
-    for seq in visible(s, lane, lease)? {
+    for seq in places {
         let (attempts, payload): (u32, Vec<u8>) =
             statement.query_row((lane, seq), |row| Ok((row.get(1)?, row.get(2)?)))?;
         bytes += payload.len();
-        if bytes > TAKEN_BYTES_MAX && !messages.is_empty() {
-            break;
+        if messages.len() == TAKEN_LEN_MAX || (bytes > TAKEN_BYTES_MAX && !messages.is_empty()) {
+            return Ok((messages, true));
         }
         let attempt = attempts.saturating_add(1);
         messages.push(LaneMessage { seq, attempt, payload: Bytes::from(payload) });
     }
-    Ok(messages)
+    Ok((messages, false))
 }
 
-/// Their places: found among the visible ones, or, if those are very many, by walking the lane.
+/// The places of the visible messages, and one more than fit into a turn if there are so many:
+/// found among the visible ones, or, if those are very many, by walking the lane.
 fn visible(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
-    let find = |sql: &str, limit: usize| -> Res<Vec<i64>> {
-        let mut statement = s.conn.prepare_cached(sql)?;
-        let limit = i64::try_from(limit).expect("a small constant");
-        let params = (lane, lease.at, lease.seq, limit);
-        let found = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
-        Ok(found)
-    };
     let sql = include_str!("../../sql/queries/flow_message_visible.sql");
-    let mut seqs = find(sql, TAKEN_LEN_MAX + 1)?;
+    let mut seqs = places(s, sql, lane, lease)?;
     if seqs.len() > TAKEN_LEN_MAX {
-        return find(include_str!("../../sql/queries/flow_message_first.sql"), TAKEN_LEN_MAX);
+        return first(s, lane, lease);
     }
     seqs.sort_unstable();
     Ok(seqs)
+}
+
+/// The same by walking the lane.
+fn first(s: &Session<'_>, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
+    places(s, include_str!("../../sql/queries/flow_message_first.sql"), lane, lease)
+}
+
+fn places(s: &Session<'_>, sql: &str, lane: i64, lease: LaneLease) -> Res<Vec<i64>> {
+    let mut statement = s.conn.prepare_cached(sql)?;
+    let limit = i64::try_from(TAKEN_LEN_MAX + 1).expect("a small constant");
+    let found = statement.query_map((lane, lease.at, lease.seq, limit), |row| row.get(0))?;
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 /// Removes what a lease holds.

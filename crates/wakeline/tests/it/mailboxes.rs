@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use wakeline::core::InstanceId;
 use wakeline::{
-    Client, FlowError, Json, ListMailboxes, LongPollConfig, OrchestrationContext, Registry, Runtime,
+    Client, EventKind, FlowError, Json, ListMailboxes, LongPollConfig, OrchestrationContext,
+    Registry, Runtime,
 };
 use wakeline_store::flow::{EnqueueOutcome, FlowStore, Visible};
 
@@ -66,6 +68,16 @@ async fn raise(node: &Node, instance: &str) {
     assert!(reply.outcomes.iter().all(|outcome| *outcome == EnqueueOutcome::Queued));
 }
 
+/// How many events an execution was handed by the one before.
+async fn carried(node: &Node, instance: &str, execution: u64) -> usize {
+    let instance = InstanceId::new(instance).expect("valid");
+    let history = node.provider().read(&instance, Some(execution)).await.expect("read");
+    match &history[0].kind {
+        EventKind::Started { carried, .. } => carried.len(),
+        other => panic!("a history begins with a start, not with {other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn events_before_the_start_all_arrive_in_order() {
     for store in Store::both().await {
@@ -90,6 +102,11 @@ async fn executions_that_continue_as_new_take_all_events_in_order() {
         client.start("loop", "looping", &(0, true)).await.expect("started");
         let taken: (u32, bool) = client.wait("loop", PATIENCE).await.expect("completed");
         assert_eq!(taken, (EVENTS, true), "{}", store.name());
+        // No execution has taken more out of the mailbox than it waited for in one turn.
+        for execution in 1..=u64::from(EVENTS / 100) {
+            let carried = carried(&node, "loop", execution).await;
+            assert!(carried <= 1_000, "{}: {carried} in execution {execution}", store.name());
+        }
         runtime.shutdown(Duration::from_secs(5)).await;
     }
 }

@@ -56,8 +56,7 @@ impl Lane {
     fn lease_to(&mut self, request: &TurnRequest, now: Timestamp) {
         self.end_lease(false);
         self.lease = Some(Lease { key: request.key, until: now.plus(request.lease) });
-        self.starts_to_front(now);
-        let taken = self.takes(now);
+        let taken = self.takes_of_mailbox(now);
         assert!(!taken.is_empty(), "a lane without a visible message is not claimed");
         for seq in taken {
             let message = self.messages.get_mut(&seq).expect("it was just found");
@@ -66,11 +65,26 @@ impl Lane {
         }
     }
 
-    /// The places of the messages that a turn takes now.
-    fn takes(&self, now: Timestamp) -> Vec<i64> {
+    /// The places of the messages that a turn takes now. Where not all fit, what begins something
+    /// comes first and alone.
+    fn takes_of_mailbox(&mut self, now: Timestamp) -> Vec<i64> {
+        let taken = self.takes(now, i64::MAX);
+        let visible = self.messages.values().filter(|message| message.visible_at <= now).count();
+        if taken.len() == visible {
+            return taken;
+        }
+        self.starts_to_front(now, taken[taken.len() - 1]);
+        let other = |(_, message): &(&i64, &Message)| message.visible_at <= now && !message.starts;
+        let end = self.messages.iter().find(other).map_or(i64::MAX, |(seq, _)| *seq);
+        let begins = self.takes(now, end);
+        if begins.is_empty() { taken } else { begins }
+    }
+
+    /// The places of the first messages before that place, as many as fit into a turn.
+    fn takes(&self, now: Timestamp, end: i64) -> Vec<i64> {
         let mut bytes = 0;
         let mut taken = Vec::new();
-        for (seq, message) in self.messages.iter().filter(|(_, m)| m.visible_at <= now) {
+        for (seq, message) in self.messages.range(..end).filter(|(_, m)| m.visible_at <= now) {
             bytes += message.payload.len();
             if taken.len() == TURN_MESSAGES_MAX || (!taken.is_empty() && bytes > TURN_BYTES_MAX) {
                 break;
@@ -80,9 +94,8 @@ impl Lane {
         taken
     }
 
-    /// Moves what may begin an execution and would not fit into the turn to the front.
-    fn starts_to_front(&mut self, now: Timestamp) {
-        let last = self.takes(now).last().copied().unwrap_or(i64::MAX);
+    /// Moves what may begin an execution and lies behind that place to the front.
+    fn starts_to_front(&mut self, now: Timestamp, last: i64) {
         let behind = |(seq, message): (&i64, &Message)| {
             (*seq > last && message.starts && message.visible_at <= now).then_some(*seq)
         };

@@ -1,5 +1,5 @@
-//! The page that maps other designs to this one: every row of its tables leads to code, and what
-//! it names there exists.
+//! The page that maps other designs to this one: every row of its tables leads to code, a test, a
+//! decision or a measurement, and what it names there exists.
 //!
 //! # Invariants
 //! * In the column "Where" a name in code font belongs to the link before it, and occurs in that
@@ -55,7 +55,7 @@ fn problems(page: &str, cell: &str, read: &dyn Fn(&Path) -> Option<String>) -> V
     let mut problems = Vec::new();
     let before = parts.next().unwrap_or_default();
     if before == cell {
-        return vec!["the row has no link to code or to a test".to_owned()];
+        return vec!["the row has no link".to_owned()];
     }
     problems.extend(names(before).map(|name| format!("`{name}` is in front of its link")));
     for part in parts {
@@ -116,7 +116,7 @@ mod tests {
         for (cell, problem) in [
             ("[a](../../crates/a.rs) `wakes`", "`wakes` does not occur in ../../crates/a.rs"),
             ("[a](../../crates) `Hub`", "`Hub` cannot be looked up: ../../crates is no file"),
-            ("`Hub`", "the row has no link to code or to a test"),
+            ("`Hub`", "the row has no link"),
             ("`Hub` [a](../../crates/a.rs)", "`Hub` is in front of its link"),
         ] {
             assert_eq!(problems_of(cell), [problem], "{cell}");

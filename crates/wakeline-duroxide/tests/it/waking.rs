@@ -14,7 +14,7 @@ use duroxide::{
     ActivityContext, Client, Event, EventKind, OrchestrationContext, OrchestrationRegistry,
 };
 use semver::Version;
-use wakeline_duroxide::{DuroxideProvider, Link};
+use wakeline_duroxide::{DuroxideProvider, DuroxideStore, Link, LongPollConfig};
 
 use crate::bed::Site;
 
@@ -241,6 +241,29 @@ pub(crate) async fn are_one_store<S: Send + Sync + 'static>(
         }
     }
     panic!("what one provider stored is not found through the other");
+}
+
+/// Long polling that is switched off.
+pub(crate) fn switched_off() -> LongPollConfig {
+    LongPollConfig { enabled: false, ..LongPollConfig::default() }
+}
+
+/// Providers of the default schema and of another one in turn: by all constructors that wait, and
+/// by the one that was told not to.
+pub(crate) async fn constructors_wait<S: DuroxideStore + 'static>(
+    waiting: [DuroxideProvider<S>; 4],
+    still: [DuroxideProvider<S>; 2],
+) {
+    they_wait(&waiting, true).await;
+    they_wait(&still, false).await;
+    for (place, provider) in waiting.iter().enumerate() {
+        wake(provider, &still[place % 2]).await;
+    }
+    are_one_store(&waiting[0], &still[0]).await;
+    are_one_store(&waiting[1], &still[1]).await;
+    for provider in waiting.iter().chain(&still) {
+        provider.close().await;
+    }
 }
 
 pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {

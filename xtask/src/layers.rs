@@ -43,6 +43,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "wakeline-sqlite",
         ],
     ),
+    // Tests only.
+    ("wakeline-duroxide-samples", &[]),
     (
         "wakeline",
         &[

@@ -68,7 +68,9 @@ pub use wakeline_postgres::{NotifyMode, PostgresOptions, PreparedStatements};
 #[cfg(feature = "sqlite")]
 pub use wakeline_sqlite::SqliteOptions;
 pub use wakeline_store::StoreError;
-pub use wakeline_wake::{AggressiveOn, LongPollConfig, PollGrouping, PollMode, WakeMode};
+pub use wakeline_wake::{
+    AggressiveOn, Link, LongPollConfig, PollGrouping, PollMode, Snapshot, WakeMode,
+};
 
 /// The examples of the guide, compiled.
 #[cfg(all(doctest, feature = "postgres", feature = "sqlite"))]

@@ -19,7 +19,7 @@ use wakeline_store::flow::{
     Completion, FlowBackend, SessionClaim, TurnOutcome, WorkOutcome, WorkRequest,
 };
 use wakeline_store::{HintFeed, StoreAdmin, StoreError};
-use wakeline_wake::{LongPollConfig, WakeMode};
+use wakeline_wake::{LongPollConfig, Snapshot, WakeMode};
 
 use crate::ack::Ack;
 use crate::envelope;
@@ -125,6 +125,11 @@ impl<S: DuroxideStore + 'static> DuroxideProvider<S> {
 }
 
 impl<S> DuroxideProvider<S> {
+    /// How its waiting fetches stand: how many there are, why they woke, whether hints arrive.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.snapshot()
+    }
+
     pub(crate) fn store(&self) -> &dyn FlowBackend {
         self.inner.store().as_ref()
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wakeline_core::Timestamp;
+use wakeline_store::StoreError;
 
 /// Where the database is and how it is used. Every field but the path has a default.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -68,6 +69,19 @@ impl SqliteOptions {
         }
     }
 
+    /// The defaults for a schema of a file. SQLite has no schemas: a named one is a file of its own
+    /// beside it, `orders.db` with the schema `test` is `orders-test.db`.
+    pub fn new_with_schema(
+        path: impl Into<PathBuf>,
+        schema_name: Option<&str>,
+    ) -> Result<Self, StoreError> {
+        let path = path.into();
+        match schema_name {
+            Some(schema) => Ok(Self::new(path_of_schema(&path, schema)?)),
+            None => Ok(Self::new(path)),
+        }
+    }
+
     pub(crate) fn busy_timeout(&self) -> Duration {
         Duration::from_millis(self.busy_timeout_ms)
     }
@@ -86,6 +100,20 @@ impl SqliteOptions {
             _ => Path::new("."),
         }
     }
+}
+
+fn path_of_schema(path: &Path, schema: &str) -> Result<PathBuf, StoreError> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if schema.is_empty() || !schema.bytes().all(plain) {
+        let reason = format!("{schema:?} may only contain ASCII letters, digits, _ and -");
+        return Err(StoreError::Invalid { field: "schema", reason });
+    }
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let name = match path.extension() {
+        Some(extension) => format!("{stem}-{schema}.{}", extension.to_string_lossy()),
+        None => format!("{stem}-{schema}"),
+    };
+    Ok(path.with_file_name(name))
 }
 
 /// A clock that stands still until a test moves it.
@@ -134,5 +162,17 @@ impl TestClock {
 
     pub(crate) fn boot(&self) -> String {
         self.0.boot.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_a_file_of_its_own() {
+        let options = SqliteOptions::new_with_schema("data/orders.db", Some("test"));
+        assert_eq!(options.expect("valid").path, Path::new("data/orders-test.db"));
+        assert!(SqliteOptions::new_with_schema("orders.db", Some("../x")).is_err());
     }
 }

@@ -6,6 +6,7 @@ use wakeline_postgres::{PostgresStore, migrate_up};
 use wakeline_testkit::database::TestDatabase;
 
 use crate::bed::{Site, waiting};
+use crate::waking::switched_off;
 
 /// A database of its own.
 pub(crate) struct Database {
@@ -84,10 +85,6 @@ crate::waking::on_site!(super::Database);
 async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
     let site = Database::open(true).await;
     let (url, schema) = (site.url(), Some("another"));
-    let still = || wakeline_duroxide::LongPollConfig {
-        enabled: false,
-        ..wakeline_duroxide::LongPollConfig::default()
-    };
     let waiting = [
         PostgresProvider::new(&url).await.expect("connected"),
         PostgresProvider::new_with_schema(&url, schema).await.expect("connected"),
@@ -95,19 +92,11 @@ async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
         PostgresProvider::new_with_long_poll_and_schema(&url, schema).await.expect("connected"),
     ];
     let still = [
-        PostgresProvider::new_with_options(&url, None, still()).await.expect("connected"),
-        PostgresProvider::new_with_options(&url, schema, still()).await.expect("connected"),
+        PostgresProvider::new_with_options(&url, None, switched_off()).await.expect("connected"),
+        PostgresProvider::new_with_options(&url, schema, switched_off()).await.expect("connected"),
     ];
-    crate::waking::they_wait(&waiting, true).await;
-    crate::waking::they_wait(&still, false).await;
-    crate::waking::are_one_store(&waiting[0], &still[0]).await;
-    crate::waking::are_one_store(&waiting[1], &still[1]).await;
-    crate::waking::are_one_store(&waiting[2], &waiting[0]).await;
-    crate::waking::are_one_store(&waiting[3], &waiting[1]).await;
+    crate::waking::constructors_wait(waiting, still).await;
     let wrong = PostgresProvider::new_with_schema(&url, Some("pg_mine")).await;
     assert!(wrong.err().expect("refused").to_string().contains("pg_mine"));
-    for provider in waiting.iter().chain(&still) {
-        provider.close().await;
-    }
     site.close().await;
 }

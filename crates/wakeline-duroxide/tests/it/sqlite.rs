@@ -9,6 +9,7 @@ use wakeline_duroxide::{SqliteProvider, SqliteProviderOptions};
 use wakeline_sqlite::SqliteStore;
 
 use crate::bed::{Site, waiting};
+use crate::waking::switched_off;
 
 /// A file in a folder of its own.
 pub(crate) struct File {
@@ -89,12 +90,19 @@ crate::waking::on_site!(super::File);
 #[tokio::test]
 async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
     let folder = tempfile::tempdir().expect("a folder for the test");
-    let waiting = [SqliteProvider::new(folder.path().join("dx.db")).await.expect("opened")];
-    let still = [provider_in(&folder, false).await];
-    crate::waking::they_wait(&waiting, true).await;
-    crate::waking::they_wait(&still, false).await;
-    crate::waking::are_one_store(&waiting[0], &still[0]).await;
-    for provider in waiting.iter().chain(&still) {
-        provider.close().await;
-    }
+    let (file, schema) = (folder.path().join("dx.db"), Some("another"));
+    let waiting = [
+        SqliteProvider::new(&file).await.expect("opened"),
+        SqliteProvider::new_with_schema(&file, schema).await.expect("opened"),
+        SqliteProvider::new_with_long_poll(&file).await.expect("opened"),
+        SqliteProvider::new_with_long_poll_and_schema(&file, schema).await.expect("opened"),
+    ];
+    let still = [
+        SqliteProvider::new_with_options(&file, None, switched_off()).await.expect("opened"),
+        SqliteProvider::new_with_options(&file, schema, switched_off()).await.expect("opened"),
+    ];
+    crate::waking::constructors_wait(waiting, still).await;
+    let wrong = SqliteProvider::new_with_schema(&file, Some("../mine")).await;
+    assert!(wrong.err().expect("refused").to_string().contains("../mine"));
+    assert!(folder.path().join("dx-another.db").exists(), "a schema is a file of its own");
 }

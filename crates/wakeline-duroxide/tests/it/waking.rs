@@ -14,7 +14,7 @@ use duroxide::{
     ActivityContext, Client, Event, EventKind, OrchestrationContext, OrchestrationRegistry,
 };
 use semver::Version;
-use wakeline_duroxide::DuroxideProvider;
+use wakeline_duroxide::{DuroxideProvider, DuroxideStore, Link, LongPollConfig};
 
 use crate::bed::Site;
 
@@ -22,6 +22,8 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Longer than a test may take: who is not woken fails.
 const WAIT: Duration = Duration::from_secs(25);
 const SOON: Duration = Duration::from_secs(10);
+/// Far more than a wake takes, and far less than the hour after which a sweep would come.
+const WAKE_MEDIAN_MAX: Duration = Duration::from_millis(250);
 
 fn start(instance: &str) -> WorkItem {
     WorkItem::StartOrchestration {
@@ -132,6 +134,61 @@ pub(crate) async fn a_waiting_worker_is_woken_by_another_process<S: Site>() {
     site.close().await;
 }
 
+/// Waits until the only fetch of a provider is parked, and what others commit reaches it.
+async fn is_parked<S: Send + Sync + 'static>(provider: &DuroxideProvider<S>) {
+    let started = Instant::now();
+    loop {
+        let hub = provider.snapshot();
+        let claims = hub.claims_in_flight + hub.claims_queued;
+        if (hub.waiters, claims, &hub.link) == (1, 0, &Link::Up) {
+            return;
+        }
+        assert!(started.elapsed() < SOON, "it is not parked: {hub:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// How long after the answer to an enqueue a fetch of another provider returns that waits for it.
+async fn wake<S: Send + Sync + 'static>(
+    waiting: &DuroxideProvider<S>,
+    other: &DuroxideProvider<S>,
+) -> Duration {
+    let fetching = tokio::spawn({
+        let waiting = waiting.clone();
+        async move {
+            let fetched = waiting.fetch_work_item(LEASE, WAIT, None, &TagFilter::DefaultOnly).await;
+            (fetched, Instant::now())
+        }
+    });
+    is_parked(waiting).await;
+    other.enqueue_for_worker(hello("a")).await.expect("stored");
+    let stored = Instant::now();
+    let fetched = tokio::time::timeout(SOON, fetching).await.expect("woken");
+    let (fetched, returned) = fetched.expect("no panic");
+    let (item, token, _) = fetched.expect("answered").expect("an activity");
+    assert_eq!(item, hello("a"));
+    waiting.ack_work_item(&token, None).await.expect("acknowledged");
+    returned.saturating_duration_since(stored)
+}
+
+pub(crate) async fn two_processes_wake_each_other_within_a_quarter_of_a_second<S: Site>() {
+    let site = S::open(true).await;
+    let (one, other) = (site.provider().clone(), site.neighbour().await);
+    let mut wakes = Vec::new();
+    for _ in 0..10 {
+        wakes.push(wake(&one, &other).await);
+        wakes.push(wake(&other, &one).await);
+    }
+    wakes.sort_unstable();
+    assert!(wakes[wakes.len() / 2] < WAKE_MEDIAN_MAX, "{wakes:?}");
+    for provider in [one, other] {
+        let hub = provider.snapshot();
+        assert!(hub.counters.wakes.notify >= 10, "by hints of the other one: {hub:?}");
+        provider.close().await;
+    }
+    site.close().await;
+}
+
 /// The listener of a dropped provider ends, and with it the last that holds the store.
 pub(crate) async fn a_dropped_provider_leaves_no_connection_behind<S: Site>() {
     let site = S::open(true).await;
@@ -184,6 +241,29 @@ pub(crate) async fn are_one_store<S: Send + Sync + 'static>(
         }
     }
     panic!("what one provider stored is not found through the other");
+}
+
+/// Long polling that is switched off.
+pub(crate) fn switched_off() -> LongPollConfig {
+    LongPollConfig { enabled: false, ..LongPollConfig::default() }
+}
+
+/// Providers of the default schema and of another one in turn: by all constructors that wait, and
+/// by the one that was told not to.
+pub(crate) async fn constructors_wait<S: DuroxideStore + 'static>(
+    waiting: [DuroxideProvider<S>; 4],
+    still: [DuroxideProvider<S>; 2],
+) {
+    they_wait(&waiting, true).await;
+    they_wait(&still, false).await;
+    for (place, provider) in waiting.iter().enumerate() {
+        wake(provider, &still[place % 2]).await;
+    }
+    are_one_store(&waiting[0], &still[0]).await;
+    are_one_store(&waiting[1], &still[1]).await;
+    for provider in waiting.iter().chain(&still) {
+        provider.close().await;
+    }
 }
 
 pub(crate) async fn a_waiting_worker_is_served_by_a_turn<S: Site>() {
@@ -306,6 +386,7 @@ macro_rules! on_site {
             a_waiting_fetch_is_woken_by_another_process,
             a_waiting_worker_is_served_by_a_turn,
             a_waiting_worker_is_woken_by_another_process,
+            two_processes_wake_each_other_within_a_quarter_of_a_second,
             a_dropped_provider_leaves_no_connection_behind,
             a_waiting_fetch_learns_of_a_version_that_it_did_not_know,
             a_filter_finds_versions_that_another_provider_pinned,

@@ -87,8 +87,6 @@ async fn many_nodes_may_install_the_triggers_at_once() {
     assert_eq!(triggers(&schema).await, TRIGGERS);
 }
 
-/// The design's `test_notify_emitted_on_orchestrator_insert` and
-/// `test_notify_emitted_on_worker_insert`, for messages.
 #[tokio::test]
 async fn rows_stored_by_any_session_are_told_with_all_their_topics() {
     let schema = TestSchema::new().await;

@@ -46,6 +46,8 @@ fn greet() -> FlowWhat {
     FlowWhat::Turn(Capability::new("greet").expect("valid"))
 }
 
+/// The design's `test_notify_emitted_on_orchestrator_insert` and
+/// `test_notify_payload_contains_visible_at`.
 #[tokio::test]
 async fn messages_of_instances_make_their_lanes_due_and_are_told_with_their_time() {
     let schema = TestSchema::new().await;
@@ -83,6 +85,7 @@ async fn a_message_moved_behind_the_back_of_a_turn_is_not_taken_for_one_of_its_o
     store.close().await;
 }
 
+/// The design's `test_notify_emitted_on_worker_insert`.
 #[tokio::test]
 async fn activities_are_told_to_those_who_take_their_tag_and_know_their_name() {
     let schema = TestSchema::new().await;

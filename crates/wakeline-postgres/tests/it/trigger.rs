@@ -13,7 +13,7 @@ use wakeline_store::{HintFeed, PushItem, QueueStore, StoreAdmin};
 use crate::support::{Heard, Node, Recorder, TestSchema, change};
 
 /// How many there are under notify = trigger.
-const TRIGGERS: i64 = 20;
+const TRIGGERS: i64 = 21;
 
 pub(crate) fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
     PostgresOptions { notify, ..schema.options() }

@@ -162,11 +162,22 @@ async fn deliveries_make_their_endpoints_due_and_are_told_with_their_time() {
     heard_hook(&node, HookWhat::Pull(pulled), at_once).await;
     run(&schema, "UPDATE @.hook_deliveries SET due_at = now()").await;
     heard_hook(&node, HookWhat::Push, at_once).await;
-    let background = "INSERT INTO @.hook_jobs
-        (job_id, application_id, kind, event_types, states, created_at, updated_at)
-        VALUES (gen_random_uuid(), gen_random_uuid(), 0, '{}', '{}', now(), now())";
-    run(&schema, background).await;
-    heard_hook(&node, HookWhat::Chores, at_once).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn background_work_of_webhooks_is_told_when_it_is_added_and_when_a_job_is_reopened() {
+    let schema = TestSchema::new().await;
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    let job = "INSERT INTO @.hook_jobs
+        (job_id, application_id, kind, event_types, states, created_at, updated_at, finished_at)
+        VALUES (gen_random_uuid(), gen_random_uuid(), 0, '{}', '{}', now(), now(), now())";
+    let fan_out = "INSERT INTO @.hook_fan_outs (application_id, message_id, patterns)
+        VALUES (gen_random_uuid(), gen_random_uuid(), '{}')";
+    for write in [job, "UPDATE @.hook_jobs SET finished_at = NULL", fan_out] {
+        run(&schema, write).await;
+        heard_hook(&node, HookWhat::Chores, at_once).await;
+    }
     node.stop().await;
 }
 

@@ -126,9 +126,7 @@ impl Runtime {
                 .ok_or_else(|| RuntimeOptionsError::new("wake_mode", "needs our own provider"))?,
             None => provider,
         };
-        if options.dispatcher_idle_sleep != RuntimeOptions::default().dispatcher_idle_sleep {
-            provider.set_degraded_poll_interval(options.dispatcher_idle_sleep);
-        }
+        provider.set_degraded_poll_interval(options.dispatcher_idle_sleep);
         let (closing, cancelling) = (CancellationToken::new(), CancellationToken::new());
         let capabilities = Capabilities::Of(registry.capabilities().into_iter().collect());
         let shared = Arc::new(Shared {

@@ -67,12 +67,17 @@ async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
 /// Polls and groups: the sizes of the design's capacity table, over real connections.
 #[tokio::test]
 async fn parked_polls_of_many_groups_are_all_answered() {
-    let (polls, groups) = if long() { (5_000, 2_000) } else { (1_000, 200) };
-    for store in Store::both().await {
-        let server = Server::start(&store, &["--default-timeout-ms", "120000"]).await;
-        let parked = park(&server, polls, groups).await;
-        assert_eq!(server.wake().await["lines"], groups, "a group is a line");
-        answer(&server, parked, groups).await;
+    let mut sizes = vec![(500, 200), (1_000, 500)];
+    if long() {
+        sizes.push((5_000, 2_000));
+    }
+    for (polls, groups) in sizes {
+        for store in Store::both().await {
+            let server = Server::start(&store, &["--default-timeout-ms", "120000"]).await;
+            let parked = park(&server, polls, groups).await;
+            assert_eq!(server.wake().await["lines"], groups, "a group is a line");
+            answer(&server, parked, groups).await;
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader, Lines};
 use tokio::process::Command;
 
-use crate::support::{OwnPostgres, Server, Store, output_of, wakeline};
+use crate::support::{OwnPostgres, Server, Store, eventually, output_of, wakeline};
 
 fn serve(url: &str) -> Command {
     let mut command = wakeline();
@@ -66,6 +66,36 @@ async fn a_node_that_sends_no_webhooks_says_so() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn variables_of_the_other_server_are_noted_and_take_effect() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let mut command = serve(&store.url());
+    command.args(["--wake-mode", "poll", "--poll-grouping", "waiter"]);
+    command.env("POLL_WORKER_COUNT", "3").env("POLL_INTERVAL_MS", "3600000");
+    command.env("USE_PRIORITY_DISPATCH", "false");
+    let mut server = Server::spawn(command).await;
+    let mut lines = BufReader::new(server.take_stderr()).lines();
+    for name in ["POLL_WORKER_COUNT", "POLL_INTERVAL_MS", "USE_PRIORITY_DISPATCH"] {
+        line_with(&mut lines, &format!("{name} is taken as WAKELINE_")).await;
+    }
+    let mut session = database.client().await;
+    let holding = session.transaction().await.expect("begun");
+    holding.batch_execute("LOCK TABLE wakeline.queues").await.expect("held");
+    let mut parked = Vec::new();
+    for _ in 0..5 {
+        parked.push(server.client.park("/api/v1/pop/queue/q?wait=true&timeout=30000").await);
+    }
+    let claims = "wakeline_wake_claims_in_flight{face=\"queue\"}";
+    eventually("three claims at a time", || async { server.metric(claims).await == 3 }).await;
+    holding.rollback().await.expect("let go");
+    let empty = "wakeline_wake_claims_total{face=\"queue\",outcome=\"empty\"}";
+    eventually("everybody has claimed", || async { server.metric(empty).await == 5 }).await;
+    // By default they would claim again ten times.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(server.metric(empty).await, 5, "the next claims are an hour away");
 }
 
 #[tokio::test]

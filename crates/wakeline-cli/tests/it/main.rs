@@ -28,6 +28,7 @@ mod modes;
 mod nodes;
 mod outage;
 mod own_tls;
+mod pool;
 mod pooler;
 mod raw_rows;
 mod redrive;

@@ -108,6 +108,88 @@ async fn a_message_costs_a_competing_node_one_claim() {
     assert_eq!(database.calls("claim").await, 5);
 }
 
+/// What nodes did until now: waiters woken by notifications, claims, second looks, and what is
+/// under way.
+async fn so_far(nodes: &[Server]) -> [u64; 4] {
+    let mut sums = [0; 4];
+    for node in nodes {
+        let text = node.client.get("/metrics").await.body;
+        for line in text.lines().filter(|line| line.contains("{face=\"queue\"")) {
+            let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            let place = match series {
+                "wakeline_wake_wakes_total{face=\"queue\",reason=\"notify\"}" => 0,
+                _ if series.starts_with("wakeline_wake_claims_total{") => 1,
+                "wakeline_wake_wakes_total{face=\"queue\",reason=\"timer\"}" => 2,
+                "wakeline_wake_claims_in_flight{face=\"queue\"}" => 3,
+                "wakeline_wake_claims_queued{face=\"queue\"}" => 3,
+                _ => continue,
+            };
+            sums[place] += value.parse::<u64>().expect("a whole number");
+        }
+    }
+    sums
+}
+
+/// The same, for messages that come from another node.
+#[tokio::test]
+async fn a_message_of_another_node_costs_each_competing_node_one_claim() {
+    let flags = [
+        ["--wake-mode", "compete"],
+        ["--fallback-poll-interval-ms", "3600000"],
+        ["--notify-delivery-timeout-ms", "30000"],
+        ["--default-timeout-ms", "120000"],
+    ]
+    .concat();
+    let pop = "/api/v1/pop/queue/q?autoAck=true&wait=true&timeout=120000";
+    for count in [1, 3] {
+        let store = Store::postgres().await;
+        let Store::Postgres(database) = &store else { unreachable!("made above") };
+        let sender = Server::start(&store, &flags).await;
+        let (mut nodes, mut answers) = (Vec::new(), tokio::task::JoinSet::new());
+        for _ in 0..count {
+            let node = Server::start(&store, &flags).await;
+            eventually("it listens", || async { node.wake().await["link"] == "up" }).await;
+            for parked in 1..=6 {
+                answers.spawn(node.client.park(pop).await.answer());
+                node.parked(parked).await;
+            }
+            nodes.push(node);
+        }
+        let settle = std::time::Duration::from_secs(1);
+        let mut begin = [0; 4];
+        for n in 0..=5 {
+            sender.client.push("q", &[("p", &n.to_string())]).await;
+            let answer = answers.join_next().await.expect("some wait").expect("no panic");
+            assert_eq!(answer.expect("an answer").ids(), [n.to_string()]);
+            if n == 0 {
+                // Now all know each other and the queue.
+                tokio::time::sleep(settle).await;
+                begin = so_far(&nodes).await;
+                database.reset_statements().await;
+                continue;
+            }
+            eventually("all nodes have looked", || async {
+                let [woken, _, _, open] = so_far(&nodes).await;
+                woken >= begin[0] + n * count && open == 0
+            })
+            .await;
+        }
+        tokio::time::sleep(settle).await;
+        let end = so_far(&nodes).await;
+        let [woken, claims, again] = [0, 1, 2].map(|part| end[part] - begin[part]);
+        let statements = database.calls(".claim(").await;
+        eprintln!(
+            "5 messages for {count} other nodes: {claims} claims, of these {again} second looks, \
+             {statements} statements"
+        );
+        assert_eq!(woken, 5 * count);
+        // One that met a rival's open transaction may repeat its statement, and come back later.
+        assert!((5 * count..=5 * count + again).contains(&claims), "{claims} claims");
+        let most = if count == 1 { claims } else { 2 * claims };
+        assert!((claims..=most).contains(&(statements as u64)), "{statements} statements");
+    }
+}
+
 #[tokio::test]
 async fn independent_polling_waiters_claim_for_themselves() {
     assert!(claims_of_a_burst(&["poll", "--poll-grouping", "waiter"]).await >= 100);

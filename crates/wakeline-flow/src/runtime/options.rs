@@ -49,8 +49,9 @@ pub struct RuntimeOptions {
     /// begin within 50 ms, at most 124.
     pub prefetch: Prefetch,
     /// How long a dispatcher sleeps if the provider came back empty before its poll timeout. By
-    /// default 100 ms. Another time is also the provider's `degraded_poll_interval` from then on:
-    /// how often all that wait in it look for work while hints cannot be relied on.
+    /// default 100 ms. From the start of the runtime on it also takes the place of the provider's
+    /// `degraded_poll_interval`, whatever that was: it is how often all that wait in the provider
+    /// look for work while hints cannot be relied on. Of several runtimes the last one decides.
     pub dispatcher_idle_sleep: Duration,
     /// How long a fetch waits for work; `None` never waits. 30 s.
     pub dispatcher_long_poll_timeout: Option<Duration>,

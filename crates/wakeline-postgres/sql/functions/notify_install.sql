@@ -33,7 +33,8 @@ DECLARE
         ['hook_states', 'wakeline_notify_insert', 'INSERT', 'notify_hook_states', 'node'],
         ['hook_deliveries', 'wakeline_notify', 'UPDATE', 'notify_hook_deliveries', 'node'],
         ['hook_deliveries', 'wakeline_notify_insert', 'INSERT', 'notify_hook_deliveries', 'node'],
-        ['hook_jobs', 'wakeline_notify', 'INSERT', 'notify_hook_background', 'node'],
+        ['hook_jobs', 'wakeline_notify', 'UPDATE OF finished_at', 'notify_hook_background', 'node'],
+        ['hook_jobs', 'wakeline_notify_insert', 'INSERT', 'notify_hook_background', 'node'],
         ['hook_fan_outs', 'wakeline_notify', 'INSERT', 'notify_hook_background', 'node']];
     v_wanted text[] := '{}';
     v_present text[];

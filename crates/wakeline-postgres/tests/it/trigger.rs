@@ -13,7 +13,7 @@ use wakeline_store::{HintFeed, PushItem, QueueStore, StoreAdmin};
 use crate::support::{Heard, Node, Recorder, TestSchema, change};
 
 /// How many there are under notify = trigger.
-const TRIGGERS: i64 = 20;
+const TRIGGERS: i64 = 21;
 
 pub(crate) fn with(schema: &TestSchema, notify: NotifyMode) -> PostgresOptions {
     PostgresOptions { notify, ..schema.options() }
@@ -87,8 +87,6 @@ async fn many_nodes_may_install_the_triggers_at_once() {
     assert_eq!(triggers(&schema).await, TRIGGERS);
 }
 
-/// The design's `test_notify_emitted_on_orchestrator_insert` and
-/// `test_notify_emitted_on_worker_insert`, for messages.
 #[tokio::test]
 async fn rows_stored_by_any_session_are_told_with_all_their_topics() {
     let schema = TestSchema::new().await;

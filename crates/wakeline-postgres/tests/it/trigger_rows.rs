@@ -46,6 +46,8 @@ fn greet() -> FlowWhat {
     FlowWhat::Turn(Capability::new("greet").expect("valid"))
 }
 
+/// The design's `test_notify_emitted_on_orchestrator_insert` and
+/// `test_notify_payload_contains_visible_at`.
 #[tokio::test]
 async fn messages_of_instances_make_their_lanes_due_and_are_told_with_their_time() {
     let schema = TestSchema::new().await;
@@ -83,6 +85,7 @@ async fn a_message_moved_behind_the_back_of_a_turn_is_not_taken_for_one_of_its_o
     store.close().await;
 }
 
+/// The design's `test_notify_emitted_on_worker_insert`.
 #[tokio::test]
 async fn activities_are_told_to_those_who_take_their_tag_and_know_their_name() {
     let schema = TestSchema::new().await;
@@ -159,11 +162,22 @@ async fn deliveries_make_their_endpoints_due_and_are_told_with_their_time() {
     heard_hook(&node, HookWhat::Pull(pulled), at_once).await;
     run(&schema, "UPDATE @.hook_deliveries SET due_at = now()").await;
     heard_hook(&node, HookWhat::Push, at_once).await;
-    let background = "INSERT INTO @.hook_jobs
-        (job_id, application_id, kind, event_types, states, created_at, updated_at)
-        VALUES (gen_random_uuid(), gen_random_uuid(), 0, '{}', '{}', now(), now())";
-    run(&schema, background).await;
-    heard_hook(&node, HookWhat::Chores, at_once).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn background_work_of_webhooks_is_told_when_it_is_added_and_when_a_job_is_reopened() {
+    let schema = TestSchema::new().await;
+    let node = Node::start(with(&schema, NotifyMode::Trigger)).await;
+    let job = "INSERT INTO @.hook_jobs
+        (job_id, application_id, kind, event_types, states, created_at, updated_at, finished_at)
+        VALUES (gen_random_uuid(), gen_random_uuid(), 0, '{}', '{}', now(), now(), now())";
+    let fan_out = "INSERT INTO @.hook_fan_outs (application_id, message_id, patterns)
+        VALUES (gen_random_uuid(), gen_random_uuid(), '{}')";
+    for write in [job, "UPDATE @.hook_jobs SET finished_at = NULL", fan_out] {
+        run(&schema, write).await;
+        heard_hook(&node, HookWhat::Chores, at_once).await;
+    }
     node.stop().await;
 }
 

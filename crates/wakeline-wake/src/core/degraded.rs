@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::config::LongPollConfig;
 use crate::face::Face;
 use crate::poll::Link;
 use crate::snapshot::Degradation;
@@ -54,15 +53,13 @@ impl Trouble {
     }
 }
 
-impl LongPollConfig {
+impl<F: Face> Core<F> {
     /// How long to wait after that many failures in a row.
     fn backoff(&self, failures: u32, most: Duration) -> Duration {
         let factor = 1 << failures.saturating_sub(1).min(10);
         (self.degraded_poll_interval * factor).min(most.max(self.degraded_poll_interval))
     }
-}
 
-impl<F: Face> Core<F> {
     /// Hints of other processes arrive, or do not.
     pub(crate) fn link(&mut self, state: Link) {
         let trouble = match &state {
@@ -147,7 +144,7 @@ impl<F: Face> Core<F> {
     pub(super) fn line_backoff(&self, failures: u32) -> Duration {
         // The claim that failed just now is not among the store's yet.
         let own = failures > self.trouble.failures + 1;
-        self.config.backoff(failures, if own { OWN_BACKOFF_MAX } else { BACKOFF_MAX })
+        self.backoff(failures, if own { OWN_BACKOFF_MAX } else { BACKOFF_MAX })
     }
 
     /// The store has answered somebody: claims that failed need not wait any longer for it. If
@@ -182,7 +179,7 @@ impl<F: Face> Core<F> {
     pub(super) fn claim_troubled(&mut self, words: String) {
         self.trouble.failures = self.trouble.failures.saturating_add(1);
         if self.trouble.failures > 1 {
-            self.trouble.hold = self.now + self.config.backoff(self.trouble.failures, BACKOFF_MAX);
+            self.trouble.hold = self.now + self.backoff(self.trouble.failures, BACKOFF_MAX);
         }
         self.enter_degraded(Reason::ClaimError, words);
     }

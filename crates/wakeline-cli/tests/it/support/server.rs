@@ -153,6 +153,13 @@ impl Server {
         self.client.get("/health").await.json()["wake"].clone()
     }
 
+    /// A value of `/metrics`, by its name with its labels; 0 if it is not there.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let text = self.client.get("/metrics").await.body;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.map_or(0, |value| value.parse().expect("a whole number"))
+    }
+
     /// Waits until so many pops are parked.
     pub(crate) async fn parked(&self, count: u64) {
         super::eventually(&format!("{count} pops parked"), || async {

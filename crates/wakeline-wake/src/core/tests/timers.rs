@@ -105,3 +105,17 @@ fn store_that_says_now_and_gives_nothing_is_not_asked_in_a_loop() {
     }
     assert!(rig.claims_total() < 45, "{}", rig.claims_total());
 }
+
+#[test]
+fn failing_claims_are_repeated_at_the_pace_that_was_set_last() {
+    let config = LongPollConfig { degraded_poll_interval: 3600 * S, ..LongPollConfig::default() };
+    let mut rig = Rig::with(WakeMode::Fused, config);
+    rig.core.set_degraded_poll_interval(50 * MS);
+    let id = rig.arrive((1, 0), LONG);
+    rig.fail();
+    rig.at(50 * MS);
+    rig.fail();
+    rig.at(150 * MS);
+    rig.found(1);
+    assert_eq!(rig.ended[&id], Ended::Granted(1));
+}

@@ -28,9 +28,17 @@ async fn all_constructors_wait_by_default() {
         Arc::new(PostgresProvider::new_with_schema(&url, name).await.expect("connected")),
         Arc::new(PostgresProvider::new_with_options(&url, name, config).await.expect("connected")),
     ];
-    for provider in providers {
+    let span = Duration::from_secs(1);
+    for (number, provider) in providers.iter().enumerate() {
         assert!(provider.supports_long_polling());
-        assert!(fetch(&provider, None).await.is_none(), "and return at once without a timeout");
+        let started = Instant::now();
+        assert!(fetch(provider, Some(span)).await.is_none());
+        assert!(started.elapsed() >= span, "{number} waits: {:?}", started.elapsed());
+        // A fetch that waited without a timeout would wait for max_wait_time: half a minute.
+        let started = Instant::now();
+        assert!(fetch(provider, None).await.is_none(), "and return at once without a timeout");
+        let took = started.elapsed();
+        assert!(took < 5 * span, "{number} does not wait without a timeout: {took:?}");
     }
 }
 
@@ -51,16 +59,17 @@ async fn without_long_polling_a_fetch_never_waits() {
 #[tokio::test]
 async fn a_fetch_waits_its_time_when_there_is_no_work() {
     for store in Store::both().await {
-        let provider = store.node(patient()).await.provider();
-        let started = Instant::now();
-        let span = Duration::from_millis(400);
-        assert!(fetch(&provider, Some(span)).await.is_none());
-        assert!(started.elapsed() >= span, "{}: {:?}", store.name(), started.elapsed());
-        let capped = LongPollConfig { max_wait_time: span, ..patient() };
-        let provider = store.node(capped).await.provider();
-        let started = Instant::now();
-        assert!(fetch(&provider, POLL).await.is_none(), "not longer than max_wait_time");
-        assert!(started.elapsed() >= span, "{}: {:?}", store.name(), started.elapsed());
+        let (short, long) = (Duration::from_secs(2), Duration::from_secs(10));
+        // The poll timeout ends the first, max_wait_time the second; the other one is far longer.
+        for (max_wait_time, poll_timeout) in [(long, short), (short, long)] {
+            let config = LongPollConfig { max_wait_time, ..patient() };
+            let provider = store.node(config).await.provider();
+            let started = Instant::now();
+            assert!(fetch(&provider, Some(poll_timeout)).await.is_none());
+            let (took, name) = (started.elapsed(), store.name());
+            assert!(took >= short, "{name}, {max_wait_time:?}: {took:?}");
+            assert!(took <= Duration::from_secs(3), "{name}, {max_wait_time:?}: {took:?}");
+        }
     }
 }
 
@@ -70,8 +79,11 @@ async fn a_fetch_returns_at_once_when_there_is_work() {
     for store in Store::both().await {
         let provider = store.node(patient()).await.provider();
         send(&provider, "a", None).await;
+        let started = Instant::now();
         let item = soon(waiting(&provider)).await;
         assert_eq!((item.instance.as_str(), item.attempt), ("a", 1), "{}", store.name());
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(1), "{}: {took:?}", store.name());
     }
 }
 
@@ -84,7 +96,10 @@ async fn a_fetch_wakes_by_what_another_node_sends() {
         let fetching = waiting(&fetcher);
         parked(&b, 1).await;
         send(&sender, "a", None).await;
+        let sent = Instant::now();
         assert_eq!(soon(fetching).await.instance.as_str(), "a", "{}", store.name());
+        let took = sent.elapsed();
+        assert!(took < Duration::from_secs(2), "{}: {took:?}", store.name());
     }
 }
 

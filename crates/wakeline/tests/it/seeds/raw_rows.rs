@@ -37,6 +37,7 @@ fn message(due: &str) -> String {
     )
 }
 
+/// The design's `test_notify_emitted_on_orchestrator_insert`, to the fetch that it wakes.
 #[tokio::test]
 async fn a_message_is_fetched_when_it_is_inserted_and_when_its_time_is_moved() {
     let moved = |due: &str| format!("UPDATE wakeline.flow_messages SET visible_at = {due}");
@@ -150,6 +151,7 @@ fn activity(number: u32, tag: &str, name: &str, due: Option<&str>) -> String {
     )
 }
 
+/// The design's `test_notify_emitted_on_worker_insert`, to the fetch that it wakes.
 #[tokio::test]
 async fn an_activity_is_fetched_when_it_is_inserted_and_when_its_time_is_moved() {
     let database = Database::create().await;

@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 
 use wakeline::core::{FlowChange, FlowWhat};
 use wakeline::provider::Provider;
-use wakeline::{LongPollConfig, NotifyMode, PostgresOptions, PostgresProvider};
+use wakeline::{
+    Client, FlowError, LongPollConfig, NotifyMode, OrchestrationContext, PostgresOptions,
+    PostgresProvider, Registry, Runtime, RuntimeOptions,
+};
 use wakeline_store::{HintOrigin, HintSink};
 
-use super::{capability, patient, quick, send, soon, waiting};
+use super::{HOUR, capability, patient, quick, send, soon, waiting};
 use crate::support::{Database, Proxy, eventually};
 
 async fn connect(options: PostgresOptions, long_poll: LongPollConfig) -> PostgresProvider {
@@ -152,4 +155,35 @@ async fn without_listen_a_node_polls_and_says_so() {
     eventually("it says so", || async { degraded(&node) }).await;
     send(&sender, "a", None).await;
     assert_eq!(soon(fetching).await.instance.as_str(), "a");
+}
+
+/// The design's `RuntimeOptions.dispatcher_idle_sleep`, which controls the aggressive rate.
+#[tokio::test]
+async fn a_runtime_polls_at_its_own_pace_and_not_at_that_of_its_provider() {
+    let database = Database::create().await;
+    let off = PostgresOptions { notify: NotifyMode::Off, ..database.options() };
+    let slow = LongPollConfig { degraded_poll_interval: HOUR, ..patient() };
+    let client = Client::new(Arc::new(connect(off.clone(), patient()).await));
+    // The second one is the default: it is applied as well.
+    for idle_sleep in [Duration::from_millis(50), Duration::from_millis(100)] {
+        let node = connect(off.clone(), slow.clone()).await;
+        let code = async |_: OrchestrationContext, (): ()| Ok::<_, FlowError>(());
+        let registry = Registry::builder().orchestration("work", code).build();
+        let options = RuntimeOptions {
+            dispatcher_idle_sleep: idle_sleep,
+            dispatcher_long_poll_timeout: Some(HOUR),
+            ..RuntimeOptions::default()
+        };
+        let (provider, registry) = (Arc::new(node.clone()), registry.expect("no name twice"));
+        let runtime = Runtime::start_with_options(provider, registry, options).await;
+        let runtime = runtime.expect("started");
+        let empty = || node.snapshot().counters.claims.empty;
+        let before = empty();
+        eventually("it claims again and again", || async { empty() >= before + 10 }).await;
+        let id = format!("after {idle_sleep:?}");
+        client.start(&id, "work", &()).await.expect("started");
+        let ended = client.wait::<()>(&id, Duration::from_secs(30)).await;
+        ended.expect("picked up from elsewhere");
+        runtime.shutdown(HOUR).await;
+    }
 }

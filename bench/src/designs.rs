@@ -7,20 +7,21 @@
 //!
 //! # Invariants
 //! * A table that was not measured is not printed.
-//! * Predictions are the designs' own figures or formulas, never adjusted to what was measured.
+//! * Predictions are in [`ways`], which `wakeline bench wake` shares.
 
 mod capacity;
 mod costs;
 mod latency;
 mod stage;
 mod stress;
-
-use std::time::Duration;
+#[path = "../../crates/wakeline-cli/src/bench/ways.rs"]
+mod ways;
 
 use anyhow::Result;
 use clap::ValueEnum;
 use wakeline::{PollGrouping, PollMode, WakeMode};
 
+use self::ways::{Shape, WAYS, Way};
 use crate::setup::Setup;
 use crate::wake::WakeArgs;
 
@@ -65,46 +66,6 @@ pub(crate) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
     Ok(())
 }
 
-/// One way of waiting, as one of the designs describes it.
-#[derive(Debug, Clone, Copy)]
-struct Way {
-    /// What the tables call it.
-    name: &'static str,
-    /// The title of the design that it is from.
-    design: &'static str,
-    mode: WakeMode,
-    /// Whether every wake starts a minute of polling.
-    aggressive: bool,
-}
-
-const OPTIMIZED: &str = "Optimized Polling";
-const SIMPLE: &str = "Simple Long Polling";
-const ADR: &str = "ADR: Polling vs LISTEN/NOTIFY";
-const REGISTRY: &str = "Registry of Intentions";
-
-const fn polling(interval_ms: u64, adaptive: bool, grouping: PollGrouping) -> WakeMode {
-    let interval = Duration::from_millis(interval_ms);
-    WakeMode::Poll(PollMode { interval, batch: 10, adaptive, grouping })
-}
-
-const fn way(name: &'static str, design: &'static str, mode: WakeMode) -> Way {
-    Way { name, design, mode, aggressive: false }
-}
-
-/// All of them, from those that poll most to those that do least.
-const WAYS: [Way; 10] = [
-    way("short polling, 50 ms", OPTIMIZED, polling(50, false, PollGrouping::Waiter)),
-    way("short polling, 1 s", OPTIMIZED, polling(1_000, false, PollGrouping::Waiter)),
-    way("poll 100 ms, each waiter", ADR, polling(100, false, PollGrouping::Waiter)),
-    way("poll 100 ms, each waiter, adaptive", ADR, polling(100, true, PollGrouping::Waiter)),
-    way("poll 100 ms, grouped", REGISTRY, polling(100, false, PollGrouping::Line)),
-    way("poll 100 ms, grouped, adaptive", REGISTRY, polling(100, true, PollGrouping::Line)),
-    way("broadcast", SIMPLE, WakeMode::Broadcast),
-    Way { aggressive: true, ..way("compete, aggressive", OPTIMIZED, WakeMode::Compete) },
-    way("compete", OPTIMIZED, WakeMode::Compete),
-    way("fused (the default)", REGISTRY, WakeMode::Fused),
-];
-
 impl Way {
     /// The flags of a server that waits so.
     fn flags(&self) -> Vec<String> {
@@ -127,19 +88,5 @@ impl Way {
 
     fn polls(&self) -> bool {
         !self.mode.uses_hints()
-    }
-}
-
-/// So many nodes, each with so many dispatchers on each of two queues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shape {
-    nodes: usize,
-    dispatchers: usize,
-}
-
-impl Shape {
-    /// How the tables call it.
-    fn text(self) -> String {
-        format!("{} x {}", self.nodes, self.dispatchers)
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Chart {
 #[derive(Clone, Copy)]
 pub(crate) struct Bar {
     pub(crate) measured: f64,
+    /// A larger figure of the same, drawn as a thin line that goes on from the bar.
+    pub(crate) up_to: Option<f64>,
     pub(crate) predicted: Option<f64>,
 }
 
@@ -105,18 +107,23 @@ impl Chart {
         let end = self.x(bar.measured).max(LEFT + 2.0);
         let colour = COLOURS[series % COLOURS.len()];
         rectangle(svg, (LEFT, y + 1.0), (end - LEFT, BAR - 2.0), colour);
+        let up_to = bar.up_to.map(|figure| self.x(figure).max(end));
+        if let Some(x) = up_to {
+            rectangle(svg, (end, y + BAR / 2.0 - 1.0), (x - end, 2.0), colour);
+        }
         let predicted = bar.predicted.map(|figure| self.x(figure));
         if let Some(x) = predicted {
             rectangle(svg, (x - 1.5, y), (3.0, BAR), "#111111");
         }
-        let right = predicted.map_or(end, |x| x.max(end)) + 6.0;
+        let right = [up_to, predicted].into_iter().flatten().fold(end, f64::max) + 6.0;
         text(svg, (right, y + BAR - 3.0), "font-size=\"10\"", &short(bar.measured));
     }
 
     /// The least power of ten times the floor that has all figures below it.
     fn ceiling(&self) -> f64 {
         let bars = self.rows.iter().flat_map(|(_, bars)| bars);
-        let most = bars.map(|bar| bar.measured.max(bar.predicted.unwrap_or(0.0)));
+        let figures = bars.flat_map(|bar| [Some(bar.measured), bar.up_to, bar.predicted]);
+        let most = figures.flatten();
         let most = most.fold(self.floor * 10.0, f64::max);
         self.floor * 10_f64.powf((most / self.floor).log10().ceil())
     }
@@ -157,7 +164,7 @@ mod tests {
     use super::*;
 
     fn chart(measured: f64) -> Chart {
-        let bar = Bar { measured, predicted: Some(160.0) };
+        let bar = Bar { measured, up_to: None, predicted: Some(160.0) };
         Chart {
             title: "a < b".to_owned(),
             unit: "statements",

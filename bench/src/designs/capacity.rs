@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use wakeline::{PollGrouping, WakeMode};
 
 use super::stage::{self, store_at};
-use super::{REGISTRY, Way, polling, way};
+use super::ways::{REGISTRY, Way, polling, way};
 use crate::client::{Connection, get};
 use crate::database::Another;
 use crate::node::Node;
@@ -252,7 +252,7 @@ fn chart(all: &[Measured]) -> Chart {
                     && one.way.name == way.name
             };
             let micros = all.iter().find(same)?.checks.value_at_quantile(0.5);
-            Some(Bar { measured: micros as f64 / 1_000.0, predicted })
+            Some(Bar { measured: micros as f64 / 1_000.0, up_to: None, predicted })
         };
         let predicted = load.predicted.map(|millis| millis as f64);
         let label =

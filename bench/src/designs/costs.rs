@@ -13,6 +13,10 @@ use crate::setup::Setup;
 use crate::table::{Table, say};
 use crate::wake::WakeArgs;
 
+/// A minute after its start a node applies retention, which takes five statements, and from then on
+/// once an hour. That is over when idle time begins.
+const FIRST_RETENTION: Duration = Duration::from_secs(65);
+
 /// What one stage cost.
 struct Cost {
     shape: Shape,
@@ -51,6 +55,8 @@ struct PerEvent {
 struct Plan {
     /// Time for the nodes to come to rest after their start.
     settle: Duration,
+    /// The same for nodes that wait for hints and are left idle.
+    rest: Duration,
     shapes: Vec<Shape>,
     idle: bool,
     /// Of nodes that poll.
@@ -64,12 +70,15 @@ impl Plan {
     fn of(args: &WakeArgs) -> Result<Self> {
         let (nodes, dispatchers): (&[usize], &[usize]) =
             if args.quick { (&[1, 3], &[4]) } else { (&[1, 3, 10], &[4, 8]) };
+        let settle = Duration::from_millis(if args.quick { 200 } else { 1_500 });
+        let idle = Part::Idle.is_in(&args.only);
         let shape =
             |nodes| dispatchers.iter().map(move |&dispatchers| Shape { nodes, dispatchers });
         Ok(Self {
-            settle: Duration::from_millis(if args.quick { 200 } else { 1_500 }),
+            settle,
+            rest: if idle && !args.quick { FIRST_RETENTION } else { settle },
             shapes: nodes.iter().flat_map(|&nodes| shape(nodes)).collect(),
-            idle: Part::Idle.is_in(&args.only),
+            idle,
             polling: Duration::try_from_secs_f64(args.idle_seconds / 12.0)?,
             waiting: Duration::try_from_secs_f64(args.idle_seconds)?,
             events: if Part::Events.is_in(&args.only) { args.events.max(1) } else { 0 },
@@ -85,7 +94,7 @@ pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
     for way in WAYS.into_iter().filter(|way| plan.idle || !way.polls()) {
         let mut costs = Vec::new();
         // Nodes that do nothing may do it side by side; those that poll would slow each other down.
-        let at_once = if way.polls() || way.aggressive { 1 } else { plan.shapes.len() };
+        let at_once = if way.is_by_the_clock() { 1 } else { plan.shapes.len() };
         for shapes in plan.shapes.chunks(at_once) {
             let mut stages = Vec::new();
             for shape in shapes {
@@ -112,8 +121,11 @@ async fn measure(
     (way, mut stages): (Way, Vec<Stage>),
 ) -> Result<Vec<Cost>> {
     let database = &setup.database;
-    let window = if way.polls() || way.aggressive { plan.polling } else { plan.waiting };
-    tokio::time::sleep(plan.settle).await;
+    let (settle, window) = match way.is_by_the_clock() {
+        true => (plan.settle, plan.polling),
+        false => (plan.rest, plan.waiting),
+    };
+    tokio::time::sleep(settle).await;
     let mut idle = vec![None; stages.len()];
     if plan.idle {
         let mut before = Vec::new();
@@ -166,37 +178,6 @@ async fn per_event(
     Ok(PerEvent { claims: each(claims), again: each(again), statements: each(statements) })
 }
 
-/// Statements a second of idle nodes, as the way's design has them.
-fn idle_predicted(way: &Way, shape: Shape) -> f64 {
-    let (nodes, waiters) = (shape.nodes as f64, (shape.dispatchers * 2) as f64);
-    match way.mode {
-        wakeline::WakeMode::Poll(poll) => {
-            // Intervals grow to five times their length while nothing is found.
-            let slower = if poll.adaptive { 5.0 } else { 1.0 };
-            let a_second = 1.0 / poll.interval.as_secs_f64() / slower;
-            let claimers = match poll.grouping {
-                wakeline::PollGrouping::Waiter => waiters,
-                wakeline::PollGrouping::Line => 2.0,
-            };
-            nodes * claimers * a_second
-        }
-        // One dispatcher of each node was woken, and polls ten times a second.
-        _ if way.aggressive => nodes * 10.0,
-        // Each dispatcher looks once a minute.
-        wakeline::WakeMode::Broadcast => nodes * waiters / 60.0,
-        _ => nodes * 0.01,
-    }
-}
-
-/// Claims of one message, as the way's design has them.
-fn claims_predicted(way: &Way, shape: Shape) -> Option<f64> {
-    match way.mode {
-        wakeline::WakeMode::Poll(_) => None,
-        wakeline::WakeMode::Broadcast => Some((shape.nodes * shape.dispatchers) as f64),
-        wakeline::WakeMode::Compete | wakeline::WakeMode::Fused => Some(shape.nodes as f64),
-    }
-}
-
 type All = [(Way, Vec<Cost>)];
 
 fn columns(plan: &Plan, first: &[&str]) -> Table {
@@ -222,7 +203,7 @@ fn print_idle(plan: &Plan, all: &All) {
         let row = |first: [&str; 3], cells: Vec<String>| {
             [first.map(str::to_owned).to_vec(), cells].concat()
         };
-        let predicted = idle().map(|(shape, _)| figure(idle_predicted(way, shape))).collect();
+        let predicted = idle().map(|(shape, _)| figure(way.idle_predicted(shape))).collect();
         statements.row(&row([way.name, way.design, "predicted"], predicted));
         let measured = idle().map(|(_, idle)| figure(idle.statements)).collect();
         statements.row(&row(["", "", "measured"], measured));
@@ -237,8 +218,10 @@ fn print_idle(plan: &Plan, all: &All) {
     say(&format!(
         "\nEach dispatcher is a parked pop on each of two queues. Nodes that poll were watched for \
          {:.0} s, those that wait for hints for {:.0} s, in which each makes a safety sweep a \
-         minute. \"compete, aggressive\" polls for a minute after every wake; it was watched in \
-         such a minute, for as long as those that poll.",
+         minute. The retention that each applies a minute after its start, and then once an hour, \
+         was over before. \"compete, aggressive\" polls for a minute after every wake; it was \
+         watched in such a minute, for as long as those that poll. Queues whose times come \
+         together share a statement in grouped polling.",
         plan.polling.as_secs_f64(),
         plan.waiting.as_secs_f64()
     ));
@@ -285,7 +268,7 @@ fn print_events(plan: &Plan, all: &All) {
             [first.map(str::to_owned).to_vec(), cells].concat()
         };
         let predicted = |cost: &Cost| {
-            claims_predicted(way, cost.shape).map_or("by the clock".to_owned(), figure)
+            way.claims_predicted(cost.shape).map_or("by the clock".to_owned(), figure)
         };
         let cells = costs.iter().map(predicted).collect();
         claims.row(&row([way.name, way.design, "predicted"], cells));
@@ -340,8 +323,8 @@ fn write_charts(folder: &Path, all: &All) -> Result<()> {
         "Idle: statements a second of all nodes, four dispatchers on each of two queues",
         "statements a second",
         &|way, cost| {
-            let predicted = Some(idle_predicted(way, cost.shape));
-            Some(Bar { measured: cost.idle?.statements, predicted })
+            let predicted = Some(way.idle_predicted(cost.shape));
+            Some(Bar { measured: cost.idle?.statements, up_to: None, predicted })
         },
     );
     let events = chart(
@@ -349,7 +332,8 @@ fn write_charts(folder: &Path, all: &All) -> Result<()> {
         "claims",
         &|way, cost| {
             let measured = cost.events?[0].claims;
-            Some(Bar { measured, predicted: Some(claims_predicted(way, cost.shape)?) })
+            let predicted = Some(way.claims_predicted(cost.shape)?);
+            Some(Bar { measured, up_to: None, predicted })
         },
     );
     for (mut chart, name, floor) in

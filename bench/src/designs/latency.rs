@@ -54,7 +54,7 @@ pub(super) async fn run(setup: &Setup, args: &WakeArgs) -> Result<()> {
         WakeMode::Poll(poll) => {
             poll.interval.as_millis() == 100 && poll.grouping == PollGrouping::Waiter
         }
-        _ => way.aggressive,
+        _ => false,
     };
     let mut ways: Vec<(Way, Vec<Histogram<u64>>)> =
         WAYS.into_iter().filter(|way| !apart(way)).map(|way| (way, Vec::new())).collect();
@@ -255,7 +255,7 @@ fn print(ways: &[(Way, Vec<Histogram<u64>>)], samples: usize) {
         "max",
     ]);
     for (way, measured) in ways {
-        let mut row = vec![way.name.to_owned(), predicted(way)];
+        let mut row = vec![way.name.to_owned(), way.latency_predicted().to_owned()];
         for seen in measured {
             let at = [seen.value_at_quantile(0.5), seen.value_at_quantile(0.99), seen.max()];
             row.extend(at.map(millis));
@@ -272,42 +272,25 @@ fn print(ways: &[(Way, Vec<Histogram<u64>>)], samples: usize) {
     ));
 }
 
-/// What the designs say.
-fn predicted(way: &Way) -> String {
-    match way.mode {
-        WakeMode::Poll(poll) if poll.adaptive => "at most 500 ms (Registry of Intentions)",
-        WakeMode::Poll(poll) => match poll.interval.as_millis() {
-            50 => "0 to 50 ms (Optimized Polling)",
-            1_000 => "0 to 1,000 ms (Optimized Polling)",
-            _ => "50 ms, at most 100 ms (ADR); 100 to 200 ms (Registry of Intentions)",
-        },
-        WakeMode::Broadcast => "near zero (Long Polling Behavior Plan)",
-        WakeMode::Compete | WakeMode::Fused => "below 5 ms (Optimized Polling)",
-    }
-    .to_owned()
-}
-
 fn chart(ways: &[(Way, Vec<Histogram<u64>>)]) -> Chart {
-    let bar = |micros: u64, predicted| Bar { measured: micros as f64 / 1_000.0, predicted };
-    let rows = ways.iter().filter_map(|(way, measured)| {
-        let seen = measured.first()?;
+    let rows = ways.iter().map(|(way, measured)| {
         let at_most = match way.mode {
             WakeMode::Poll(poll) if poll.adaptive => 500.0,
             WakeMode::Poll(poll) => poll.interval.as_secs_f64() * 1_000.0,
             _ => 5.0,
         };
-        let bars = vec![
-            bar(seen.value_at_quantile(0.5), None),
-            bar(seen.value_at_quantile(0.99), None),
-            bar(seen.max(), Some(at_most)),
-        ];
-        Some((way.name.to_owned(), bars))
+        let bar = |seen: &Histogram<u64>| {
+            let at = |quantile| seen.value_at_quantile(quantile) as f64 / 1_000.0;
+            Bar { measured: at(0.5), up_to: Some(at(0.99)), predicted: Some(at_most) }
+        };
+        (way.name.to_owned(), measured.iter().map(bar).collect())
     });
     Chart {
-        title: "From a commit on another node to the answer of a parked pop".to_owned(),
+        title: "From a commit on another node to the one who waits: p50, and a line up to p99"
+            .to_owned(),
         unit: "milliseconds",
         floor: 0.1,
-        series: ["p50", "p99", "longest"].map(str::to_owned).to_vec(),
+        series: ["parked pop", "workflow", "webhook"].map(str::to_owned).to_vec(),
         rows: rows.collect(),
     }
 }

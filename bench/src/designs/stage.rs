@@ -165,7 +165,7 @@ impl Stage {
     async fn at_rest(&self, database: &Database) -> Result<Statements> {
         let mut last = database.statements_in(&self.place.name).await?;
         for _ in 0..RESTS_MAX {
-            if self.way.polls() || self.way.aggressive {
+            if self.way.is_by_the_clock() {
                 break;
             }
             tokio::time::sleep(REST).await;

@@ -1,8 +1,12 @@
-//! One wake mode, measured on two nodes of this process.
+//! One way of waiting, measured on some nodes of this process.
+//!
+//! # Where it sits
+//! A dispatcher of the designs waits on two queues; here it is a parked pop on each of two queues,
+//! so that their formulas hold as they stand.
 //!
 //! # Invariants
-//! * A message is pushed when all consumers are parked, and the next one when it was had: what is
-//!   counted belongs to one message.
+//! * A message is pushed when all dispatchers are parked, and the next one when they are again:
+//!   what is counted belongs to one message.
 //! * Every wait has an end.
 
 use std::sync::Arc;
@@ -10,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wakeline_core::{
@@ -19,46 +23,54 @@ use wakeline_core::{
 };
 use wakeline_queue::{Pop, Popped, QueueService, QueueServiceOptions};
 use wakeline_store::{PushItem, Store};
-use wakeline_wake::{LongPollConfig, WakeMode};
+use wakeline_wake::{AggressiveOn, LongPollConfig, Snapshot, WakeMode};
 
 use super::place::Place;
+use super::ways::{Shape, Way};
 
+/// The queues that stand for those of turns and of activities.
+const QUEUES: [&str; 2] = ["turns", "activities"];
 /// The longest time for anything that should take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than a benchmark: no consumer comes back because its time is over.
+/// Longer than a benchmark: no dispatcher comes back because its time is over.
 const LONG: Duration = Duration::from_secs(86_400);
 /// Time for what a message sets off to come to rest.
 const REST: Duration = Duration::from_millis(20);
 const RESTS_MAX: usize = 25;
+/// Nodes in one process on a busy machine answer hints late. That is to be seen in the latencies,
+/// and must not make them poll.
+const LATE: Duration = Duration::from_secs(2);
+/// The minute of polling that a wake starts must not end while it is watched.
+const AGGRESSIVE_MAX: Duration = Duration::from_secs(50);
+/// Empty claims come 1, 3, 7 and 12 intervals after the last message, and every five of them from
+/// then on: the pace has become slow after seven.
+const SLOW_AFTER: u32 = 7;
 
-/// What was measured of one mode.
-pub(super) struct Measured {
-    pub(super) mode: WakeMode,
-    pub(super) clients: u32,
+/// How much each way is measured.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    /// Messages, one at a time; half of it in ways that poll.
+    pub(super) pushes: u32,
+    /// Idle time.
     pub(super) idle: Duration,
-    pub(super) idle_claims: u64,
-    pub(super) idle_sweeps: u64,
-    /// Claims of all messages; of a mode that polls, those until each was had.
-    pub(super) claims: u64,
-    /// From the commit of each message to its consumer, in microseconds and in order.
+}
+
+/// What was measured of one way on so many nodes.
+pub(super) struct Measured {
+    pub(super) way: Way,
+    pub(super) shape: Shape,
+    /// Claims and safety sweeps a second, if it was left idle.
+    pub(super) idle: Option<f64>,
+    /// Claims of all messages; of ways that go by the clock, those until each was had.
+    claims: u64,
+    /// From the commit of each message to its dispatcher, in microseconds and in order.
     pub(super) pick_ups: Vec<u64>,
-    /// Why the node polled at the end although its mode does not.
+    /// Why a node polled at the end although its mode does not.
     pub(super) degraded: Option<String>,
 }
 
 impl Measured {
-    fn new(mode: WakeMode, clients: u32) -> Self {
-        let (idle, pick_ups) = (Duration::ZERO, Vec::new());
-        let (idle_claims, idle_sweeps, claims, degraded) = (0, 0, 0, None);
-        Self { mode, clients, idle, idle_claims, idle_sweeps, claims, pick_ups, degraded }
-    }
-
-    pub(super) fn idle_claims_per_second(&self) -> f64 {
-        let seconds = self.idle.as_secs_f64();
-        if seconds > 0.0 { self.idle_claims as f64 / seconds } else { 0.0 }
-    }
-
-    pub(super) fn claims_per_push(&self) -> f64 {
+    pub(super) fn claims_per_event(&self) -> f64 {
         self.claims as f64 / self.pick_ups.len().max(1) as f64
     }
 
@@ -70,44 +82,142 @@ impl Measured {
     }
 }
 
-/// Measures one mode with so many consumers and messages.
-pub(super) async fn mode(
+/// Measures one way.
+pub(super) async fn way(
     place: &Place,
-    mode: WakeMode,
-    (clients, pushes, idle): (u32, u32, Duration),
+    (way, shape): (Way, Shape),
+    plan: Plan,
 ) -> anyhow::Result<Measured> {
-    let waiting = Node::start(place, mode, clients).await?;
-    let pushing = Node::start(place, WakeMode::Fused, 1).await?;
-    let measured = async {
-        let mut measured = Measured::new(mode, clients);
-        let mut consumers = Consumers::park(&waiting, clients).await?;
-        // The first message makes the queue, and shows that hints arrive.
-        consumers.one(&pushing, (&mut measured, 0)).await?;
-        consumers.quiet().await;
-        let before = waiting.service.wake_snapshot().counters;
-        tokio::time::sleep(idle).await;
-        let after = waiting.service.wake_snapshot().counters;
-        measured = Measured {
-            idle,
-            idle_claims: after.claims.total() - before.claims.total(),
-            idle_sweeps: after.sweeps - before.sweeps,
-            ..Measured::new(mode, clients)
-        };
-        for push in 0..pushes {
-            consumers.one(&pushing, (&mut measured, push)).await?;
-        }
-        let degraded = waiting.service.wake_snapshot().degraded;
-        measured.degraded = degraded.map(|degraded| degraded.reason);
-        measured.pick_ups.sort_unstable();
-        Ok(measured)
-    }
-    .await;
-    pushing.stop().await;
-    waiting.stop().await;
+    let stage = Stage::start(place, way, shape).await?;
+    let measured = stage.measure(plan).await;
+    stage.stop().await;
     measured
 }
 
-/// A queue service over a store that was opened for it, which hears of the other one.
+/// Nodes whose dispatchers wait in one way, and one that pushes, on which nobody waits.
+struct Stage {
+    way: Way,
+    shape: Shape,
+    waiting: Vec<Node>,
+    pushing: Node,
+}
+
+impl Stage {
+    async fn start(place: &Place, way: Way, shape: Shape) -> anyhow::Result<Self> {
+        let pushing = Node::start(place, WakeMode::Fused, LongPollConfig::default()).await?;
+        let long_poll = LongPollConfig {
+            max_wait_time: LONG,
+            notify_delivery_timeout: LATE,
+            intentions_max: shape.dispatchers * QUEUES.len(),
+            aggressive_on: match way.aggressive {
+                true => AggressiveOn::AnyWake,
+                false => AggressiveOn::Degraded,
+            },
+            ..LongPollConfig::default()
+        };
+        let mut waiting = Vec::new();
+        for _ in 0..shape.nodes {
+            waiting.push(Node::start(place, way.mode, long_poll.clone()).await?);
+        }
+        Ok(Self { way, shape, waiting, pushing })
+    }
+
+    async fn measure(&self, plan: Plan) -> anyhow::Result<Measured> {
+        let mut dispatchers = Dispatchers::park(self).await?;
+        // The first message makes the queue, shows that hints arrive, and in the aggressive way
+        // starts the polling that is to be seen.
+        dispatchers.one(self).await?;
+        let idle = self.idle(plan.idle).await;
+        let polls = !self.way.mode.uses_hints();
+        let pushes = if polls { plan.pushes.div_ceil(2) } else { plan.pushes };
+        let (mut claims, mut pick_ups) = (0, Vec::new());
+        for push in 0..pushes {
+            self.some_moment(push).await;
+            let (claimed, pick_up) = dispatchers.one(self).await?;
+            claims += claimed;
+            pick_ups.push(u64::try_from(pick_up.as_micros()).unwrap_or(u64::MAX));
+        }
+        pick_ups.sort_unstable();
+        let degraded = self.snapshots().find_map(|node| node.degraded);
+        let degraded = degraded.filter(|_| !self.way.aggressive).map(|degraded| degraded.reason);
+        Ok(Measured { way: self.way, shape: self.shape, idle, claims, pick_ups, degraded })
+    }
+
+    /// Claims and sweeps a second while nothing happens.
+    async fn idle(&self, window: Duration) -> Option<f64> {
+        if window.is_zero() {
+            return None;
+        }
+        if let WakeMode::Poll(poll) = self.way.mode
+            && poll.adaptive
+        {
+            tokio::time::sleep(poll.interval * SLOW_AFTER).await;
+        }
+        let calls = || -> u64 {
+            let counters = self.snapshots().map(|node| node.counters);
+            counters.map(|counters| counters.claims.total() + counters.sweeps).sum()
+        };
+        let (before, began) = (calls(), Instant::now());
+        let window = if self.way.aggressive { window.min(AGGRESSIVE_MAX) } else { window };
+        tokio::time::sleep(window).await;
+        Some((calls() - before) as f64 / began.elapsed().as_secs_f64())
+    }
+
+    /// Ways that poll: waits for some moment of an interval, after so long a quiet time that a pace
+    /// that adapts has become slow.
+    async fn some_moment(&self, push: u32) {
+        let WakeMode::Poll(poll) = self.way.mode else { return };
+        let (least, intervals) = if poll.adaptive { (SLOW_AFTER, 5) } else { (0, 1) };
+        // Evenly spread, in an order without a rhythm.
+        let part = (f64::from(push) * 0.618_034).fract();
+        tokio::time::sleep(poll.interval * least + (poll.interval * intervals).mul_f64(part)).await;
+    }
+
+    fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
+        self.waiting.iter().map(|node| node.service.wake_snapshot())
+    }
+
+    fn claims(&self) -> u64 {
+        self.snapshots().map(|node| node.counters.claims.total()).sum()
+    }
+
+    /// Waits until nothing is claimed any more, unless it is by the clock; not for ever.
+    async fn at_rest(&self) {
+        if self.way.is_by_the_clock() {
+            return;
+        }
+        for _ in 0..RESTS_MAX {
+            let before = self.claims();
+            tokio::time::sleep(REST).await;
+            let busy = self.snapshots().any(|node| node.claims_in_flight + node.claims_queued > 0);
+            if !busy && self.claims() == before {
+                return;
+            }
+        }
+    }
+
+    /// Waits until all are parked.
+    async fn parked(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let all = self.shape.dispatchers * QUEUES.len();
+        while self.snapshots().any(|node| node.waiters < all) {
+            if began.elapsed() > PATIENCE {
+                bail!("the dispatchers are not parked after {} s", PATIENCE.as_secs());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.at_rest().await;
+        Ok(())
+    }
+
+    async fn stop(self) {
+        for node in self.waiting.into_iter().chain([self.pushing]) {
+            node.stop().await;
+        }
+    }
+}
+
+/// A queue service over a store that was opened for it, which hears of the other ones.
 struct Node {
     store: Arc<dyn Store>,
     service: QueueService,
@@ -115,13 +225,12 @@ struct Node {
 }
 
 impl Node {
-    async fn start(place: &Place, mode: WakeMode, clients: u32) -> anyhow::Result<Self> {
+    async fn start(
+        place: &Place,
+        mode: WakeMode,
+        long_poll: LongPollConfig,
+    ) -> anyhow::Result<Self> {
         let store = place.open().await?;
-        let long_poll = LongPollConfig {
-            max_wait_time: LONG,
-            intentions_max: clients as usize + 1,
-            ..LongPollConfig::default()
-        };
         let options = QueueServiceOptions { mode, long_poll, figures_kept: None };
         let service = QueueService::start(Arc::clone(&store), options);
         let listening = CancellationToken::new();
@@ -132,7 +241,7 @@ impl Node {
 
     async fn push(&self) -> anyhow::Result<()> {
         let item = PushItem {
-            queue: queue(),
+            queue: queue(QUEUES[0]),
             partition: PartitionName::default_partition(),
             id: MessageId::generate(),
             transaction_id: TransactionId::generate(),
@@ -152,13 +261,13 @@ impl Node {
     }
 }
 
-fn queue() -> QueueName {
-    QueueName::new("bench").expect("a valid name")
+fn queue(name: &str) -> QueueName {
+    QueueName::new(name).expect("a valid name")
 }
 
-fn pop() -> Pop {
+fn pop(name: &str) -> Pop {
     Pop {
-        line: QueueLine { selector: Selector::Queue(queue()), group: GroupName::queue_mode() },
+        line: QueueLine { selector: Selector::Queue(queue(name)), group: GroupName::queue_mode() },
         subscription: Subscription::All,
         batch_len_max: 1,
         bytes_max: u64::MAX,
@@ -169,90 +278,62 @@ fn pop() -> Pop {
     }
 }
 
-/// Consumers that wait again and again.
-struct Consumers<'a> {
-    node: &'a Node,
-    clients: u32,
+/// Those who wait: until they get something, and then until they may go on.
+struct Dispatchers {
     tasks: JoinSet<anyhow::Result<()>>,
     had: mpsc::UnboundedReceiver<Instant>,
+    go_on: Arc<Notify>,
 }
 
-impl<'a> Consumers<'a> {
-    async fn park(node: &'a Node, clients: u32) -> anyhow::Result<Self> {
+impl Dispatchers {
+    async fn park(stage: &Stage) -> anyhow::Result<Self> {
         let (having, had) = mpsc::unbounded_channel();
-        let mut consumers = Self { node, clients, tasks: JoinSet::new(), had };
-        for _ in 0..clients {
-            let (service, having) = (node.service.clone(), having.clone());
-            consumers.tasks.spawn(async move {
-                loop {
-                    match service.pop(pop()).await? {
-                        Popped::Granted(_) if having.send(Instant::now()).is_ok() => (),
-                        Popped::Empty | Popped::Paused => (),
-                        Popped::Granted(_) | Popped::Drained => return Ok(()),
-                    }
-                }
-            });
-        }
-        consumers.parked().await?;
-        Ok(consumers)
-    }
-
-    /// Waits until all are parked.
-    async fn parked(&mut self) -> anyhow::Result<()> {
-        let began = Instant::now();
-        while self.node.service.wake_snapshot().waiters < self.clients as usize {
-            if began.elapsed() > PATIENCE {
-                bail!("the consumers are not parked after {} s", PATIENCE.as_secs());
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        tokio::time::sleep(REST).await;
-        Ok(())
-    }
-
-    /// Waits until nothing is claimed any more, unless the mode polls; not for ever.
-    async fn quiet(&self) {
-        let claims = || self.node.service.wake_snapshot().counters.claims.total();
-        for _ in 0..RESTS_MAX {
-            let before = claims();
-            tokio::time::sleep(REST * 10).await;
-            if !self.node.service.uses_hints() || claims() == before {
-                return;
+        let (mut tasks, go_on) = (JoinSet::new(), Arc::new(Notify::new()));
+        for node in &stage.waiting {
+            for index in 0..stage.shape.dispatchers * QUEUES.len() {
+                let pop = pop(QUEUES[index % QUEUES.len()]);
+                let (service, having) = (node.service.clone(), having.clone());
+                tasks.spawn(dispatch(service, pop, (having, Arc::clone(&go_on))));
             }
         }
+        stage.parked().await?;
+        Ok(Self { tasks, had, go_on })
     }
 
-    /// Pushes one message, waits until it was had and all are parked again.
-    async fn one(
-        &mut self,
-        pushing: &Node,
-        (measured, push): (&mut Measured, u32),
-    ) -> anyhow::Result<()> {
-        if let WakeMode::Poll(poll) = measured.mode {
-            // At moments that are spread evenly over an interval.
-            let part = (f64::from(push) * 0.618_034).fract();
-            tokio::time::sleep(poll.interval.mul_f64(part)).await;
-        }
-        let claims = || self.node.service.wake_snapshot().counters.claims.total();
-        let before = claims();
-        pushing.push().await?;
+    /// Pushes one message, and waits until it was had and all are parked again. What it took in
+    /// claims, and how soon it was had.
+    async fn one(&mut self, stage: &Stage) -> anyhow::Result<(u64, Duration)> {
+        let before = stage.claims();
+        stage.pushing.push().await?;
         let pushed = Instant::now();
         let had = tokio::select! {
-            had = self.had.recv() => had.context("no consumer is left")?,
+            had = self.had.recv() => had.context("no dispatcher is left")?,
             ended = self.tasks.join_next() => {
-                ended.context("no consumer is left")???;
-                bail!("a consumer ended");
+                ended.context("no dispatcher is left")???;
+                bail!("a dispatcher ended");
             }
             () = tokio::time::sleep(PATIENCE) => {
                 bail!("a message was not picked up in {} s", PATIENCE.as_secs())
             }
         };
-        let until_had = claims();
-        let pick_up = had.saturating_duration_since(pushed).as_micros();
-        measured.pick_ups.push(u64::try_from(pick_up).unwrap_or(u64::MAX));
-        self.parked().await?;
-        let claims = self.node.service.wake_snapshot().counters.claims.total();
-        measured.claims += if measured.mode.uses_hints() { claims } else { until_had } - before;
-        Ok(())
+        stage.at_rest().await;
+        let claims = stage.claims() - before;
+        self.go_on.notify_one();
+        stage.parked().await?;
+        Ok((claims, had.saturating_duration_since(pushed)))
+    }
+}
+
+async fn dispatch(
+    service: QueueService,
+    pop: Pop,
+    (having, go_on): (mpsc::UnboundedSender<Instant>, Arc<Notify>),
+) -> anyhow::Result<()> {
+    loop {
+        match service.pop(pop.clone()).await? {
+            Popped::Granted(_) if having.send(Instant::now()).is_ok() => go_on.notified().await,
+            Popped::Empty | Popped::Paused => (),
+            Popped::Granted(_) | Popped::Drained => return Ok(()),
+        }
     }
 }

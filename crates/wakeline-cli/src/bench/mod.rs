@@ -1,16 +1,18 @@
-//! `wakeline bench wake`: what each wake mode costs and how soon it picks messages up, on the
-//! machine and the database of the user.
+//! `wakeline bench wake`: what each way of waiting costs and how soon it learns of messages, beside
+//! what the designs predict that it is from, on the machine and the database of the user.
 //!
 //! # Where it sits
-//! Runs the queue service twice in this process, as two nodes would: consumers wait on one, and
-//! messages are pushed to the other. It needs no server and no rights beyond those of a server.
+//! Runs queue services in this process, as so many nodes would: dispatchers wait on all but one of
+//! them, and messages are pushed to that one. It needs no server and no rights beyond those of a
+//! server.
 //!
 //! # Invariants
 //! * Nothing is read from or written to an existing store: see [`place`].
-//! * Claims and sweeps are counted by the service itself.
+//! * Claims and sweeps are counted by the services themselves.
 
 mod measure;
 mod place;
+mod ways;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,10 +21,11 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use wakeline_wake::WakeMode;
+use wakeline_wake::{PollGrouping, PollMode, WakeMode};
 
-use self::measure::Measured;
+use self::measure::{Measured, Plan};
 use self::place::Place;
+use self::ways::{Shape, WAYS};
 use crate::access::{Common, print};
 use crate::complain;
 use crate::config::ConfigMistake;
@@ -30,7 +33,11 @@ use crate::config::ConfigMistake;
 /// What to measure.
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Idle claims, claims of a message and pick-up latency of each wake mode
+    /// Idle claims, claims of a message and pick-up latency of each way of waiting
+    ///
+    /// Measures ten ways of waiting for each number of nodes and of dispatchers, and prints what
+    /// the designs predict that they are from beside it. That takes about three minutes; with
+    /// `--dispatchers 4,8` six, with `--nodes 1` one.
     ///
     /// Works in a schema of its own on the PostgreSQL of --store (the role must be able to create
     /// schemas), or in a folder of its own beside the SQLite file, and removes it at the end. An
@@ -41,47 +48,54 @@ pub(crate) enum BenchCommand {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WakeArgs {
-    /// Only this mode: fused, compete, broadcast or poll; can be repeated [default: all]
+    /// Only ways of this mode: fused, compete, broadcast or poll; can be repeated [default: all]
     #[arg(long = "mode", value_name = "MODE")]
     modes: Vec<WakeMode>,
-    /// Consumers that are parked on one queue
-    #[arg(long, default_value = "100", value_name = "COUNT",
-        value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    clients: u32,
-    /// Messages that are pushed in each mode, one at a time
-    #[arg(long, default_value = "100", value_name = "COUNT",
+    /// Numbers of nodes that wait, in one list; each takes up to six connections of PostgreSQL
+    #[arg(long, value_delimiter = ',', default_value = "1,3,10", value_name = "COUNTS",
+        value_parser = clap::value_parser!(u32).range(1..=100))]
+    nodes: Vec<u32>,
+    /// Numbers of dispatchers of each node, in one list: each waits on two queues
+    #[arg(long, value_delimiter = ',', default_value = "4", value_name = "COUNTS",
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    dispatchers: Vec<u32>,
+    /// Messages that each way is measured with, one at a time; half of it in ways that poll
+    #[arg(long, default_value = "10", value_name = "COUNT",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pushes: u32,
-    /// Seconds for which each mode is left idle
-    #[arg(long, default_value = "5", value_name = "SECONDS", allow_negative_numbers = true)]
+    /// Seconds for which each way is left idle
+    #[arg(long, default_value = "2", value_name = "SECONDS", allow_negative_numbers = true)]
     idle_seconds: f64,
     #[command(flatten)]
     common: Common,
 }
 
 impl WakeArgs {
-    fn modes(&self) -> Vec<WakeMode> {
-        let all = || {
-            let names = ["fused", "compete", "broadcast", "poll"].into_iter();
-            names.map(|name| name.parse().expect("the name of a mode")).collect()
-        };
-        if self.modes.is_empty() { all() } else { self.modes.clone() }
-    }
-
-    fn idle(&self) -> Result<Duration, ConfigMistake> {
+    fn plan(&self) -> Result<Plan, ConfigMistake> {
         let wrong = || {
             let text = format!("--idle-seconds must be from 0 to 3600, not {}", self.idle_seconds);
             ConfigMistake(text)
         };
-        let span = Duration::try_from_secs_f64(self.idle_seconds).map_err(|_| wrong())?;
-        if span > Duration::from_secs(3600) { Err(wrong()) } else { Ok(span) }
+        let idle = Duration::try_from_secs_f64(self.idle_seconds).map_err(|_| wrong())?;
+        if idle > Duration::from_secs(3600) {
+            return Err(wrong());
+        }
+        Ok(Plan { pushes: self.pushes, idle })
+    }
+
+    fn shapes(&self) -> impl Iterator<Item = Shape> {
+        let shape = |nodes| {
+            let of = move |dispatchers: &u32| Shape { nodes, dispatchers: *dispatchers as usize };
+            self.dispatchers.iter().map(of)
+        };
+        self.nodes.iter().flat_map(move |nodes| shape(*nodes as usize))
     }
 }
 
 /// Runs a benchmark.
 pub(crate) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
     let BenchCommand::Wake(args) = command;
-    let idle = args.idle()?;
+    let plan = args.plan()?;
     let choice = args.common.place.choice()?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
@@ -90,68 +104,112 @@ pub(crate) fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
         let place = Place::make(&choice)?;
         complain(&format!("works in {place}, which is removed at the end"));
         let measured = tokio::select! {
-            measured = wake(&place, &args, idle) => measured,
+            measured = wake(&place, &args, plan) => measured,
             _ = terminate.recv() => Err(anyhow::anyhow!("interrupted")),
             _ = interrupt.recv() => Err(anyhow::anyhow!("interrupted")),
         };
         let removed = place.remove().await;
         // The first error counts.
-        show(&args.common, &measured?);
-        removed.map(|()| ExitCode::SUCCESS)
+        measured.and(removed).map(|()| ExitCode::SUCCESS)
     })
 }
 
-async fn wake(place: &Place, args: &WakeArgs, idle: Duration) -> anyhow::Result<Vec<Measured>> {
-    let mut all = Vec::new();
-    for mode in args.modes() {
-        all.push(measure::mode(place, mode, (args.clients, args.pushes, idle)).await?);
-    }
-    Ok(all)
-}
-
-fn show(common: &Common, all: &[Measured]) {
-    let title = line(["MODE", "CLIENTS", "CLAIMS/S", "SWEEPS", "CLAIMS/PUSH", "P50", "P99", "MAX"]);
-    let millis = |micros: u64| format!("{:.2}ms", micros as f64 / 1000.0);
-    let lines = all.iter().map(|one| {
-        let cells = [
-            one.mode.name().to_owned(),
-            one.clients.to_string(),
-            format!("{:.2}", one.idle_claims_per_second()),
-            one.idle_sweeps.to_string(),
-            format!("{:.2}", one.claims_per_push()),
-            millis(one.quantile(0.5)),
-            millis(one.quantile(0.99)),
-            millis(one.quantile(1.0)),
-        ];
-        line(cells.each_ref().map(String::as_str))
-    });
-    print(common, all.iter().map(value), std::iter::once(title).chain(lines));
-    for one in all {
-        if let Some(reason) = &one.degraded {
-            complain(&format!("{} was degraded, and polled: {reason}", one.mode.name()));
+/// Measures all that was asked for; shows each row as soon as it is there.
+async fn wake(place: &Place, args: &WakeArgs, plan: Plan) -> anyhow::Result<()> {
+    let wanted = |mode: &WakeMode| args.modes.iter().any(|one| one.name() == mode.name());
+    let ways = WAYS.into_iter().filter(|way| args.modes.is_empty() || wanted(&way.mode));
+    let mut title = Some(line(TITLE));
+    for way in ways {
+        for shape in args.shapes() {
+            let measured = measure::way(place, (way, shape), plan).await?;
+            let lines = title.take().into_iter().chain([row(&measured)]);
+            print(&args.common, [value(&measured)], lines);
+            if let Some(reason) = &measured.degraded {
+                let shape = shape.text();
+                complain(&format!("{} ({shape}) was degraded, and polled: {reason}", way.name));
+            }
         }
     }
+    Ok(())
 }
 
-fn line(cells: [&str; 8]) -> String {
-    let [mode, rest @ ..] = cells;
-    rest.iter().fold(format!("{mode:10}"), |line, cell| format!("{line} {cell:>11}"))
+const TITLE: [&str; 10] = [
+    "WAY OF WAITING",
+    "NODES",
+    "IDLE/S",
+    "PREDICTED",
+    "CLAIMS",
+    "PREDICTED",
+    "P50",
+    "P99",
+    "MAX",
+    "PREDICTED",
+];
+/// Of the columns between the first and the last.
+const WIDTHS: [usize; 8] = [6, 7, 9, 7, 12, 10, 10, 10];
+
+fn line(cells: [&str; 10]) -> String {
+    let [way, figures @ .., predicted] = cells;
+    let figures = figures.iter().zip(WIDTHS);
+    let line =
+        figures.fold(format!("{way:34}"), |line, (cell, width)| format!("{line}  {cell:>width$}"));
+    format!("{line}  {predicted}")
+}
+
+fn row(one: &Measured) -> String {
+    let figure = |figure: f64| match figure {
+        0.0 => "0".to_owned(),
+        figure if figure < 10.0 => format!("{figure:.2}"),
+        figure => format!("{figure:.0}"),
+    };
+    let millis = |quantile| format!("{:.2}ms", one.quantile(quantile) as f64 / 1000.0);
+    let cells = [
+        one.shape.text(),
+        one.idle.map_or("-".to_owned(), figure),
+        figure(one.way.idle_predicted(one.shape)),
+        figure(one.claims_per_event()),
+        one.way.claims_predicted(one.shape).map_or("by the clock".to_owned(), figure),
+        millis(0.5),
+        millis(0.99),
+        millis(1.0),
+    ];
+    let [shape, idle, idle_predicted, claims, claims_predicted, p50, p99, max] = cells.each_ref();
+    line([
+        one.way.name,
+        shape,
+        idle,
+        idle_predicted,
+        claims,
+        claims_predicted,
+        p50,
+        p99,
+        max,
+        one.way.latency_predicted(),
+    ])
 }
 
 fn value(one: &Measured) -> Value {
     json!({
-        "mode": one.mode.name(),
-        "clients": one.clients,
-        "idleSeconds": one.idle.as_secs_f64(),
-        "idleClaims": one.idle_claims,
-        "idleSweeps": one.idle_sweeps,
+        "way": one.way.name,
+        "design": one.way.design,
+        "mode": one.way.mode.name(),
+        "nodes": one.shape.nodes,
+        "dispatchers": one.shape.dispatchers,
         "pushes": one.pick_ups.len(),
-        "claims": one.claims,
-        "degraded": one.degraded,
+        "idlePerSecond": {
+            "measured": one.idle,
+            "predicted": one.way.idle_predicted(one.shape),
+        },
+        "claimsPerPush": {
+            "measured": one.claims_per_event(),
+            "predicted": one.way.claims_predicted(one.shape),
+        },
         "pickUpMicros": {
             "p50": one.quantile(0.5),
             "p99": one.quantile(0.99),
             "max": one.quantile(1.0),
+            "predicted": one.way.latency_predicted(),
         },
+        "degraded": one.degraded,
     })
 }

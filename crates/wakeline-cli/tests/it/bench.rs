@@ -4,6 +4,9 @@ use serde_json::Value;
 
 use crate::support::{Server, Store, output_of, wakeline};
 
+const IDLE: &str = "idlePerSecond";
+const CLAIMS: &str = "claimsPerPush";
+
 async fn run(url: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = wakeline();
     command.env("WAKELINE_STORE", url).args(["bench", "wake"]).args(arguments);
@@ -32,42 +35,56 @@ async fn places(store: &Store) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_mode_is_measured_and_nothing_is_left_behind() {
+async fn every_way_is_measured_beside_its_prediction_and_nothing_is_left_behind() {
     for store in Store::both().await {
         let server = Server::start(&store, &[]).await;
-        server.client.push("bench", &[("p", "mine")]).await;
+        server.client.push("turns", &[("p", "mine")]).await;
         let before = places(&store).await;
-        let short = ["--clients", "5", "--pushes", "3", "--idle-seconds", "0.3", "--json"];
-        let (code, text, error) = run(&store.url(), &short).await;
+        let short = ["--nodes=2", "--dispatchers=2", "--pushes=2", "--idle-seconds=0.3"];
+        let (code, text, error) = run(&store.url(), &[&short[..], &["--json"]].concat()).await;
         assert_eq!(code, Some(0), "{}: {error}", store.name());
         let all: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let modes: Vec<_> = all.iter().map(|one| one["mode"].as_str().expect("a name")).collect();
-        assert_eq!(modes, ["fused", "compete", "broadcast", "poll"]);
+        let each = [("poll", 6), ("broadcast", 1), ("compete", 2), ("fused", 1)];
+        assert_eq!(modes, each.map(|(mode, rows)| vec![mode; rows]).concat());
         for one in &all {
-            assert_eq!((&one["clients"], &one["pushes"]), (&5.into(), &3.into()), "{one}");
-            assert!(one["claims"].as_u64() >= Some(3), "{one}");
+            let polls = one["mode"] == "poll";
+            assert_eq!(one["pushes"], if polls { 1 } else { 2 }, "{one}");
+            assert_eq!(one[CLAIMS]["predicted"].is_null(), polls, "{one}");
+            assert!(one[CLAIMS]["measured"].as_f64() >= Some(1.0), "{one}");
             // A node whose claims are slow, because the machine is busy, polls for a while.
-            if one["degraded"].is_null() {
-                assert_eq!(one["idleClaims"] == 0, one["mode"] != "poll", "{one}");
+            let waits = !polls && one["way"] != "compete, aggressive";
+            if waits && one["degraded"].is_null() {
+                assert_eq!(one[IDLE]["measured"], 0.0, "{one}");
             }
         }
+        let predicted = |row: usize, what: &str| all[row][what]["predicted"].as_f64();
+        // On both nodes two dispatchers look on two queues every 50 ms.
+        assert_eq!(predicted(0, IDLE), Some(160.0));
+        assert_eq!((predicted(6, CLAIMS), predicted(9, CLAIMS)), (Some(4.0), Some(2.0)));
+        assert!(all[0][IDLE]["measured"].as_f64() > Some(0.0), "{}", all[0]);
         assert_eq!(places(&store).await, before, "{}", store.name());
-        let mine = server.client.get("/api/v1/pop/queue/bench").await;
+        let mine = server.client.get("/api/v1/pop/queue/turns").await;
         assert_eq!(mine.ids(), ["mine"], "a queue of the same name was left alone");
     }
 }
 
 #[tokio::test]
-async fn one_mode_is_shown_as_a_table() {
+async fn the_ways_of_one_mode_are_shown_as_a_table() {
     let store = Store::sqlite();
-    let short = ["--mode", "fused", "--clients", "2", "--pushes", "2", "--idle-seconds", "0"];
-    let (code, text, error) = run(&store.url(), &short).await;
+    let short = ["--mode=compete", "--nodes=1,2", "--dispatchers=2", "--pushes=2"];
+    let (code, text, error) =
+        run(&store.url(), &[&short[..], &["--idle-seconds=0"]].concat()).await;
     assert_eq!(code, Some(0), "{error}");
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines.len(), 2, "{text}");
-    assert!(lines[0].starts_with("MODE ") && lines[0].contains("CLAIMS/PUSH"), "{text}");
-    assert!(lines[1].starts_with("fused ") && lines[1].ends_with("ms"), "{text}");
+    assert_eq!(lines.len(), 5, "{text}");
+    assert!(lines[0].starts_with("WAY OF WAITING "), "{text}");
+    assert!(lines[1].starts_with("compete, aggressive ") && lines[1].contains(" 1 x 2 "), "{text}");
+    assert!(lines[4].starts_with("compete  ") && lines[4].contains(" 2 x 2 "), "{text}");
+    // Aligned: the last column, which is text, begins where its title does.
+    let column = lines[0].rfind("PREDICTED").expect("a title");
+    assert!(lines[1..].iter().all(|line| line[column..].starts_with("below 5 ms")), "{text}");
     assert_eq!(places(&store).await, Vec::<String>::new());
 }
 
@@ -80,7 +97,7 @@ async fn what_cannot_be_measured_is_an_error_that_says_why() {
         (missing, &[][..], 1, "/nowhere/at"),
         (unreachable, &[], 1, "cannot be reached"),
         (&there.url(), &["--mode", "quick"], 2, "fused, compete, broadcast or poll"),
-        (&there.url(), &["--clients", "0"], 2, "--clients"),
+        (&there.url(), &["--nodes", "1,0"], 2, "--nodes"),
         (&there.url(), &["--idle-seconds", "-1"], 2, "from 0 to 3600, not -1"),
         (&there.url(), &["--idle-seconds=1e9"], 2, "from 0 to 3600"),
     ] {

@@ -112,7 +112,7 @@ impl<F: Face> Core<F> {
     /// Sets the next poll; with nobody waiting, the time to see whether it may end.
     pub(super) fn arm_degraded_poll(&mut self) {
         let Some(episode) = &self.trouble.episode else { return };
-        if self.waiting > 0 {
+        if self.consumers_wait() || self.waiting > 0 && self.trouble.failures > 0 {
             let at = self.now + self.degraded_poll_interval;
             self.timers.set_min(Key::DegradedPoll, at);
         } else if self.trouble.link == Link::Up && self.trouble.failures == 0 {
@@ -121,9 +121,11 @@ impl<F: Face> Core<F> {
         }
     }
 
-    /// Claims for everybody who waits, in as few calls as they fit in.
+    /// Claims for everybody who waits, in as few calls as they fit in. Background work is left to
+    /// its hints, timers and the sweep, unless a claim for it failed: nobody waits for it, and it
+    /// would cost a statement each time.
     pub(super) fn degraded_poll_came(&mut self) {
-        self.leave_degraded_if_clean(self.waiting == 0);
+        self.leave_degraded_if_clean(!self.consumers_wait());
         let Some(episode) = &self.trouble.episode else { return };
         let reason = match &self.trouble.link {
             Link::Up if self.trouble.failures > 0 => Reason::ClaimError,
@@ -132,11 +134,17 @@ impl<F: Face> Core<F> {
         };
         let now = self.now;
         let due = self.lines.iter_mut().filter(|(_, l)| !l.idle.is_empty() && l.retry_at <= now);
+        let due = due.filter(|(_, l)| l.failures > 0 || !F::is_own(&l.key));
         let due: Vec<_> = due.map(|(id, _)| id).collect();
         for line in due {
             self.mark_dirty(line, Some(reason));
         }
         self.arm_degraded_poll();
+    }
+
+    /// Whether somebody waits beside the face itself.
+    fn consumers_wait(&self) -> bool {
+        self.waiting > self.own
     }
 
     /// How long a line waits after that many failures of its claims in a row. If all claims

@@ -1,6 +1,7 @@
 //! The core's laws, on a toy face and with time as a number.
 
 mod any_wake;
+mod background;
 mod broadcast;
 mod compete;
 mod degraded;
@@ -26,6 +27,9 @@ use crate::poll::Patience;
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const LONG: Patience = Patience::Wait(Duration::from_secs(30));
+
+/// The group of the toy's own background work.
+const OWN: u8 = 200;
 
 /// An ask that must not be claimed for again after an error that says "lost".
 const UNREPEATABLE: usize = 77;
@@ -62,6 +66,9 @@ impl Face for Toy {
     fn concerns(hint: &ToyHint, line: &ToyLine) -> bool {
         hint.topic.is_none_or(|topic| topic == line.0)
             && hint.group.is_none_or(|group| group == line.1)
+    }
+    fn is_own(line: &ToyLine) -> bool {
+        line.1 == OWN
     }
     fn spans_topics(hint: &ToyHint) -> bool {
         hint.topic.is_none()

@@ -10,7 +10,8 @@ use wakeline_store::flow::Envelope;
 use wakeline_testkit::faults::{FlowMutation, FlowWrite};
 use wakeline_testkit::oracle::MemoryStore;
 
-use super::{Chaos, PROGRAMS, World, episode};
+use super::world::{Chaos, World};
+use super::{PROGRAMS, episode};
 
 /// The ids of children name neither the execution nor the life of their parent.
 fn children_without_execution() -> FlowMutation {

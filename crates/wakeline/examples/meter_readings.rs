@@ -1,7 +1,7 @@
 //! A meter reports for longer than any process lives. More readings than a turn takes have come
-//! before anybody looks at them; they are billed in two executions, in a session, and every bill is
-//! archived by an orchestration of its own. Beside it runs an alarm: the one of an earlier run is
-//! terminated and deleted, and another one is started under its id.
+//! before anybody looks at them; they are billed in two executions, in a session, and every bill
+//! has a page that an orchestration of its own opens. Beside it runs an alarm: the one of an
+//! earlier run is terminated and deleted, and another one is started under its id.
 
 mod common;
 
@@ -31,6 +31,7 @@ async fn bill(ctx: ActivityContext, sum: u32) -> Result<u32, common::BoxError> {
 
 async fn meter(ctx: OrchestrationContext, meter: Meter) -> Result<u32, FlowError> {
     let Meter { mut read, billed } = meter;
+    ctx.child::<_, ()>("page", ctx.instance().to_string()).detached()?;
     let (mut sum, end) = (0, read + BILLED);
     while read < end {
         let reading: u32 = ctx.event("reading").await?;
@@ -43,17 +44,16 @@ async fn meter(ctx: OrchestrationContext, meter: Meter) -> Result<u32, FlowError
             read += 1;
         }
     }
-    let sum = ctx.call(bill, sum).session(ctx.instance().as_str()).await?;
-    ctx.child::<_, ()>("archive", (ctx.instance().to_string(), sum)).detached()?;
-    let billed = billed + ctx.event::<u32>("archived").await?;
+    let billed = billed + ctx.call(bill, sum).session(ctx.instance().as_str()).await?;
+    ctx.event::<()>("page opened").await?;
     if read == READINGS {
         return Ok(billed);
     }
     ctx.continue_as_new(Meter { read, billed }).await
 }
 
-async fn archive(ctx: OrchestrationContext, (meter, sum): (String, u32)) -> Result<(), FlowError> {
-    ctx.signal(&meter, "archived", sum)
+async fn page(ctx: OrchestrationContext, meter: String) -> Result<(), FlowError> {
+    ctx.signal(&meter, "page opened", ())
 }
 
 async fn alarm(ctx: OrchestrationContext, rings: bool) -> Result<(), FlowError> {
@@ -73,7 +73,7 @@ async fn ring(client: &Client, id: &str) -> Result<(), ClientError> {
 async fn main() -> Result<(), common::BoxError> {
     let registry = Registry::builder()
         .orchestration("meter", meter)
-        .orchestration("archive", archive)
+        .orchestration("page", page)
         .orchestration("alarm", alarm)
         .activity_fn(bill)
         .build()?;

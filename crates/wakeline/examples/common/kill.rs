@@ -6,15 +6,22 @@ use rustix::process::{Signal, getpid, kill_process};
 use wakeline::provider::Provider;
 use wakeline::testing::{Fate, Moment, Transition, Transitions};
 use wakeline::{Backed, LongPollConfig, StoreBackend};
+use wakeline_store::flow::FlowStore;
 
 use super::BoxError;
+
+/// A provider, and the store that it is over.
+pub(crate) type Opened = (Arc<dyn Provider>, Arc<dyn FlowStore>);
 
 /// Ends the process with SIGKILL right before or after its n-th transition, if the environment says
 /// `WAKELINE_EXAMPLE_KILL=before:3` or `after:3`.
 pub(crate) fn if_asked<S: StoreBackend + Clone + 'static>(
     provider: Backed<S>,
-) -> Result<Arc<dyn Provider>, BoxError> {
-    let Ok(plan) = std::env::var("WAKELINE_EXAMPLE_KILL") else { return Ok(Arc::new(provider)) };
+) -> Result<Opened, BoxError> {
+    let Ok(plan) = std::env::var("WAKELINE_EXAMPLE_KILL") else {
+        let store = Arc::clone(provider.store());
+        return Ok((Arc::new(provider), store));
+    };
     let (moment, nth) = plan.split_once(':').ok_or("before:3 or after:3")?;
     let moment = if moment == "before" { Moment::Before } else { Moment::After };
     let nth: u64 = nth.parse()?;
@@ -25,5 +32,7 @@ pub(crate) fn if_asked<S: StoreBackend + Clone + 'static>(
         Fate::GoOn
     };
     let store = Transitions::new(S::clone(provider.store()), Arc::new(witness));
-    Ok(Arc::new(Backed::over(store, LongPollConfig::default())?))
+    let provider = Backed::over(store, LongPollConfig::default())?;
+    let store = Arc::clone(provider.store());
+    Ok((Arc::new(provider), store))
 }

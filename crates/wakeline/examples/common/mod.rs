@@ -13,11 +13,11 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline::provider::Provider;
 use wakeline::{
     ActivityContext, Client, Json, PostgresProvider, Registry, Runtime, RuntimeOptions,
     SqliteProvider,
 };
+use wakeline_store::flow::FlowStore;
 
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -26,13 +26,16 @@ pub(crate) struct Program {
     pub(crate) client: Client,
     /// The instance that the command line names.
     pub(crate) instance: String,
+    /// What the client is over, for what it has no words for.
+    #[allow(dead_code, reason = "most examples need no more than the client")]
+    pub(crate) store: Arc<dyn FlowStore>,
     runtime: Runtime,
 }
 
 /// Opens the store of the command line and runs what the registry has.
 pub(crate) async fn start(registry: Registry) -> Result<Program, BoxError> {
     let Arguments { store, schema, instance } = Arguments::read()?;
-    let provider: Arc<dyn Provider> = match store.strip_prefix("sqlite:") {
+    let (provider, store) = match store.strip_prefix("sqlite:") {
         Some(path) => {
             kill::if_asked(SqliteProvider::new_with_schema(path, schema.as_deref()).await?)?
         }
@@ -44,9 +47,10 @@ pub(crate) async fn start(registry: Registry) -> Result<Program, BoxError> {
     if let Ok(ms) = std::env::var("WAKELINE_EXAMPLE_LEASE_MS") {
         options.orchestrator_lock_timeout = Duration::from_millis(ms.parse()?);
         options.worker_lock_timeout = options.orchestrator_lock_timeout;
+        options.session_lock_timeout = options.orchestrator_lock_timeout;
     }
     let runtime = Runtime::start_with_options(provider, registry, options).await?;
-    Ok(Program { client: runtime.client(), instance, runtime })
+    Ok(Program { client: runtime.client(), instance, store, runtime })
 }
 
 impl Program {

@@ -177,5 +177,6 @@ examples! {
         r#""hotel cancelled","flight cancelled"]"#
     ),
     eternal_loop gives "21",
+    meter_readings gives "719400",
     sub_orchestrations gives r#"["parcel from north, shipped","parcel from south, shipped"]"#,
 }

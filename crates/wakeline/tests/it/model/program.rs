@@ -43,8 +43,11 @@ pub(crate) enum Step {
     ContinueAsNew,
     /// The last step: starts a child that is open when its parent ends, and is closed then.
     Leave(ClosePolicy, Vec<Step>),
-    /// Waits for what never comes: only a close policy ends it.
+    /// Waits for what never comes: only a close policy or a request to cancel ends it.
     Forever,
+    /// The last step: waits for a request to cancel, and pushes. A program with it goes on until
+    /// then, whenever it is asked.
+    CleanUp,
 }
 
 /// A program and how far it is.
@@ -77,14 +80,39 @@ impl Program {
                 _ => ClosePolicy::Abandon,
             };
             let mut inner = Self::random(dice, depth - 1);
-            if policy != ClosePolicy::Abandon {
+            if policy == ClosePolicy::RequestCancel && dice.one_in(2) {
+                inner.push(Step::CleanUp);
+            } else if policy != ClosePolicy::Abandon {
                 // One that leaves a child itself is left open while that is closed.
                 inner.insert(0, Step::Forever);
                 inner.rotate_left(usize::from(dice.one_in(2)));
             }
             steps.push(Step::Leave(policy, inner));
         }
+        if depth == 2 && dice.one_in(24) {
+            // More than two turns take: what begins the second execution lies behind them.
+            steps.splice(0..0, [Step::ContinueAsNew, Step::Take(2_100)]);
+        }
         steps
+    }
+
+    /// What a program that is cancelled does at its end.
+    pub(crate) fn random_wait_for_cancel(dice: &mut Dice) -> Option<Step> {
+        match dice.below(3) {
+            0 => None,
+            1 => Some(Step::Forever),
+            _ => Some(Step::CleanUp),
+        }
+    }
+
+    /// Whether it does not end by itself.
+    pub(crate) fn waits_for_ever(&self) -> bool {
+        matches!(self.steps.last(), Some(Step::Forever))
+    }
+
+    /// Whether it looks after requests to cancel itself.
+    pub(crate) fn cleans_up(&self) -> bool {
+        matches!(self.steps.last(), Some(Step::CleanUp))
     }
 
     fn random_step(dice: &mut Dice, depth: u32) -> Step {
@@ -130,13 +158,19 @@ impl Program {
                 Step::Detached(steps) | Step::Leave(ClosePolicy::Abandon, steps) => {
                     expected.add(self.child(steps).expected());
                 }
-                Step::Leave(_, steps) => {
-                    let child = self.child(steps).expected();
-                    expected.may.extend(child.pushes);
-                    expected.may.extend(child.may);
+                Step::Leave(policy, steps) => {
+                    let child = self.child(steps);
+                    let cleans_up = *policy == ClosePolicy::RequestCancel && child.cleans_up();
+                    let child = child.expected();
+                    if cleans_up {
+                        expected.add(child);
+                    } else {
+                        expected.may.extend(child.pushes);
+                        expected.may.extend(child.may);
+                    }
                 }
                 Step::Forever => {}
-                Step::Push => expected.pushes.push(self.pushed()),
+                Step::Push | Step::CleanUp => expected.pushes.push(self.pushed()),
             }
             self.at += 1;
         }
@@ -172,6 +206,9 @@ impl Expected {
 
 async fn run(ctx: OrchestrationContext, mut program: Program) -> Result<u64, FlowError> {
     let mut left_open = Vec::new();
+    if program.cleans_up() {
+        ctx.on_cancel();
+    }
     while let Some(step) = program.steps.get(program.at).cloned() {
         program.sum += match &step {
             Step::Activity(n) => ctx.activity("count", *n).await?,
@@ -207,6 +244,11 @@ async fn run(ctx: OrchestrationContext, mut program: Program) -> Result<u64, Flo
                 0
             }
             Step::Forever => ctx.event("never").await?,
+            Step::CleanUp => {
+                ctx.cancelled().await;
+                ctx.push("out", program.pushed())?;
+                0
+            }
             Step::ContinueAsNew => {
                 program.at += 1;
                 ctx.continue_as_new(program.clone()).await

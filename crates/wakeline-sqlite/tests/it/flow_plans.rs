@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rusqlite::{Connection, Params, StatementStatus};
-use wakeline_store::flow::{Envelope, FlowStore as _, Visible};
+use wakeline_store::flow::{
+    Envelope, FlowStore as _, ListMailboxes, MailboxReader as _, Visible,
+};
 
 use crate::fixture::Fixture;
 use crate::flow::{first_turn, nothing, start, turn};
@@ -156,6 +158,21 @@ async fn sleepers_cost_a_claim_nothing() {
         assert!(turn(&fixture.store).await.is_none());
     }
     assert_eq!(costs[0], costs[1]);
+}
+
+#[tokio::test]
+async fn a_list_of_mailboxes_counts_no_messages() {
+    let fixture = Fixture::open().await;
+    let (conn, mut costs) = (fixture.raw(), Vec::new());
+    for len in [10, 2_000] {
+        let events = (0..len).map(|_| crate::flow::event("early")).collect();
+        fixture.store.enqueue(events, Vec::new()).await.expect("stored");
+        costs.push(steps(&conn, sql!("flow_mailbox_list"), (None::<&str>, "", 10)));
+    }
+    assert_eq!(costs[0], costs[1]);
+    let list = ListMailboxes { limit: 10, ..ListMailboxes::default() };
+    let listed = fixture.store.early_mailboxes(list).await.expect("listed");
+    assert_eq!(listed[0].messages, 2_010);
 }
 
 #[tokio::test]

@@ -175,6 +175,22 @@ async fn a_list_of_mailboxes_counts_no_messages() {
     assert_eq!(listed[0].messages, 2_010);
 }
 
+/// A page of children reads those of the parent, and no other pending instance.
+#[tokio::test]
+async fn a_list_by_parent_walks_no_other_pending_instance() {
+    let fixture = Fixture::open().await;
+    let (conn, mut costs) = (fixture.raw(), Vec::new());
+    let page = (None::<&str>, None::<bool>, None::<&str>, i64::MIN, i64::MAX, i64::MAX, "", 11);
+    for ids in [0..10, 10..2_000] {
+        let starts = ids.map(|n| start(&format!("i{n}"))).collect();
+        fixture.store.enqueue(starts, Vec::new()).await.expect("stored");
+        let (name, suspended, prefix, from, before, at, id, limit) = page;
+        let page = (name, suspended, prefix, from, before, at, id, limit, "p");
+        costs.push(steps(&conn, sql!("flow_pending_list_parent"), page));
+    }
+    assert_eq!(costs[0], costs[1]);
+}
+
 #[tokio::test]
 async fn pending_timers_of_an_instance_cost_its_turns_nothing() {
     let mut costs = Vec::new();

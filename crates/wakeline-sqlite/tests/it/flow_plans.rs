@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use rusqlite::{Connection, Params, StatementStatus};
+use wakeline_core::Capabilities;
 use wakeline_store::flow::{
-    Envelope, FlowStore as _, ListMailboxes, MailboxReader as _, Visible,
+    Envelope, FlowAdmin as _, FlowStore as _, ListMailboxes, MailboxReader as _, Visible,
 };
 
 use crate::fixture::Fixture;
@@ -189,6 +190,28 @@ async fn a_list_by_parent_walks_no_other_pending_instance() {
         costs.push(steps(&conn, sql!("flow_pending_list_parent"), page));
     }
     assert_eq!(costs[0], costs[1]);
+}
+
+#[tokio::test]
+async fn mismatched_instances_are_retried_in_pieces() {
+    let fixture = Fixture::open().await;
+    let starts = (0..2_500).map(|n| start(&format!("i{n}"))).collect();
+    fixture.store.enqueue(starts, Vec::new()).await.expect("stored");
+    let conn = fixture.raw();
+    conn.execute("UPDATE lanes SET suspended = 'mismatch', reason = 'x', due_at = NULL", [])
+        .expect("suspended");
+    let (_, sql) = sql!("flow_lane_mismatched");
+    let mut piece = conn.prepare(sql).expect("a statement");
+    let lanes = piece.query_map((1, 0), |row| row.get::<_, i64>(0)).expect("it runs");
+    assert_eq!(lanes.count(), 1_000);
+    let (retried, changes) =
+        fixture.store.retry_mismatched(Capabilities::Any).await.expect("retried");
+    assert_eq!((retried, changes.is_empty()), (2_500, false));
+    assert!(turn(&fixture.store).await.is_some());
+    let held: i64 = conn
+        .query_row("SELECT count(*) FROM lanes WHERE suspended IS NOT NULL", [], |row| row.get(0))
+        .expect("counted");
+    assert_eq!(held, 0);
 }
 
 #[tokio::test]

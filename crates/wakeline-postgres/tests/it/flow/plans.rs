@@ -202,6 +202,33 @@ async fn a_page_of_instances_reads_few_pending_ones_and_no_other_lanes() {
     }
 }
 
+/// Neither begun nor pending ones of others, with a plan that does not know the parent.
+#[tokio::test]
+async fn a_page_of_children_reads_no_other_instances() {
+    let store = Store::open().await;
+    let sql = written_out(include_str!("../../../sql/queries/flow_list_parent.sql"));
+    let prepare = format!("SET plan_cache_mode = force_generic_plan; PREPARE children AS {sql}");
+    store.0.client.batch_execute(&prepare).await.expect("prepared");
+    let page = "EXECUTE children (NULL, '{}', NULL, NULL, 'none', NULL, NULL, NULL, NULL, 11)";
+    let grow = |from, to| {
+        format!(
+            "INSERT INTO flow_lanes (instance, parent, capability_id, due_at, next_seq, started_at)
+             SELECT 'p' || n, 'q' || n / 3, 2, now(), 2, now() - n * interval '1 s'
+             FROM generate_series({from}, {to}) AS n;
+             INSERT INTO flow_messages (lane_id, seq, visible_at, starts, payload)
+             SELECT lane_id, 1, due_at, true, 'x' FROM flow_lanes l
+             WHERE NOT EXISTS (SELECT FROM flow_messages m WHERE m.lane_id = l.lane_id);
+             UPDATE flow_instances SET parent = 'q' || lane_id / 3"
+        )
+    };
+    store.grow(1, 100).await;
+    store.0.fill(&grow(1, 100)).await;
+    store.grow(101, 10_000).await;
+    store.0.fill(&grow(101, 10_000)).await;
+    let buffers = store.0.buffers("", page).await;
+    assert!(buffers < 50, "{buffers} buffers");
+}
+
 #[tokio::test]
 async fn the_view_shows_pending_instances_with_the_reason_of_a_suspension() {
     let store = Store::open().await;

@@ -15,6 +15,7 @@ mod activity;
 mod dispatch;
 mod excused;
 mod incoming;
+mod leftovers;
 mod options;
 mod renewal;
 mod repeats;
@@ -142,6 +143,7 @@ impl Runtime {
         let mut dispatchers = JoinSet::new();
         spawn_turns(&shared, &capabilities, &mut dispatchers);
         spawn_activities(&shared, &mut dispatchers);
+        dispatchers.spawn(leftovers::clear(Arc::clone(&shared)));
         if let Some(timeout) = shared.options.unclaimed_timeout {
             dispatchers.spawn(unclaimed::fail_late(Arc::clone(&shared), timeout));
         }

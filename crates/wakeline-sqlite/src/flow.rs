@@ -237,8 +237,17 @@ impl FlowAdmin for SqliteStore {
         &self,
         capabilities: Capabilities,
     ) -> Result<(u64, Vec<FlowChange>), StoreError> {
-        let work = move |s: &mut Session<'_>| admin::retry_mismatched(s, &capabilities);
-        self.write(Work::new("retry_mismatched", work)).await
+        let (mut count, mut changes, mut next) = (0, Vec::new(), Some((i64::MIN, i64::MIN)));
+        // A command for each piece: others get their turn between them.
+        while let Some(after) = next {
+            let needed = capabilities.clone();
+            let work = move |s: &mut Session<'_>| admin::retry_mismatched(s, &needed, after);
+            let piece = self.write(Work::new("retry_mismatched", work)).await?;
+            count += piece.count;
+            changes.extend(piece.changes);
+            next = piece.next;
+        }
+        Ok((count, changes))
     }
 
     async fn terminate(

@@ -47,7 +47,7 @@ pub struct Instance {
     pub kv_version: u64,
     /// The current execution; 0 while it is pending.
     pub execution: u64,
-    /// Who waits for it. Not known of a pending one.
+    /// Who waits for it. Of a pending one: who sent the first start.
     pub parent: Option<InstanceId>,
     /// When its first turn was committed. Of a pending one: when it was started.
     pub created_at: Timestamp,

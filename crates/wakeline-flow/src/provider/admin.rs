@@ -197,6 +197,12 @@ pub trait ProviderAdmin: Send + Sync {
     /// Deletes ended instances that have no parent, with all below them.
     async fn delete_matching(&self, filter: InstanceFilter) -> Result<DeleteReport, ProviderError>;
 
+    /// Goes on with deletions that their callers did not finish, by a piece. Returns when to call
+    /// again; `None` if nothing is left. A provider that finishes them itself has nothing left.
+    async fn clear_deleted(&self) -> Result<Option<Duration>, ProviderError> {
+        Ok(None)
+    }
+
     /// Removes old executions.
     async fn prune(
         &self,

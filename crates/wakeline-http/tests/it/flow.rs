@@ -226,6 +226,10 @@ async fn what_no_worker_claims_is_waiting_with_a_reason() {
         assert!(one["waiting"]["since"].is_string());
     }
     assert!(node.get(&format!("{BASE}/b")).await.json()["waiting"].is_null());
+    let recording = metrics::set_default_local_recorder(&node.recorder);
+    let rendered = String::from_utf8(node.get("/metrics").await.body).expect("text");
+    drop(recording);
+    assert!(rendered.contains("\nwakeline_flow_unclaimed 1\n"), "{rendered}");
     let mixed = node.get(&format!("{BASE}?state=waiting&name=unknown")).await;
     assert_eq!(mixed.status, StatusCode::BAD_REQUEST);
     runtime.shutdown(Duration::from_secs(1)).await;

@@ -7,6 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -23,6 +24,8 @@ pub(crate) struct Node {
     pub(crate) state: AppState,
     pub(crate) flow: StoreProvider,
     pub(crate) store: Arc<MemoryStore>,
+    /// What `/metrics` renders: of tests that install it for their thread.
+    pub(crate) recorder: PrometheusRecorder,
     listening: tokio_util::sync::DropGuard,
 }
 
@@ -83,8 +86,10 @@ impl Node {
         tokio::spawn(async move { service.listen(token).await });
         let access = Access::start(store.clone(), access).await.expect("the oracle answers");
         let faces = Faces { queue, flow: flow.clone(), hook, access };
-        let state = AppState::new(faces, settings, None);
-        Self { app: app(state.clone()), state, flow, store, listening: listening.drop_guard() }
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let state = AppState::new(faces, settings, Some(recorder.handle()));
+        let (app, listening) = (app(state.clone()), listening.drop_guard());
+        Self { app, state, flow, store, recorder, listening }
     }
 
     /// A node that does the background work of queues.

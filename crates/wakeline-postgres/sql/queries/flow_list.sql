@@ -1,5 +1,6 @@
 -- A page of instances, newest first. Called by: FlowReader::list_instances. Both branches walk an
--- index in this order: pending instances are lanes without a row in flow_instances.
+-- index in this order: pending instances are lanes without a row in flow_instances. $5: not used;
+-- flow_list_parent has the parent there.
 SELECT x.* FROM (
     (SELECT i.instance, i.name, nullif(e.version, '') AS version, c.name AS capability, i.state,
         CASE WHEN l.suspended IS NOT NULL THEN coalesce(l.reason, '') END AS suspended,
@@ -9,10 +10,10 @@ SELECT x.* FROM (
     JOIN @schema@.flow_lanes l ON l.lane_id = i.lane_id
     LEFT JOIN @schema@.flow_executions e ON e.lane_id = i.lane_id AND e.execution = i.execution
     LEFT JOIN @schema@.flow_capabilities c ON c.capability_id = l.capability_id
-    WHERE ($1::text IS NULL OR i.name = $1) AND (cardinality($2::text[]) = 0 OR i.state = ANY ($2))
+    WHERE $5::text IS NULL AND ($1::text IS NULL OR i.name = $1) AND (cardinality($2::text[]) = 0 OR i.state = ANY ($2))
         AND $2 <> '{pending}'
         AND ($3::boolean IS NULL OR (l.suspended IS NOT NULL) = $3)
-        AND ($4::text IS NULL OR starts_with(i.instance, $4)) AND ($5::text IS NULL OR i.parent = $5)
+        AND ($4::text IS NULL OR starts_with(i.instance, $4))
         AND ($6::timestamptz IS NULL OR i.created_at >= $6)
         AND ($7::timestamptz IS NULL OR i.created_at < $7)
         AND ($8::timestamptz IS NULL OR (i.created_at, i.instance) < ($8, $9::text COLLATE "C"))
@@ -29,7 +30,7 @@ SELECT x.* FROM (
         AND ($1::text IS NULL OR split_part(c.name, '@', 1) = $1)
         AND (cardinality($2::text[]) = 0 OR 'pending' = ANY ($2))
         AND ($3::boolean IS NULL OR (l.suspended IS NOT NULL) = $3)
-        AND ($4::text IS NULL OR starts_with(l.instance, $4)) AND ($5::text IS NULL OR l.parent = $5)
+        AND ($4::text IS NULL OR starts_with(l.instance, $4))
         AND ($6::timestamptz IS NULL OR l.started_at >= $6)
         AND ($7::timestamptz IS NULL OR l.started_at < $7)
         AND ($8::timestamptz IS NULL OR (l.started_at, l.instance) < ($8, $9::text COLLATE "C"))

@@ -34,6 +34,14 @@ enum Whom<'a> {
     Turn(FlowToken),
 }
 
+/// What one statement let go on.
+struct Resumed {
+    count: u64,
+    changes: Vec<FlowChange>,
+    /// The lane behind which there may be more.
+    next: Option<i64>,
+}
+
 impl Core {
     async fn suspend(&self, whom: Whom<'_>, suspension: Suspension) -> Result<bool, StoreError> {
         let (instance, lane, key): (Option<&str>, Option<i64>, Option<Uuid>) = match whom {
@@ -52,14 +60,17 @@ impl Core {
         Ok(done.transpose()?.unwrap_or(false))
     }
 
-    /// Of one instance, or of all mismatched ones with some capabilities (`None` for any).
+    /// Of one instance, or of a piece of the mismatched ones with some capabilities (`None` for
+    /// any), behind a lane.
     async fn resume(
         &self,
         instance: Option<&InstanceId>,
-        caps: Option<Vec<i32>>,
-    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
-        let params: &[&(dyn ToSql + Sync)] = &[&instance.map(InstanceId::as_str), &Json(caps)];
-        let (mut count, mut changes) = (0, Vec::new());
+        caps: &Option<Vec<i32>>,
+        after: i64,
+    ) -> Result<Resumed, StoreError> {
+        let params: &[&(dyn ToSql + Sync)] =
+            &[&instance.map(InstanceId::as_str), &Json(caps), &after];
+        let (mut count, mut changes, mut next) = (0, Vec::new(), None);
         for row in &self.act(RESUME, (&self.sql.resume, params), Act::counted).await? {
             let mut columns = Columns::new(RESUME, row);
             count += u64::try_from(columns.take::<i64>()?).unwrap_or(0);
@@ -67,10 +78,11 @@ impl Core {
             let due: Option<i64> = columns.take()?;
             let change = |(what, due)| FlowChange { what, due_in: rows::span(due) };
             changes.extend(what.zip(due).map(change));
+            next = next.or(columns.take()?);
         }
         self.hints.tell(&self.shared, changes.iter().cloned());
         self.hints.sent().await;
-        Ok((count, changes))
+        Ok(Resumed { count, changes, next })
     }
 
     async fn terminate(
@@ -145,8 +157,8 @@ impl FlowAdmin for PostgresStore {
     }
 
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
-        let (count, changes) = self.flow.core.resume(Some(instance), None).await?;
-        Ok((count > 0, changes))
+        let resumed = self.flow.core.resume(Some(instance), &None, 0).await?;
+        Ok((resumed.count > 0, resumed.changes))
     }
 
     async fn retry_mismatched(
@@ -154,7 +166,14 @@ impl FlowAdmin for PostgresStore {
         capabilities: Capabilities,
     ) -> Result<(u64, Vec<FlowChange>), StoreError> {
         let caps = self.flow.core.capabilities(&capabilities).await?;
-        self.flow.core.resume(None, caps).await
+        let (mut count, mut changes, mut next) = (0, Vec::new(), Some(0));
+        while let Some(after) = next {
+            let piece = self.flow.core.resume(None, &caps, after).await?;
+            count += piece.count;
+            changes.extend(piece.changes);
+            next = piece.next;
+        }
+        Ok((count, changes))
     }
 
     async fn terminate(

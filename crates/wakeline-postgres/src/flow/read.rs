@@ -180,7 +180,11 @@ impl FlowReader for PostgresStore {
             &filter.after.as_ref().map(|(_, instance)| instance.as_str()),
             &(i64::from(filter.limit) + 1),
         ];
-        let rows = core.general(LIST, &core.sql.list, params).await?;
+        let sql = match filter.parent {
+            Some(_) => &core.sql.list_parent,
+            None => &core.sql.list,
+        };
+        let rows = core.general(LIST, sql, params).await?;
         let read = |row| detail(&mut Columns::new(LIST, row));
         let mut instances = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let more = instances.len() > limit;

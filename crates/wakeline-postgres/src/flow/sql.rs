@@ -45,6 +45,7 @@ statements![
     mailbox,
     mailbox_list,
     list,
+    list_parent,
     names,
     prunable,
     waiting_starts,

@@ -1,7 +1,8 @@
 -- Ids under which messages may wait and that were never started, behind ?2. Walks lanes_early.
+-- Nobody takes a single message out of such a lane, so that its next place says how many there are.
 -- Called by: mailbox::early.
 SELECT l.instance,
-       (SELECT count(*) FROM lane_messages m WHERE m.lane_id = l.lane_id) AS messages,
+       l.next_seq - 1 AS messages,
        (SELECT min(m.visible_at) FROM lane_messages m WHERE m.lane_id = l.lane_id) AS oldest_at
 FROM lanes l INDEXED BY lanes_early
 WHERE l.capability_id IS NULL AND l.next_seq > 1 AND l.instance > ?2

@@ -9,7 +9,6 @@ CROSS JOIN capabilities c ON c.capability_id = l.capability_id
 WHERE (?1 IS NULL OR substr(c.name, 1, instr(c.name || '@', '@') - 1) = ?1)
   AND (?2 IS NULL OR (l.suspended IS NOT NULL) = ?2)
   AND (?3 IS NULL OR substr(l.instance, 1, length(?3)) = ?3)
-  AND (?9 IS NULL OR l.parent = ?9)
   AND l.started_at >= ?4 AND l.started_at < ?5 AND (l.started_at, l.instance) < (?6, ?7)
   AND EXISTS (SELECT 1 FROM lane_messages m WHERE m.lane_id = l.lane_id AND m.starts = 1)
 ORDER BY l.started_at DESC, l.instance DESC LIMIT ?8

@@ -62,22 +62,40 @@ pub(super) fn resume(s: &mut Session<'_>, id: &InstanceId) -> Res<(bool, Vec<Flo
     Ok((resumed, let_go(s, lane.into_iter().collect())?))
 }
 
-/// Lets those go on whose code and history did not agree, and that need one of these.
+/// What a command let go on.
+pub(super) struct Retried {
+    pub(super) count: u64,
+    pub(super) changes: Vec<FlowChange>,
+    /// The capability and the lane behind which there may be more.
+    pub(super) next: Option<(i64, i64)>,
+}
+
+/// Lets those go on whose code and history did not agree, and that need one of these: a piece of
+/// those behind a capability and a lane.
 pub(super) fn retry_mismatched(
     s: &mut Session<'_>,
     capabilities: &Capabilities,
-) -> Res<(u64, Vec<FlowChange>)> {
-    let mut lanes = Vec::new();
-    for capability in names::capabilities(s, capabilities)? {
+    after: (i64, i64),
+) -> Res<Retried> {
+    let mut needed = names::capabilities(s, capabilities)?;
+    needed.sort_unstable();
+    for capability in needed.into_iter().filter(|needed| *needed >= after.0) {
         let sql = include_str!("../../sql/queries/flow_lane_mismatched.sql");
-        let mut statement = s.conn.prepare_cached(sql)?;
-        let ids: Vec<i64> =
-            statement.query_map([capability], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let behind = if capability == after.0 { after.1 } else { i64::MIN };
+        let ids: Vec<i64> = {
+            let mut statement = s.conn.prepare_cached(sql)?;
+            let found = statement.query_map((capability, behind), |row| row.get(0))?;
+            found.collect::<Result<_, _>>()?
+        };
+        let Some(last) = ids.last() else { continue };
+        let next = Some((capability, *last));
+        let mut lanes = Vec::new();
         for id in ids {
             lanes.extend(Lane::read(s, id)?);
         }
+        return Ok(Retried { count: lanes.len() as u64, changes: let_go(s, lanes)?, next });
     }
-    Ok((lanes.len() as u64, let_go(s, lanes)?))
+    Ok(Retried { count: 0, changes: Vec::new(), next: None })
 }
 
 fn let_go(s: &mut Session<'_>, held: Vec<Lane>) -> Res<Vec<FlowChange>> {

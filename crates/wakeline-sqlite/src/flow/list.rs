@@ -1,6 +1,6 @@
 //! Lists instances, page by page.
 
-use rusqlite::Rows;
+use rusqlite::{Rows, params};
 use wakeline_core::{InstanceId, OrchestrationName, Timestamp};
 use wakeline_store::flow::{InstanceDetail, InstanceState, ListInstances, ListedInstances};
 
@@ -57,19 +57,22 @@ fn may_be_pending(filter: &ListInstances) -> bool {
 /// Instances that wait for their first turn.
 fn pending(s: &mut Session<'_>, filter: &ListInstances) -> Res<Vec<InstanceDetail>> {
     let after = filter.after.as_ref();
-    let sql = include_str!("../../sql/queries/flow_pending_list.sql");
+    let sql = match filter.parent {
+        Some(_) => include_str!("../../sql/queries/flow_pending_list_parent.sql"),
+        None => include_str!("../../sql/queries/flow_pending_list.sql"),
+    };
     let mut statement = s.conn.prepare_cached(sql)?;
-    let rows = statement.query((
-        filter.name.as_ref().map(OrchestrationName::as_str),
-        filter.suspended,
-        &filter.id_prefix,
-        filter.created_from.map_or(i64::MIN, |at| at.0),
-        filter.created_before.map_or(i64::MAX, |at| at.0),
-        after.map_or(i64::MAX, |(at, _)| at.0),
-        after.map_or("", |(_, id)| id.as_str()),
-        limit(filter),
-        filter.parent.as_ref().map(InstanceId::as_str),
-    ))?;
+    let (name, limit) = (filter.name.as_ref().map(OrchestrationName::as_str), limit(filter));
+    let from = filter.created_from.map_or(i64::MIN, |at| at.0);
+    let before = filter.created_before.map_or(i64::MAX, |at| at.0);
+    let (at, id) = after.map_or((i64::MAX, ""), |(at, id)| (at.0, id.as_str()));
+    let mut params =
+        params![name, filter.suspended, filter.id_prefix, from, before, at, id, limit].to_vec();
+    let parent = filter.parent.as_ref().map(InstanceId::as_str);
+    if let Some(parent) = &parent {
+        params.push(parent);
+    }
+    let rows = statement.query(&params[..])?;
     decoded(s, rows)
 }
 

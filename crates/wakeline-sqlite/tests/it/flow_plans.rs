@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use rusqlite::{Connection, Params, StatementStatus};
-use wakeline_store::flow::{Envelope, FlowStore as _, Visible};
+use wakeline_core::Capabilities;
+use wakeline_store::flow::{
+    Envelope, FlowAdmin as _, FlowStore as _, ListMailboxes, MailboxReader as _, Visible,
+};
 
 use crate::fixture::Fixture;
 use crate::flow::{first_turn, nothing, start, turn};
@@ -156,6 +159,59 @@ async fn sleepers_cost_a_claim_nothing() {
         assert!(turn(&fixture.store).await.is_none());
     }
     assert_eq!(costs[0], costs[1]);
+}
+
+#[tokio::test]
+async fn a_list_of_mailboxes_counts_no_messages() {
+    let fixture = Fixture::open().await;
+    let (conn, mut costs) = (fixture.raw(), Vec::new());
+    for len in [10, 2_000] {
+        let events = (0..len).map(|_| crate::flow::event("early")).collect();
+        fixture.store.enqueue(events, Vec::new()).await.expect("stored");
+        costs.push(steps(&conn, sql!("flow_mailbox_list"), (None::<&str>, "", 10)));
+    }
+    assert_eq!(costs[0], costs[1]);
+    let list = ListMailboxes { limit: 10, ..ListMailboxes::default() };
+    let listed = fixture.store.early_mailboxes(list).await.expect("listed");
+    assert_eq!(listed[0].messages, 2_010);
+}
+
+/// A page of children reads those of the parent, and no other pending instance.
+#[tokio::test]
+async fn a_list_by_parent_walks_no_other_pending_instance() {
+    let fixture = Fixture::open().await;
+    let (conn, mut costs) = (fixture.raw(), Vec::new());
+    let page = (None::<&str>, None::<bool>, None::<&str>, i64::MIN, i64::MAX, i64::MAX, "", 11);
+    for ids in [0..10, 10..2_000] {
+        let starts = ids.map(|n| start(&format!("i{n}"))).collect();
+        fixture.store.enqueue(starts, Vec::new()).await.expect("stored");
+        let (name, suspended, prefix, from, before, at, id, limit) = page;
+        let page = (name, suspended, prefix, from, before, at, id, limit, "p");
+        costs.push(steps(&conn, sql!("flow_pending_list_parent"), page));
+    }
+    assert_eq!(costs[0], costs[1]);
+}
+
+#[tokio::test]
+async fn mismatched_instances_are_retried_in_pieces() {
+    let fixture = Fixture::open().await;
+    let starts = (0..2_500).map(|n| start(&format!("i{n}"))).collect();
+    fixture.store.enqueue(starts, Vec::new()).await.expect("stored");
+    let conn = fixture.raw();
+    conn.execute("UPDATE lanes SET suspended = 'mismatch', reason = 'x', due_at = NULL", [])
+        .expect("suspended");
+    let (_, sql) = sql!("flow_lane_mismatched");
+    let mut piece = conn.prepare(sql).expect("a statement");
+    let lanes = piece.query_map((1, 0), |row| row.get::<_, i64>(0)).expect("it runs");
+    assert_eq!(lanes.count(), 1_000);
+    let (retried, changes) =
+        fixture.store.retry_mismatched(Capabilities::Any).await.expect("retried");
+    assert_eq!((retried, changes.is_empty()), (2_500, false));
+    assert!(turn(&fixture.store).await.is_some());
+    let held: i64 = conn
+        .query_row("SELECT count(*) FROM lanes WHERE suspended IS NOT NULL", [], |row| row.get(0))
+        .expect("counted");
+    assert_eq!(held, 0);
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@
 //! * A schema never fetches anything: a reference to elsewhere makes it unusable.
 //! * A reason repeats no value of a payload: it may be confidential.
 //! * Patterns are matched in linear time: look-around and back-references are refused.
+//! * A value is checked a limited number of times, however references multiply.
 //! * A check may still take long, for a large schema and a large payload: callers run it on a
 //!   thread for blocking work.
 
@@ -15,6 +16,10 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 use wakeline_core::EventTypeName;
+
+mod visits;
+
+use visits::VISITS_MAX;
 
 /// Most bytes of a schema, as JSON without spaces.
 const SCHEMA_BYTES_MAX: usize = 256 * 1024;
@@ -38,6 +43,18 @@ pub enum SchemaError {
     /// The newest one is nested too deeply.
     #[error("has a schema with more than {SCHEMA_DEPTH_MAX} levels: nest it less deeply")]
     TooDeep,
+    /// The newest one may check one value very often.
+    #[error(
+        "has a schema that may take more than {VISITS_MAX} checks of one value: refer to \
+         definitions in fewer places"
+    )]
+    TooManyChecks,
+    /// The newest one refers to itself without a step into the payload.
+    #[error(
+        "has a schema that refers to itself for the same value: refer to it only below \
+         `properties`, `items` and the like"
+    )]
+    Endless,
     /// The newest one is not a schema, or refers to elsewhere.
     #[error("has a schema that cannot be used: {0}")]
     Unusable(String),
@@ -45,7 +62,11 @@ pub enum SchemaError {
 
 /// The newest schema of an event type.
 #[derive(Debug)]
-pub struct EventSchema(Validator);
+pub struct EventSchema {
+    validator: Validator,
+    /// How deep payloads may be nested.
+    nested_max: usize,
+}
 
 impl EventSchema {
     /// Reads it from an event type's schemas; `None` if there is no version.
@@ -58,16 +79,22 @@ impl EventSchema {
         if is_deeper(&schema, SCHEMA_DEPTH_MAX) {
             return Err(SchemaError::TooDeep);
         }
+        let nested_max = visits::nested_max(&schema)?;
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
         let built = jsonschema::options().with_pattern_options(patterns).build(&schema);
-        built.map(|found| Some(Self(found))).map_err(|error| unusable(&error))
+        let built = built.map(|validator| Some(Self { validator, nested_max }));
+        built.map_err(|error| unusable(&error))
     }
 
     /// Says where and how a payload does not fit.
     pub fn check(&self, payload: &[u8]) -> Result<(), String> {
         let payload: Value =
             serde_json::from_slice(payload).map_err(|error| format!("is not JSON: {error}"))?;
-        self.0.validate(&payload).map_err(|error| {
+        if is_deeper(&payload, self.nested_max + 1) {
+            let levels = self.nested_max + 1;
+            return Err(format!("has more than {levels} levels: its schema could not be checked"));
+        }
+        self.validator.validate(&payload).map_err(|error| {
             let place = error.instance_path().to_string();
             let place = if place.is_empty() { "/" } else { &place };
             format!("{} at {place}", error.masked())
@@ -172,6 +199,98 @@ mod tests {
         };
         assert!(nested(SCHEMA_DEPTH_MAX - 1).is_ok());
         assert_eq!(nested(SCHEMA_DEPTH_MAX).err(), Some(SchemaError::TooDeep));
+    }
+
+    /// Thirty definitions that each refer twice to the next.
+    fn chain(keyword: &str, reference: &str) -> String {
+        let refer = |n: usize| reference.replace("NEXT", &format!(r##""$ref": "#/$defs/d{n}""##));
+        let definition = |n: usize| format!(r#""d{n}": {{"{keyword}": [{0}, {0}]}}"#, refer(n + 1));
+        let definitions: Vec<_> = (0..30).map(definition).collect();
+        let definitions = definitions.join(", ");
+        format!(r##"{{"1": {{"$ref": "#/$defs/d0", "$defs": {{{definitions}, "d30": true}}}}}}"##)
+    }
+
+    #[test]
+    fn schemas_whose_references_multiply_are_refused() {
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            let schema = chain(keyword, "{NEXT}");
+            let error = EventSchema::newest(schema.as_bytes()).err();
+            assert_eq!(error, Some(SchemaError::TooManyChecks), "{keyword}");
+        }
+        let name = EventTypeName::new("a.b").expect("valid");
+        let reason = EventSchema::refusal(&name, chain("anyOf", "{NEXT}").as_bytes(), b"7");
+        assert!(reason.is_some_and(|reason| reason.contains("100000 checks")));
+        // Once for each level of a payload: fine for those that are not nested deeply.
+        for schema in [
+            chain("anyOf", r#"{"properties": {"x": {NEXT}}}"#),
+            r##"{"1": {"anyOf": [{"properties": {"x": {"$ref": "#"}}, "required": ["y"]},
+                {"properties": {"x": {"$ref": "#"}}, "required": ["z"]}]}}"##
+                .to_owned(),
+        ] {
+            let schema = EventSchema::newest(schema.as_bytes()).expect("valid").expect("one");
+            let nested = |levels| format!("{}7{}", r#"{"x": "#.repeat(levels), "}".repeat(levels));
+            assert!(schema.check(nested(100).as_bytes()).expect_err("deep").contains("levels"));
+            let shallow = schema.check(nested(4).as_bytes());
+            assert!(shallow.err().is_none_or(|reason| !reason.contains("levels")));
+        }
+    }
+
+    #[test]
+    fn schemas_that_refer_to_themselves_for_the_same_value_are_refused() {
+        for schema in [
+            r##"{"$ref": "#"}"##,
+            r##"{"allOf": [{"$ref": "#"}]}"##,
+            r##"{"$ref": "#/$defs/a%20b", "$defs": {"a b": {"not": {"$ref": "#/$defs/c"}},
+                "c": {"if": true, "then": {"$ref": "#/$defs/a%20b"}}}}"##,
+            r##"{"$anchor": "a", "dependentSchemas": {"x": {"$ref": "#a"}}}"##,
+            r##"{"$dynamicAnchor": "a", "oneOf": [{"$dynamicRef": "#a"}]}"##,
+            r##"{"$schema": "https://json-schema.org/draft/2019-09/schema",
+                "$recursiveAnchor": true, "anyOf": [{"$recursiveRef": "#"}]}"##,
+            r##"{"$id": "https://example.com/a", "anyOf": [{"$ref": "a"}]}"##,
+            r##"{"$ref": "b", "$defs": {"b": {"$id": "https://example.com/b",
+                "allOf": [{"$ref": "/b"}]}}}"##,
+        ] {
+            let error = EventSchema::newest(format!(r#"{{"1": {schema}}}"#).as_bytes()).err();
+            assert_eq!(error, Some(SchemaError::Endless), "{schema}");
+        }
+    }
+
+    #[test]
+    fn trees_and_long_chains_of_references_are_checked() {
+        let tree = |id: &str, reference: &str| {
+            format!(
+                r##"{{"1": {{{id} "type": "object", "properties": {{
+                    "left": {{{reference}}}, "right": {{{reference}}},
+                    "more": {{"type": "array", "items": {{{reference}}}}}}}}}}}"##
+            )
+        };
+        for schema in [
+            tree("", r##""$ref": "#""##),
+            tree(r#""$anchor": "t","#, r##""$ref": "#t""##),
+            tree(r#""$dynamicAnchor": "t","#, r##""$dynamicRef": "#t""##),
+            tree(r#""$id": "https://example.com/tree.json","#, r#""$ref": "tree.json""#),
+        ] {
+            let schema = EventSchema::newest(schema.as_bytes()).expect("valid").expect("one");
+            let nested = |leaf: &str| {
+                let (open, close) = (r#"{"left": {}, "more": ["#.repeat(50), "]}".repeat(50));
+                schema.check(format!("{open}{leaf}{close}").as_bytes())
+            };
+            assert_eq!(nested("{}"), Ok(()));
+            assert!(nested("7").is_err());
+        }
+        let long = |len: usize| {
+            let definition =
+                |n| format!(r##""d{n}": {{"allOf": [{{"$ref": "#/$defs/d{}"}}]}}"##, n + 1);
+            let definitions: Vec<_> = (0..len).map(definition).collect();
+            let definitions = definitions.join(", ");
+            let schema = format!(
+                r##"{{"1": {{"$ref": "#/$defs/d0",
+                    "$defs": {{{definitions}, "d{len}": false}}}}}}"##
+            );
+            EventSchema::newest(schema.as_bytes())
+        };
+        assert!(long(250).expect("valid").expect("one").check(b"7").is_err());
+        assert_eq!(long(3_000).err(), Some(SchemaError::TooManyChecks));
     }
 
     #[test]

@@ -347,7 +347,8 @@ impl<S: FlowAdmin> FlowAdmin for Transitions<S> {
     }
 
     async fn clear_deleted(&self) -> Result<Option<Duration>, StoreError> {
-        self.write("clear_deleted", self.inner.clear_deleted()).await
+        let left = |due: &Option<Duration>| due.is_some();
+        self.claim("clear_deleted", left, self.inner.clear_deleted()).await
     }
 }
 

@@ -4,6 +4,7 @@ mod closing;
 mod commits;
 mod crash;
 mod errors;
+mod leftovers;
 mod lives;
 mod mailboxes;
 mod model;

@@ -244,6 +244,11 @@ impl ProviderAdmin for StoreProvider {
             .map_err(|error| failed("delete instances", error))
     }
 
+    async fn clear_deleted(&self) -> Result<Option<Duration>, ProviderError> {
+        let cleared = self.inner.store.clear_deleted().await;
+        cleared.map_err(|error| failed("go on with deletions", error))
+    }
+
     async fn prune(
         &self,
         filter: InstanceFilter,

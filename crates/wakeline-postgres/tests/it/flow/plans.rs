@@ -1,5 +1,9 @@
 //! What claims and commits touch does not grow with the number of sleeping instances.
 
+use wakeline_core::Capabilities;
+use wakeline_store::StoreAdmin as _;
+use wakeline_store::flow::FlowAdmin as _;
+
 use crate::measured::Measured;
 
 /// A few more buffers per index descent: the indexes are a level or two higher.
@@ -200,6 +204,51 @@ async fn a_page_of_instances_reads_few_pending_ones_and_no_other_lanes() {
         let grown = store.0.buffers("", page).await;
         assert!(grown < 200, "{small} buffers became {grown}: {page}");
     }
+}
+
+/// Neither begun nor pending ones of others, with a plan that does not know the parent.
+#[tokio::test]
+async fn a_page_of_children_reads_no_other_instances() {
+    let store = Store::open().await;
+    let sql = written_out(include_str!("../../../sql/queries/flow_list_parent.sql"));
+    let prepare = format!("SET plan_cache_mode = force_generic_plan; PREPARE children AS {sql}");
+    store.0.client.batch_execute(&prepare).await.expect("prepared");
+    let page = "EXECUTE children (NULL, '{}', NULL, NULL, 'none', NULL, NULL, NULL, NULL, 11)";
+    let grow = |from, to| {
+        format!(
+            "INSERT INTO flow_lanes (instance, parent, capability_id, due_at, next_seq, started_at)
+             SELECT 'p' || n, 'q' || n / 3, 2, now(), 2, now() - n * interval '1 s'
+             FROM generate_series({from}, {to}) AS n;
+             INSERT INTO flow_messages (lane_id, seq, visible_at, starts, payload)
+             SELECT lane_id, 1, due_at, true, 'x' FROM flow_lanes l
+             WHERE NOT EXISTS (SELECT FROM flow_messages m WHERE m.lane_id = l.lane_id);
+             UPDATE flow_instances SET parent = 'q' || lane_id / 3"
+        )
+    };
+    store.grow(1, 100).await;
+    store.0.fill(&grow(1, 100)).await;
+    store.grow(101, 10_000).await;
+    store.0.fill(&grow(101, 10_000)).await;
+    let buffers = store.0.buffers("", page).await;
+    assert!(buffers < 50, "{buffers} buffers");
+}
+
+#[tokio::test]
+async fn mismatched_instances_are_retried_in_pieces() {
+    let filled = Store::open().await;
+    filled.grow(1, 2_500).await;
+    let held = "UPDATE flow_lanes SET suspended = 'mismatch', reason = 'x', due_at = NULL";
+    filled.0.client.batch_execute(held).await.expect("suspended");
+    let first = "SELECT sum(resumed)::bigint FROM flow_resume(NULL, 'null', 0)";
+    let row = filled.0.client.query_one(first, &[]).await.expect("resumed");
+    assert_eq!(row.get::<_, i64>(0), 1_000);
+    let store = filled.0.schema.store().await;
+    let (retried, changes) = store.retry_mismatched(Capabilities::Any).await.expect("retried");
+    assert_eq!((retried, changes.is_empty()), (1_500, false));
+    let left = "SELECT count(*) FROM flow_lanes WHERE suspended IS NOT NULL OR due_at IS NULL";
+    let row = filled.0.client.query_one(left, &[]).await.expect("counted");
+    assert_eq!(row.get::<_, i64>(0), 0);
+    store.close().await;
 }
 
 #[tokio::test]

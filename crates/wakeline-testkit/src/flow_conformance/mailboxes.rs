@@ -1,8 +1,9 @@
-//! Messages that wait, also for instances that were never started.
+//! Messages that wait: more than a turn takes, and for instances that were never started.
 
+use bytes::Bytes;
 use wakeline_store::flow::{DeleteInstances, Envelope, ListMailboxes};
 
-use super::{FlowBench, after, event, id};
+use super::{FlowBench, MAIN, after, continues, event, id, start, step, texts};
 
 async fn early(bench: &FlowBench, list: ListMailboxes) -> Vec<String> {
     let now = bench.now().await;
@@ -77,4 +78,123 @@ pub async fn messages_that_wait_are_read_in_order(bench: &FlowBench) {
     assert_eq!(waiting(bench, "b", 10).await, ["third"]);
     bench.start("a").await;
     assert_eq!(waiting(bench, "a", 10).await, ["first", "later", "second", "start"]);
+}
+
+/// Rule 2: a thousand at most; the rest is for the next turn.
+pub async fn a_turn_takes_a_thousand_messages_at_most(bench: &FlowBench) {
+    bench.start("a").await;
+    let events = (1..1_200).map(|n| event("a", &n.to_string())).collect();
+    bench.send(events).await;
+    let turn = bench.turn().await;
+    assert_eq!(texts(&turn), ["start"], "what begins something is taken alone");
+    bench.committed(step(&turn)).await;
+    let turn = bench.turn().await;
+    assert_eq!(turn.messages.len(), 1_000);
+    bench.committed(step(&turn)).await;
+    let rest = bench.turn().await;
+    assert_eq!(texts(&rest), (1_001..1_200).map(|n| n.to_string()).collect::<Vec<_>>());
+}
+
+/// Rule 2: about 4 MB at most, but at least one.
+pub async fn a_turn_takes_about_four_megabytes_at_most(bench: &FlowBench) {
+    let large = |len: usize| Envelope { payload: Bytes::from(vec![b'x'; len]), ..event("a", "") };
+    let first = Envelope { payload: Bytes::from(vec![b'x'; 5 << 20]), ..start("a") };
+    bench.send(vec![first]).await;
+    for _ in 0..5 {
+        bench.send(vec![large(2 << 20)]).await;
+    }
+    let (mut turns, mut taken) = (0, 0);
+    while taken < 6 {
+        let turn = bench.turn().await;
+        let bytes: usize = turn.messages.iter().map(|message| message.payload.len()).sum();
+        assert!(bytes <= 7 << 20, "{bytes} bytes in one turn");
+        assert!(!turn.messages.is_empty());
+        taken += turn.messages.len();
+        turns += 1;
+        bench.committed(step(&turn)).await;
+    }
+    assert!(turns >= 3, "only {turns} turns");
+    assert_eq!(bench.no_turn().await, None);
+}
+
+/// So many early events, by their numbers.
+async fn send_early(bench: &FlowBench, len: usize) {
+    bench.send((0..len).map(|n| event("a", &n.to_string())).collect()).await;
+}
+
+/// Rule 2: nothing of a lane can be delivered without what begins its execution.
+pub async fn a_start_behind_a_thousand_messages_comes_first_and_the_rest_in_order(
+    bench: &FlowBench,
+) {
+    send_early(bench, 2_500).await;
+    bench.start("a").await;
+    let mut taken = Vec::new();
+    for len in [1, 1_000, 1_000, 500] {
+        let turn = bench.turn().await;
+        assert_eq!(turn.messages.len(), len);
+        assert!(turn.messages.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+        taken.extend(texts(&turn));
+        bench.committed(step(&turn)).await;
+    }
+    let expected = std::iter::once("start".to_owned()).chain((0..2_500).map(|n| n.to_string()));
+    assert_eq!(taken, expected.collect::<Vec<_>>());
+    assert_eq!(bench.no_turn().await, None);
+}
+
+/// Rule 2: the same where bytes are the limit, and for a turn that expires.
+pub async fn a_start_behind_four_megabytes_comes_first(bench: &FlowBench) {
+    let large = Envelope { payload: Bytes::from(vec![b'x'; 3 << 20]), ..event("a", "") };
+    bench.send(vec![large.clone()]).await;
+    bench.send(vec![large]).await;
+    bench.start("a").await;
+    for attempt in 1..=2 {
+        let turn = bench.turn().await;
+        assert_eq!((turn.messages.len(), turn.attempt), (1, attempt));
+        assert_eq!(turn.messages[0].payload, "start");
+        bench.advance(100).await;
+    }
+    let turn = bench.turn().await;
+    assert_eq!(turn.messages[0].payload, "start");
+    bench.committed(step(&turn)).await;
+    for _ in 0..2 {
+        let turn = bench.turn().await;
+        assert_eq!(turn.messages.len(), 1);
+        bench.committed(step(&turn)).await;
+    }
+    assert_eq!(bench.no_turn().await, None);
+}
+
+/// Rule 2: what continues an instance begins an execution as well.
+pub async fn a_continuation_behind_a_thousand_messages_comes_first(bench: &FlowBench) {
+    send_early(bench, 2_500).await;
+    bench.start("a").await;
+    let mut events = Vec::new();
+    for _ in 0..2 {
+        let turn = bench.turn().await;
+        assert_eq!(texts(&turn), ["start"]);
+        bench.committed(step(&turn)).await;
+        let turn = bench.turn().await;
+        assert_eq!(turn.messages.len(), 1_000);
+        events.extend(texts(&turn));
+        bench.committed(continues(&turn, MAIN)).await;
+    }
+    // What is left fits, and is taken in order of arrival.
+    let turn = bench.turn().await;
+    let mut last = texts(&turn);
+    assert_eq!(last.pop().as_deref(), Some("start"));
+    events.extend(last);
+    bench.committed(continues(&turn, MAIN)).await;
+    assert_eq!(events, (0..2_500).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(texts(&bench.turn().await), ["start"]);
+}
+
+/// Rule 2: a message is part of a turn from its time on, whatever it begins.
+pub async fn a_start_that_is_not_visible_is_not_brought_forward(bench: &FlowBench) {
+    send_early(bench, 1_500).await;
+    bench.send(vec![Envelope { visible: after(5), ..start("a") }]).await;
+    let turn = bench.turn().await;
+    assert_eq!(turn.messages[0].payload, "0");
+    bench.abandon(turn.token, 5, true).await;
+    bench.advance(5).await;
+    assert_eq!(bench.turn().await.messages[0].payload, "start");
 }

@@ -212,6 +212,33 @@ async fn a_node_that_listens_puts_triggers_back_that_were_taken_away_before() {
     feeding.await.expect("no panic");
 }
 
+/// Only rows of sessions that are no node's are noticed late then.
+#[tokio::test]
+async fn a_node_that_cannot_install_triggers_hears_other_nodes() {
+    let schema = TestSchema::new().await;
+    let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
+    // Takes the triggers away, because the first node does not listen yet.
+    let other = Node::start(schema.options()).await;
+    let refuse = "CREATE OR REPLACE FUNCTION @.notify_install(
+            p_wanted boolean, p_lock bigint, p_wanting bigint)
+        RETURNS boolean LANGUAGE plpgsql AS $$
+        BEGIN RAISE insufficient_privilege USING MESSAGE = 'must be owner of table'; END $$";
+    run(&schema, refuse).await;
+    let sink = Arc::new(Recorder::default());
+    let feeding = tokio::spawn({
+        let (store, sink) = (store.clone(), sink.clone());
+        async move { store.feed(sink, CancellationToken::new()).await }
+    });
+    sink.until_joined().await;
+    fill(&schema, 1).await;
+    other.store.push(vec![item(&QueueName::new("n.t").expect("valid"))]).await.expect("stored");
+    sink.until_changed("n.t").await;
+    assert_eq!(triggers(&schema).await, 0);
+    other.stop().await;
+    store.close().await;
+    feeding.await.expect("no panic");
+}
+
 fn item(queue: &QueueName) -> PushItem {
     PushItem {
         queue: queue.clone(),

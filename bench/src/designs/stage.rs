@@ -69,7 +69,6 @@ pub(super) struct Stage {
     place: Another,
     server: std::path::PathBuf,
     nodes: Vec<Node>,
-    watchers: Vec<Connection>,
     pusher: Option<(Connection, Node)>,
     polls: Polls,
 }
@@ -89,21 +88,23 @@ impl Stage {
             let flags: Vec<&str> = flags.iter().map(String::as_str).chain(ONLY_QUEUES).collect();
             nodes.push(Node::serve(&setup.server, &store_at(&place.url), &flags)?);
         }
-        let mut watchers = Vec::new();
-        for node in &nodes {
-            watchers.push(Connection::open(node.address()).await?);
-        }
         let polls = Polls::park(&nodes, shape.dispatchers).await?;
         let server = setup.server.clone();
-        let mut stage = Self { shape, way, place, server, nodes, watchers, pusher: None, polls };
+        let stage = Self { shape, way, place, server, nodes, pusher: None, polls };
         for node in 0..shape.nodes {
             stage.parked(node).await?;
         }
         Ok(stage)
     }
 
-    async fn parked(&mut self, node: usize) -> Result<()> {
-        parked(&mut self.watchers[node], self.shape.dispatchers * QUEUES.len()).await
+    async fn parked(&self, node: usize) -> Result<()> {
+        let mut watcher = self.connect(node).await?;
+        parked(&mut watcher, self.shape.dispatchers * QUEUES.len()).await
+    }
+
+    /// A new connection to a node: those that are idle for a minute are closed by it.
+    async fn connect(&self, node: usize) -> Result<Connection> {
+        Connection::open(self.nodes[node].address()).await
     }
 
     /// What was counted until now.
@@ -137,7 +138,7 @@ impl Stage {
                 pusher.call(&push).await?.expect(201)?;
             }
             _ => {
-                self.watchers[0].call(&push).await?.expect(201)?;
+                self.connect(0).await?.call(&push).await?.expect(201)?;
             }
         }
         let poll = self.polls.answered().await?;
@@ -150,9 +151,10 @@ impl Stage {
     }
 
     /// How often timers of the nodes have woken somebody.
-    async fn timer_wakes(&mut self) -> Result<i64> {
+    async fn timer_wakes(&self) -> Result<i64> {
         let mut wakes = 0;
-        for watcher in &mut self.watchers {
+        for node in 0..self.nodes.len() {
+            let mut watcher = self.connect(node).await?;
             let answer = watcher.call(&get("/metrics")).await?;
             let text = std::str::from_utf8(answer.expect(200)?)?;
             let counted = text.lines().find_map(|line| line.strip_prefix(TIMER_WAKES));

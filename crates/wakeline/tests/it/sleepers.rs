@@ -25,7 +25,7 @@ struct Size {
 }
 
 fn size() -> Size {
-    let (sleepers, spread, watch) = if long() { (100_000, 60, 20) } else { (2_000, 4, 3) };
+    let (sleepers, spread, watch) = if long() { (100_000, 60, 20) } else { (1_000, 2, 2) };
     let secs = Duration::from_secs;
     Size { sleepers, spread: secs(spread), watch: secs(watch) }
 }

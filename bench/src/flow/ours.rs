@@ -51,7 +51,7 @@ async fn measure(args: &SideArgs, job: Job) -> Result<()> {
     let told = ends.clone();
     let registry = Registry::builder()
         .orchestration(ORCHESTRATION, move |ctx, plan| fan_out(ctx, plan, told.clone()))
-        .activity_fn(step)
+        .activity("step", step)
         .build()?;
     let options = RuntimeOptions {
         orchestration_concurrency: CONCURRENCY,

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use wakeline_core::{ActivityName, InstanceId, NameError};
+use wakeline_core::InstanceId;
 
 use crate::error::FlowError;
 use crate::message::ActivityTask;
@@ -55,22 +55,52 @@ impl<I, O> From<String> for Activity<I, O> {
     }
 }
 
-/// The name of a function: its whole path with its type arguments, so that functions of two modules
-/// and two instances of a generic one have different names. A closure has none.
-pub(crate) fn fn_name<F>(_: &F) -> Result<ActivityName, FnNameError> {
-    let path = std::any::type_name::<F>();
-    // A function inside of a closure or of async code has a path through it.
-    if path.ends_with("{{closure}}") {
-        return Err(FnNameError::Closure);
+/// Under which names functions are registered, by their types: each function has a type of its own.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FnNames(HashMap<TypeId, Vec<String>>);
+
+impl FnNames {
+    /// Notes that a function is registered under a name.
+    pub(crate) fn add<F: 'static>(&mut self, name: &str) {
+        self.0.entry(TypeId::of::<F>()).or_default().push(name.to_owned());
     }
-    ActivityName::new(path).map_err(FnNameError::Name)
+
+    /// The name of a function. An error if it has none, or several.
+    pub(crate) fn find<F: 'static>(&self) -> Result<&str, FnNameError> {
+        match self.0.get(&TypeId::of::<F>()).map(Vec::as_slice) {
+            Some([name]) => Ok(name),
+            names => {
+                let function = std::any::type_name::<F>().to_owned();
+                Err(FnNameError { function, names: names.unwrap_or_default().to_vec() })
+            }
+        }
+    }
 }
 
-/// Why a function has no name that can be kept.
+/// Why it is not known which activity a function is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum FnNameError {
-    Closure,
-    Name(NameError),
+pub(crate) struct FnNameError {
+    function: String,
+    names: Vec<String>,
+}
+
+impl fmt::Display for FnNameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { function, names } = self;
+        if names.is_empty() {
+            return write!(
+                f,
+                "`{function}`, which is not registered in this process: register it under a \
+                 name with `activity`, or with `activity_elsewhere_fn` if other processes run it"
+            );
+        }
+        let names = names.join("` and `");
+        write!(
+            f,
+            "`{function}`, which is registered as `{names}`: say which one is meant with \
+             `ctx.activity` and the name"
+        )
+    }
 }
 
 /// What a running activity knows of itself. Cheap to clone.
@@ -150,7 +180,7 @@ impl ActivityContext {
     /// }
     ///
     /// let mailer = Mailer { sender: "shop@example.com".to_owned() };
-    /// let registry = Registry::builder().state(mailer).activity_fn(greet).build();
+    /// let registry = Registry::builder().state(mailer).activity("greet", greet).build();
     /// # assert!(registry.is_ok());
     /// ```
     pub fn state<T: Send + Sync + 'static>(&self) -> Result<&T, FlowError> {

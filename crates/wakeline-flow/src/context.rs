@@ -36,6 +36,7 @@ pub use fork::ContinueAsNew;
 pub use send::{HookSend, QueueSend};
 pub use timer::{Sleep, Timeout};
 
+use crate::activity::FnNames;
 use crate::engine::state::Shared;
 use crate::event::Parent;
 
@@ -70,8 +71,8 @@ const HISTORY_LONG: u64 = 10_000;
 ///
 /// let registry = Registry::builder()
 ///     .orchestration("order", order)
-///     .activity_fn(reserve)
-///     .activity_fn(ship)
+///     .activity("reserve", reserve)
+///     .activity("ship", ship)
 ///     .build()?;
 /// # Ok::<(), wakeline_flow::RegistryError>(())
 /// ```
@@ -87,11 +88,17 @@ const HISTORY_LONG: u64 = 10_000;
 #[derive(Clone)]
 pub struct OrchestrationContext {
     shared: Arc<Shared>,
+    fn_names: Arc<FnNames>,
 }
 
 impl OrchestrationContext {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { shared, fn_names: Arc::default() }
+    }
+
+    /// The same, with the names of functions of its registry.
+    pub(crate) fn with_fn_names(self, fn_names: Arc<FnNames>) -> Self {
+        Self { fn_names, ..self }
     }
 
     /// The instance that runs.

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wakeline_core::{ActivityName, Capability, NameError, OrchestrationName};
 
-use crate::activity::{Activity, ActivityContext, FnNameError, States, fn_name};
+use crate::activity::{Activity, ActivityContext, FnNames, States};
 use crate::capability::capability;
 use crate::context::{Orchestration, OrchestrationContext};
 use crate::engine::{CodeFuture, panicked};
@@ -57,21 +57,6 @@ pub enum RegistryError {
         /// The text.
         version: String,
     },
-    /// A closure has no name of its own.
-    #[error("a closure has no name of its own: register it with `activity` and a name")]
-    Closure,
-}
-
-impl RegistryError {
-    /// Why a function cannot be named by its path.
-    fn of_fn<F>(error: FnNameError) -> Self {
-        match error {
-            FnNameError::Closure => Self::Closure,
-            FnNameError::Name(source) => {
-                Self::Name { name: std::any::type_name::<F>().to_owned(), source }
-            }
-        }
-    }
 }
 
 type Run = Box<dyn Fn(OrchestrationContext, Json) -> CodeFuture + Send + Sync>;
@@ -83,6 +68,8 @@ pub struct OrchestrationCode {
     name: OrchestrationName,
     version: Version,
     run: Run,
+    /// Of the whole registry, set when that is built.
+    fn_names: Arc<FnNames>,
 }
 
 impl OrchestrationCode {
@@ -97,7 +84,7 @@ impl OrchestrationCode {
     }
 
     pub(crate) fn run(&self, context: OrchestrationContext, input: Json) -> CodeFuture {
-        (self.run)(context, input)
+        (self.run)(context.with_fn_names(Arc::clone(&self.fn_names)), input)
     }
 }
 
@@ -181,8 +168,7 @@ impl Registry {
         Arc::clone(&self.states)
     }
 
-    /// The same code with one activity more, or another in the place of one: for tests. A function
-    /// that was registered under its path may be named by its last part, if no other has that.
+    /// The same code with one activity more, or another in the place of one: for tests.
     pub fn with_activity<I, O, E, F, R>(
         mut self,
         activity: impl Into<Activity<I, O>>,
@@ -196,18 +182,8 @@ impl Registry {
         E: IntoFlowError,
     {
         let name = activity.into().into_name();
-        let name = self.path_of(&name).unwrap_or(name);
         self.activities.insert(name, Arc::new(erased(code)));
         self
-    }
-
-    /// The one path that ends with this name, if nothing else is registered under it.
-    fn path_of(&self, name: &str) -> Option<String> {
-        let ends =
-            |path: &&String| path.strip_suffix(name).is_some_and(|before| before.ends_with("::"));
-        let mut paths = self.activities.keys().filter(ends);
-        let path = paths.next().filter(|_| !self.activities.contains_key(name))?;
-        paths.next().is_none().then(|| path.clone())
     }
 
     /// Whether it has activities at all.
@@ -259,6 +235,7 @@ where
 #[derive(Debug, Default)]
 pub struct RegistryBuilder {
     registry: Registry,
+    fn_names: FnNames,
     error: Option<RegistryError>,
 }
 
@@ -310,7 +287,9 @@ impl RegistryBuilder {
         self
     }
 
-    /// Registers an activity.
+    /// Registers an activity. Histories keep its name, so code may move and be renamed as long as
+    /// the name stays. A function, and a closure as well, can then be called without its name:
+    /// [`OrchestrationContext::call`].
     pub fn activity<I, O, E, F, R>(mut self, activity: impl Into<Activity<I, O>>, code: F) -> Self
     where
         F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
@@ -329,30 +308,8 @@ impl RegistryBuilder {
             let what = format!("activity {name}");
             self.error.get_or_insert(RegistryError::Duplicate { what });
         }
+        self.fn_names.add::<F>(&name);
         self
-    }
-
-    /// Registers a function as an activity, under its path with its type arguments, such as
-    /// `shop::billing::charge`. Orchestrations run it with [`OrchestrationContext::call`].
-    ///
-    /// Histories keep that name: a function that moves to another module has another one, and
-    /// instances that wait for it under the old one do not fit any more. Where code moves, give
-    /// activities names of their own with [`RegistryBuilder::activity`].
-    pub fn activity_fn<I, O, E, F, R>(mut self, code: F) -> Self
-    where
-        F: Fn(ActivityContext, I) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<O, E>> + Send + 'static,
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize,
-        E: IntoFlowError,
-    {
-        match fn_name(&code) {
-            Ok(name) => self.activity(name.as_str().to_owned(), code),
-            Err(error) => {
-                self.error.get_or_insert(RegistryError::of_fn::<F>(error));
-                self
-            }
-        }
     }
 
     /// Hands a value to all activities, which take it by its type with
@@ -367,8 +324,17 @@ impl RegistryBuilder {
     }
 
     /// The registry, or the first thing that was wrong.
-    pub fn build(self) -> Result<Registry, RegistryError> {
-        self.error.map_or(Ok(self.registry), Err)
+    pub fn build(mut self) -> Result<Registry, RegistryError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let fn_names = Arc::new(self.fn_names);
+        let all = self.registry.orchestrations.values_mut().flat_map(BTreeMap::values_mut);
+        for code in all {
+            let code = Arc::get_mut(code).expect("not shared before the registry is built");
+            code.fn_names = Arc::clone(&fn_names);
+        }
+        Ok(self.registry)
     }
 
     fn add(&mut self, name: &str, version: &str, run: Run) -> Result<(), RegistryError> {
@@ -380,7 +346,8 @@ impl RegistryBuilder {
         let of = OrchestrationName::new(name).map_err(wrong)?;
         capability(&of, Some(version)).map_err(wrong)?;
         let versions = self.registry.orchestrations.entry(name.to_owned()).or_default();
-        let code = OrchestrationCode { name: of, version: parsed.clone(), run };
+        let fn_names = Arc::default();
+        let code = OrchestrationCode { name: of, version: parsed.clone(), run, fn_names };
         match versions.insert(parsed, Arc::new(code)) {
             None => Ok(()),
             Some(_) => Err(RegistryError::Duplicate { what: format!("{name}@{version}") }),

@@ -33,7 +33,7 @@ async fn thermometer(ctx: OrchestrationContext, watch: Watch) -> Result<u32, Flo
 async fn main() -> Result<(), common::BoxError> {
     let registry = Registry::builder()
         .orchestration("thermometer", thermometer)
-        .activity_fn(measure)
+        .activity("measure", measure)
         .build()?;
     let program = common::start(registry).await?;
     let watch = Watch { round: 0, highest: 0 };

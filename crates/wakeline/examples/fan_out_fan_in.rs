@@ -18,7 +18,7 @@ async fn count_all(ctx: OrchestrationContext, pages: Vec<String>) -> Result<usiz
 async fn main() -> Result<(), common::BoxError> {
     let registry = Registry::builder()
         .orchestration("count_all", count_all)
-        .activity_fn(count_words)
+        .activity("count_words", count_words)
         .build()?;
     let program = common::start(registry).await?;
     let pages = ["call me Ishmael", "some years ago", "never mind how long precisely"];

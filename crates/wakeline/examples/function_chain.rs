@@ -29,9 +29,9 @@ async fn checkout(ctx: OrchestrationContext, order: u32) -> Result<String, FlowE
 async fn main() -> Result<(), common::BoxError> {
     let registry = Registry::builder()
         .orchestration("checkout", checkout)
-        .activity_fn(reserve)
-        .activity_fn(charge)
-        .activity_fn(confirm)
+        .activity("reserve", reserve)
+        .activity("charge", charge)
+        .activity("confirm", confirm)
         .build()?;
     let program = common::start(registry).await?;
     program.client.start(&program.instance, "checkout", &7).await?;

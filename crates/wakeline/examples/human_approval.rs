@@ -47,8 +47,10 @@ async fn director(client: Client, instance: String) -> Result<(), ClientError> {
 
 #[tokio::main]
 async fn main() -> Result<(), common::BoxError> {
-    let registry =
-        Registry::builder().orchestration("expenses", expenses).activity_fn(pay_out).build()?;
+    let registry = Registry::builder()
+        .orchestration("expenses", expenses)
+        .activity("pay_out", pay_out)
+        .build()?;
     let program = common::start(registry).await?;
     program.client.start(&program.instance, "expenses", &120).await?;
     tokio::spawn(director(program.client.clone(), program.instance.clone()));

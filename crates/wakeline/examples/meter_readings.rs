@@ -75,7 +75,7 @@ async fn main() -> Result<(), common::BoxError> {
         .orchestration("meter", meter)
         .orchestration("page", page)
         .orchestration("alarm", alarm)
-        .activity_fn(bill)
+        .activity("bill", bill)
         .build()?;
     let program = common::start(registry).await?;
     let id = &program.instance;

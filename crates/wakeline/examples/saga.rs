@@ -43,8 +43,8 @@ async fn trip(ctx: OrchestrationContext, parts: Vec<String>) -> Result<Vec<Strin
 async fn main() -> Result<(), common::BoxError> {
     let registry = Registry::builder()
         .orchestration("trip", trip)
-        .activity_fn(book)
-        .activity_fn(cancel)
+        .activity("book", book)
+        .activity("cancel", cancel)
         .build()?;
     let program = common::start(registry).await?;
     program.client.start(&program.instance, "trip", &["flight", "hotel", "car"]).await?;

@@ -30,7 +30,7 @@ async fn main() -> Result<(), common::BoxError> {
     let registry = Registry::builder()
         .orchestration("order", order)
         .orchestration(SHIPMENT, shipment)
-        .activity_fn(pack)
+        .activity("pack", pack)
         .build()?;
     let program = common::start(registry).await?;
     program.client.start(&program.instance, "order", &["north", "south"]).await?;

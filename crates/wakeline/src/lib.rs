@@ -20,7 +20,7 @@
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let provider = Arc::new(wakeline::SqliteProvider::new("orders.db").await?);
 //! let registry =
-//!     Registry::builder().orchestration("checkout", checkout).activity_fn(charge).build()?;
+//!     Registry::builder().orchestration("checkout", checkout).activity("charge", charge).build()?;
 //! let runtime = Runtime::start(provider, registry).await?;
 //! runtime.client().start("order-7", "checkout", &7).await?;
 //! # Ok(())

@@ -38,7 +38,7 @@ async fn orchestrate(options: PostgresOptions) {
         let store = PostgresStore::connect(options.clone()).await.expect("connected");
         let provider = StoreProvider::new(Arc::new(store), StoreProviderOptions::default());
         let provider = Arc::new(provider);
-        let registry = Registry::builder().orchestration("twice", twice).activity_fn(double);
+        let registry = Registry::builder().orchestration("twice", twice).activity("double", double);
         let registry = registry.build().expect("a registry");
         let runtime = Runtime::start(provider.clone(), registry).await.expect("started");
         runtimes.push((runtime, FlowClient::new(provider)));

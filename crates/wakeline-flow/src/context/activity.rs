@@ -15,8 +15,9 @@ use super::OrchestrationContext;
 use super::send::refused;
 use super::ticket::{Gives, Ticket, decode};
 use super::timer::Sleep;
-use crate::activity::{Activity, ActivityContext, FnNameError, fn_name};
-use crate::engine::state::{At, Shared};
+use crate::activity::{Activity, ActivityContext};
+use crate::engine::Foreign;
+use crate::engine::state::{At, Shared, place};
 use crate::error::{FailureKind, FlowError};
 use crate::event::EventKind;
 use crate::json::Json;
@@ -36,25 +37,25 @@ impl OrchestrationContext {
         self.activity_named(name, &input, Location::caller())
     }
 
-    /// Runs an activity that is a function, registered by `activity_fn`. The types are those of
-    /// the function, its name is the function's path with its type arguments. A closure is refused.
+    /// Runs an activity by its function, which was registered under a name with
+    /// [`RegistryBuilder::activity`](crate::RegistryBuilder::activity). The types are those of the
+    /// function. One that is not registered, or under several names, suspends the instance.
     #[track_caller]
-    pub fn call<I, O, E, F, R>(&self, activity: F, input: I) -> ActivityCall<O>
+    pub fn call<I, O, E, F, R>(&self, _activity: F, input: I) -> ActivityCall<O>
     where
-        F: Fn(ActivityContext, I) -> R,
+        F: Fn(ActivityContext, I) -> R + 'static,
         R: Future<Output = Result<O, E>>,
         I: Serialize,
         O: DeserializeOwned,
     {
-        let name = fn_name(&activity).map(String::from).map_err(|error| match error {
-            FnNameError::Closure => {
-                let words = "a closure has no name of its own: register it with \
-                    `activity` under a name, and run it with `ctx.activity`";
-                FlowError::new(FailureKind::Permanent, words)
-            }
-            FnNameError::Name(error) => refused(error),
+        let at = Location::caller();
+        let name = self.fn_names.find::<F>().map(str::to_owned).map_err(|error| {
+            let foreign = Foreign::Function { function: error.to_string(), at: place(at) };
+            let refusal = FlowError::permanent(foreign.to_string());
+            self.shared.with(at, |state| state.foreign.get_or_insert(foreign).clone());
+            refusal
         });
-        self.activity_named(name, &input, Location::caller())
+        self.activity_named(name, &input, at)
     }
 
     fn activity_named<I: Serialize, O>(

@@ -25,6 +25,17 @@ pub enum Foreign {
         /// Where in the code.
         at: String,
     },
+    /// It is not known which activity a function is.
+    #[error(
+        "the code calls at {at} the function {function}; the instance goes on when a runtime with \
+         such a registry starts, or when it is resumed"
+    )]
+    Function {
+        /// The function, and why it is not known.
+        function: String,
+        /// Where in the code.
+        at: String,
+    },
     /// The code wakes itself over and over and never waits for anything.
     #[error("the orchestration wakes itself all the time and never waits; {ADVICE}")]
     Busy,

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use wakeline_core::{ActivityName, OrchestrationName, nearest};
 
 use super::{Registry, RegistryBuilder, RegistryError};
-use crate::activity::{ActivityContext, fn_name};
+use crate::activity::ActivityContext;
 
 /// Names that other processes run.
 #[derive(Debug, Default)]
@@ -62,19 +62,15 @@ impl RegistryBuilder {
         self
     }
 
-    /// The same of a function that other processes register with
-    /// [`RegistryBuilder::activity_fn`].
-    pub fn activity_elsewhere_fn<I, F, R>(mut self, code: F) -> Self
+    /// The same, with the function that is registered there under this name, so that orchestrations
+    /// can [call](crate::OrchestrationContext::call) it.
+    pub fn activity_elsewhere_fn<I, F, R>(mut self, name: impl Into<String>, _code: F) -> Self
     where
-        F: Fn(ActivityContext, I) -> R,
+        F: Fn(ActivityContext, I) -> R + 'static,
     {
-        match fn_name(&code) {
-            Ok(name) => self.activity_elsewhere(name.as_str()),
-            Err(error) => {
-                self.error.get_or_insert(RegistryError::of_fn::<F>(error));
-                self
-            }
-        }
+        let name = name.into();
+        self.fn_names.add::<F>(&name);
+        self.activity_elsewhere(name)
     }
 
     /// Says that other processes run an orchestration. An orchestration of this registry that

@@ -83,7 +83,7 @@ async fn process(store: Arc<dyn FlowBackend>) -> u32 {
         .orchestration("child", child)
         .orchestration("looping", looping)
         .orchestration("leaf", leaf)
-        .activity_fn(double)
+        .activity("double", double)
         .build()
         .expect("a registry");
     let _runtime = Runtime::start(provider.clone(), registry).await.expect("started");

@@ -66,15 +66,12 @@ fn what_is_registered_twice_or_wrongly_is_refused() {
     let twice = Registry::builder().orchestration("a", nothing).orchestration("a", nothing);
     let what = "a@1.0.0".to_owned();
     assert_eq!(twice.build().err(), Some(RegistryError::Duplicate { what }));
-    let twice = Registry::builder().activity_fn(echo).activity_fn(echo);
+    let twice = Registry::builder().activity("echo", echo).activity("echo", echo);
     assert!(matches!(twice.build(), Err(RegistryError::Duplicate { .. })));
     let version = Registry::builder().orchestration_versioned("a", "one", nothing);
     assert!(matches!(version.build(), Err(RegistryError::Version { .. })));
     let name = Registry::builder().orchestration("", nothing);
     assert!(matches!(name.build(), Err(RegistryError::Name { .. })));
-    let closure = Registry::builder()
-        .activity_fn(|_: ActivityContext, n: u32| async move { Ok::<_, FlowError>(n) });
-    assert_eq!(closure.build().err(), Some(RegistryError::Closure));
     let control = Registry::builder().activity("a\0b", echo);
     assert!(matches!(control.build(), Err(RegistryError::Name { .. })));
     let elsewhere = Registry::builder().activity_elsewhere("a\0b");
@@ -83,60 +80,75 @@ fn what_is_registered_twice_or_wrongly_is_refused() {
     assert!(matches!(elsewhere.build(), Err(RegistryError::Name { .. })));
 }
 
-mod eu {
-    use super::{ActivityContext, FlowError};
-
-    pub(super) async fn charge(_: ActivityContext, _: u32) -> Result<String, FlowError> {
-        Ok("eu".to_owned())
-    }
-}
-
-mod us {
-    use super::{ActivityContext, FlowError};
-
-    pub(super) async fn charge(_: ActivityContext, _: u32) -> Result<String, FlowError> {
-        Ok("us".to_owned())
-    }
-}
-
 async fn parse<T: std::str::FromStr>(_: ActivityContext, text: String) -> Result<bool, FlowError> {
     Ok(text.parse::<T>().is_ok())
 }
 
-#[test]
-fn functions_of_two_modules_and_of_two_types_have_different_names() {
-    async fn inner(_: ActivityContext, (): ()) -> Result<(), FlowError> {
-        Ok(())
-    }
-    let registry = registry(|r| {
-        let r = r.activity_fn(eu::charge).activity_fn(us::charge).activity_fn(inner);
-        r.activity_fn(parse::<u32>).activity_fn(parse::<String>)
-    });
-    let names: Vec<String> = registry.activity_names().into_iter().map(String::from).collect();
-    assert_eq!(names.len(), 5, "{names:?}");
-    for name in ["it::registering::eu::charge", "it::registering::us::charge"] {
-        assert!(names.iter().any(|known| known == name), "{name} is not in {names:?}");
-    }
+/// What a flow schedules, or why its instance is suspended.
+fn scheduled(registry: &Registry) -> Result<Vec<String>, String> {
+    let turn = crate::script::Script::new(registry, ()).try_turn(vec![]);
+    let effects = turn.map_err(|foreign| foreign.to_string())?.effects;
+    Ok(effects.activities.into_iter().map(|activity| activity.name).collect())
 }
 
 #[test]
-fn a_call_schedules_the_function_that_was_named_and_never_a_closure() {
-    let flow = async |ctx: OrchestrationContext, (): ()| {
-        let closure = |_: ActivityContext, n: u32| async move { Ok::<_, FlowError>(n) };
-        let refused = ctx.call(closure, 1).await.expect_err("it has no name");
-        assert!(refused.message.contains("closure"), "{refused}");
-        let both = (ctx.call(us::charge, 1).start(), ctx.call(parse::<u32>, String::new()).start());
-        let (charged, parsed) = (both.0.await?, both.1.await?);
-        Ok::<_, FlowError>(format!("{charged} {parsed}"))
+fn a_call_schedules_the_very_function_that_was_registered() {
+    let eu = {
+        async fn charge(_: ActivityContext, _: u32) -> Result<String, FlowError> {
+            Ok("eu".to_owned())
+        }
+        charge
     };
-    let registry = registry(|r| r.orchestration("flow", flow));
-    let turn = crate::script::Script::new(&registry, ()).turn(vec![]);
-    let names: Vec<&str> = turn.effects.activities.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(names, ["it::registering::us::charge", "it::registering::parse<u32>"]);
+    let us = {
+        async fn charge(_: ActivityContext, _: u32) -> Result<String, FlowError> {
+            Ok("us".to_owned())
+        }
+        charge
+    };
+    assert_eq!(std::any::type_name_of_val(&eu), std::any::type_name_of_val(&us), "one path");
+    let closure = |_: ActivityContext, n: u32| async move { Ok::<_, FlowError>(n) };
+    let flow = move |ctx: OrchestrationContext, (): ()| async move {
+        let all = (
+            ctx.call(us, 1).start(),
+            ctx.call(eu, 1).start(),
+            ctx.call(parse::<u32>, String::new()).start(),
+            ctx.call(closure, 1).start(),
+        );
+        all.0.await
+    };
+    let registry = registry(|r| {
+        let r = r.activity("eu", eu).activity("us", us).activity("closure", closure);
+        let r = r.activity("number", parse::<u32>).activity("text", parse::<String>);
+        r.orchestration("flow", flow)
+    });
+    let names = scheduled(&registry).expect("all are registered");
+    assert_eq!(names, ["us", "eu", "number", "closure"]);
+}
+
+#[test]
+fn a_call_of_a_function_that_has_no_name_or_two_suspends() {
+    let flow = async |ctx: OrchestrationContext, (): ()| {
+        // Caught, as if the failure were the activity's own.
+        let parsed = ctx.call(parse::<u32>, String::new()).await;
+        Ok::<_, FlowError>(parsed.unwrap_or(false))
+    };
+    let none = registry(|r| r.orchestration("flow", flow).activity("text", parse::<String>));
+    let reason = scheduled(&none).expect_err("not registered");
+    for part in ["registering.rs:", "parse<u32>`, which is not registered", "with `activity`"] {
+        assert!(reason.contains(part), "{part:?} is not in {reason}");
+    }
+    let two = registry(|r| {
+        let r = r.activity("one", parse::<u32>).activity("two", parse::<u32>);
+        r.orchestration("flow", flow)
+    });
+    let reason = scheduled(&two).expect_err("ambiguous");
+    for part in ["registered as `one` and `two`", "`ctx.activity` and the name"] {
+        assert!(reason.contains(part), "{part:?} is not in {reason}");
+    }
 }
 
 async fn tried(input: Json, attempt: u32) -> Result<Json, FlowError> {
-    let registry = registry(|r| r.activity_fn(echo));
+    let registry = registry(|r| r.activity("echo", echo));
     let task = ActivityTask {
         instance: id("i"),
         execution: 2,
@@ -150,7 +162,7 @@ async fn tried(input: Json, attempt: u32) -> Result<Json, FlowError> {
         policy: ActivityPolicy::default(),
     };
     let context = ActivityContext::new(&task, attempt, CancellationToken::new());
-    registry.activity("it::registering::echo").expect("registered").run(context, input).await
+    registry.activity("echo").expect("registered").run(context, input).await
 }
 
 #[tokio::test]

@@ -225,10 +225,11 @@ async fn a_function_that_is_not_registered_suspends_until_it_is_said_to_run_else
     let registry = || Registry::builder().orchestration("calls", calls);
     let first = run(Arc::clone(&provider), registry()).await;
     let reason = suspended(&client, "calls").await;
-    assert!(reason.contains("activity `it::routing::double`"), "{reason}");
+    assert!(reason.contains("function `it::routing::double`, which is not"), "{reason}");
     first.shutdown(Duration::from_secs(1)).await;
-    let second = run(Arc::clone(&provider), registry().activity_elsewhere_fn(double)).await;
-    let worker = run(provider, Registry::builder().activity_fn(double)).await;
+    let second =
+        run(Arc::clone(&provider), registry().activity_elsewhere_fn("double", double)).await;
+    let worker = run(provider, Registry::builder().activity("double", double)).await;
     let doubled: u32 = client.wait("i", LONG).await.expect("completed");
     assert_eq!(doubled, 42);
     for runtime in [second, worker] {

@@ -55,7 +55,7 @@ async fn one_activity(ctx: OrchestrationContext, name: String) -> Result<String,
 fn greeting() -> Registry {
     Registry::builder()
         .orchestration("greeting", one_activity)
-        .activity_fn(greet)
+        .activity("greet", greet)
         .build()
         .expect("a registry")
 }
@@ -105,7 +105,8 @@ async fn an_orchestration_emits_once_in_each_life_of_its_instance() {
     let (id, of) = (shop.id, ApplicationRef::Id(shop.id));
     house.store.create_application(shop, None).await.expect("an application");
     house.store.create_endpoint(&of, hook::endpoint(hook::plain()), None).await.expect("one");
-    let registry = Registry::builder().orchestration("telling", telling).activity_fn(greet).build();
+    let registry =
+        Registry::builder().orchestration("telling", telling).activity("greet", greet).build();
     let runtime = house.run(registry.expect("a registry")).await;
     let mut seen = HashSet::new();
     for life in 1..=2 {

@@ -68,7 +68,6 @@ fn of_registry() -> Vec<Case> {
         ),
         (Box::new(RegistryError::Name { name: String::new(), source }), &["must not be empty"]),
         (Box::new(RegistryError::Version { name, version }), &["\"one\"", "orders", "1.2.0"]),
-        (Box::new(RegistryError::Closure), &["closure", "`activity`"]),
     ]
 }
 

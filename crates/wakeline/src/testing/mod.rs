@@ -19,7 +19,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let registry = Registry::builder()
 //!     .orchestration("subscription", subscription)
-//!     .activity_fn(charge)
+//!     .activity("charge", charge)
 //!     .build()?;
 //! let env = TestEnv::builder(registry)
 //!     .mock("charge", |order: u32| Ok(format!("receipt for {order}")))

@@ -56,7 +56,7 @@ async fn a_one_activity_orchestration_is_four_statements_and_four_commits() {
     let Node::Postgres(provider) = &node else { unreachable!("made above") };
     let registry = Registry::builder()
         .orchestration("greeting", greeting)
-        .activity_fn(greet)
+        .activity("greet", greet)
         .build()
         .expect("a registry");
     let runtime = Runtime::start(node.provider(), registry).await.expect("started");

@@ -59,7 +59,7 @@ fn registry() -> Registry {
         .orchestration("generations", generations)
         .orchestration("repeated", repeated)
         .orchestration("push_and_key", push_and_key)
-        .activity_fn(key);
+        .activity("key", key);
     registry.build().expect("no name twice")
 }
 

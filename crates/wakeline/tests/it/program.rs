@@ -27,7 +27,7 @@ async fn party(ctx: OrchestrationContext, name: String) -> Result<String, FlowEr
 async fn activities_get_the_state_of_their_registry() {
     let store = Store::sqlite();
     let node = store.node(LongPollConfig::default()).await;
-    let code = || Registry::builder().orchestration("party", party).activity_fn(greet);
+    let code = || Registry::builder().orchestration("party", party).activity("greet", greet);
     let registry = code().state(Greeting("hello".to_owned())).build().expect("a registry");
     let runtime = Runtime::start(node.provider(), registry).await.expect("started");
     let client = runtime.client();

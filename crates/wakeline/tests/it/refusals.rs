@@ -59,7 +59,7 @@ fn defective(defect: Arc<AtomicBool>) -> Registry {
         .orchestration("extremes", extremes)
         .orchestration("panics", panics)
         .orchestration("continues", continues)
-        .activity_fn(nothing);
+        .activity("nothing", nothing);
     registry.build().expect("no name twice")
 }
 

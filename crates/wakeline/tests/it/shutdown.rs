@@ -25,7 +25,7 @@ async fn twice(ctx: OrchestrationContext, n: u32) -> Result<u32, FlowError> {
 }
 
 fn registry() -> Registry {
-    let builder = Registry::builder().orchestration("twice", twice).activity_fn(echo);
+    let builder = Registry::builder().orchestration("twice", twice).activity("echo", echo);
     builder.build().expect("a registry")
 }
 

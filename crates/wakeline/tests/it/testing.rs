@@ -128,9 +128,10 @@ async fn a_mock_takes_the_place_of_an_activity() {
         panic!("the real one")
     }
     let env = TestEnv::builder(registry(|r| {
-        r.activity_fn(charge).orchestration("pay", async |ctx: OrchestrationContext, n: u32| {
-            ctx.call(charge, n).await
-        })
+        r.activity("charge", charge)
+            .orchestration("pay", async |ctx: OrchestrationContext, n: u32| {
+                ctx.call(charge, n).await
+            })
     }))
     .mock("charge", |n: u32| Ok(n + 1))
     .start()

@@ -255,8 +255,9 @@ fn chart(all: &[Measured]) -> Chart {
             Some(Bar { measured: micros as f64 / 1_000.0, up_to: None, predicted })
         };
         let predicted = load.predicted.map(|millis| millis as f64);
-        let label =
-            format!("{} clients, {} groups", count(load.clients as f64), count(load.groups as f64));
+        let noun = if load.groups == 1 { "group" } else { "groups" };
+        let (clients, groups) = (count(load.clients as f64), count(load.groups as f64));
+        let label = format!("{clients} clients, {groups} {noun}");
         Some((label, vec![of(GROUPED, predicted)?, of(FUSED, None)?]))
     });
     Chart {

@@ -263,7 +263,7 @@ fn print_comparison(all: &All) {
 fn print_events(plan: &Plan, all: &All) {
     let mut claims = columns(plan, &["way of waiting", "from the design", ""]);
     let mut statements = columns(plan, &["way of waiting"]);
-    for (way, costs) in all {
+    for (way, costs) in all.iter().filter(|(way, _)| !way.polls()) {
         let row = |first: [&str; 3], cells: Vec<String>| {
             [first.map(str::to_owned).to_vec(), cells].concat()
         };
@@ -276,9 +276,6 @@ fn print_events(plan: &Plan, all: &All) {
             let events = costs.iter().filter_map(|cost| cost.events);
             events.map(|events| figure(what(&events[producer]))).collect()
         };
-        if way.polls() {
-            continue;
-        }
         claims.row(&row(["", "", "pushed elsewhere"], of(0, |event| event.claims)));
         claims.row(&row(["", "", "pushed to the first node"], of(1, |event| event.claims)));
         if !way.aggressive {

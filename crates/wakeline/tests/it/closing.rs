@@ -150,6 +150,41 @@ async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
     }
 }
 
+/// Nothing is there when the caller reads, and it runs when the store is asked: one that the caller
+/// knows nothing of is not ended, and so none of its children is left without a parent.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_is_started_while_nothing_is_terminated_goes_on() {
+    for store in Store::both().await {
+        let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
+        let inner = store.open().await;
+        let faulting = Arc::new(FaultingStore::new(inner.clone()));
+        let (elsewhere, client) = (provider(inner), Client::new(provider(faulting.clone())));
+        let handle = Handle::current();
+        let begin = async move |elsewhere: Arc<StoreProvider>| {
+            let client = Client::new(elsewhere.clone());
+            client.start("p", "parent", "").await.expect("started");
+            let runtime = Runtime::start(elsewhere, registry()).await;
+            running(&client).await;
+            runtime.expect("started").shutdown(Duration::ZERO).await;
+        };
+        let (first, begin_first) = (Mutex::new(Some(elsewhere.clone())), begin.clone());
+        faulting.mutate(Box::new(move |write| {
+            if matches!(write, FlowWrite::Terminate(_))
+                && let Some(elsewhere) = first.lock().take()
+            {
+                let begin = begin_first(elsewhere);
+                tokio::task::block_in_place(|| handle.block_on(begin));
+            }
+        }));
+        assert!(!client.terminate("p", "enough").await.expect("answered"), "{}", store.name());
+        // The store was not asked: it begins now.
+        if faulting.calls().iter().all(|call| *call != "terminate") {
+            begin(elsewhere).await;
+        }
+        running(&client).await;
+    }
+}
+
 #[tokio::test]
 async fn children_of_a_parent_that_is_given_up_are_closed_by_their_policies() {
     for store in Store::both().await {

@@ -185,11 +185,13 @@ impl ProviderAdmin for StoreProvider {
         loop {
             let starts = self.waiting_starts(instance).await?;
             let begun = self.origin(instance).await?;
-            let origin = begun.as_ref().or(starts.first());
-            if child_of.is_some() && child_of != origin.and_then(Origin::parent) {
+            // Nothing is there. The store is not asked to end one that runs: it would end one that
+            // begins after these reads, of whose parent and children nothing is known here.
+            let Some(origin) = begun.as_ref().or(starts.first()) else { return Ok(false) };
+            if child_of.is_some() && child_of != origin.parent() {
                 return Ok(false);
             }
-            let name = origin.map(|origin| origin.name.clone());
+            let name = Some(origin.name.clone());
             let child = ErrorOrigin::Child { name, instance: instance.clone() };
             let parents = begun.iter().chain(&starts).filter_map(|origin| origin.parent.clone());
             let mut messages = told(parents, &error.clone().with_origin(child))?;

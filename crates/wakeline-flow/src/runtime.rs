@@ -12,8 +12,8 @@
 
 mod ack;
 mod activity;
+mod commit;
 mod dispatch;
-mod excused;
 mod incoming;
 mod leftovers;
 mod options;
@@ -24,6 +24,7 @@ mod slots;
 mod sticky;
 mod turn;
 mod unclaimed;
+mod uncommitted;
 mod unregistered;
 
 use std::sync::Arc;

@@ -196,7 +196,7 @@ impl ActivityRunner {
             loop {
                 match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
                     Err(error @ ProviderError::Retryable { .. }) => {
-                        tracing::debug!(error = error_chain(&error), "a completion is repeated");
+                        log(task, &repeats, &error);
                         repeats.pause().await;
                     }
                     ended => return ended,
@@ -211,6 +211,19 @@ impl ActivityRunner {
             }
             () = self.shared.cancelling.cancelled() => Err(ProviderError::Closed),
         }
+    }
+}
+
+fn log(task: &ActivityTask, repeats: &Repeats, error: &ProviderError) {
+    let (instance, activity) = (&task.instance, &task.name);
+    let (attempts, error) = (repeats.so_far() + 1, error_chain(error));
+    if repeats.is_notable() {
+        tracing::warn!(
+            %instance, activity, attempts, error,
+            "the result of an activity could not be stored yet"
+        );
+    } else {
+        tracing::debug!(%instance, activity, attempts, error, "a completion is repeated");
     }
 }
 

@@ -60,6 +60,56 @@ impl House {
     }
 }
 
+/// Why the instance is held back; waits until it is.
+async fn held_back(house: &House) -> String {
+    loop {
+        let status = house.client.status("f").await.expect("a status");
+        if let Some(reason) = status.instance().and_then(|instance| instance.suspended.clone()) {
+            return reason;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_always_takes_too_long_holds_its_instance_back_until_it_is_resumed() {
+    let house = House::new().await;
+    (1..=10).for_each(|nth| house.store.fail_operation("commit_turn", nth, Fault::TooLong));
+    house.client.start("f", "flow", &()).await.expect("started");
+    let reason = held_back(&house).await;
+    assert!(reason.contains("cannot be committed") && reason.contains("too long"), "{reason}");
+    assert!(reason.ends_with("resume the instance"), "{reason}");
+    // Once more, it is not held back before it took too long as often.
+    (1..=9).for_each(|nth| house.store.fail_operation("commit_turn", nth, Fault::TooLong));
+    assert!(house.client.resume("f").await.expect("answered"));
+    assert_eq!(house.client.wait::<u32>("f", LONG).await.expect("completed"), 1);
+    assert_eq!(house.store.pending(), 0);
+    house.runtime.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_take_too_long_while_renewals_fail_hold_no_instance_back() {
+    let house = House::new().await;
+    (1..=500).for_each(|nth| house.store.fail_operation("commit_turn", nth, Fault::TooLong));
+    house.fail("renew", 2_000);
+    let (result, _) = house.run().await;
+    assert_eq!(result.expect("completed"), 1);
+    house.runtime.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn commits_that_fail_for_other_reasons_in_between_hold_no_instance_back() {
+    let house = House::new().await;
+    for nth in 1..=200 {
+        let fault = if nth % 10 == 0 { Fault::Before } else { Fault::TooLong };
+        house.store.fail_operation("commit_turn", nth, fault);
+    }
+    let (result, _) = house.run().await;
+    assert_eq!(result.expect("completed"), 1);
+    assert_eq!(house.store.pending(), 0);
+    house.runtime.shutdown(Duration::ZERO).await;
+}
+
 /// Ten leases of a turn take five minutes.
 #[tokio::test(start_paused = true)]
 async fn commits_that_fail_for_twenty_minutes_end_no_instance() {

@@ -17,6 +17,7 @@ mod seeds;
 mod shutdown;
 mod skew;
 mod sleepers;
+mod slow;
 mod support;
 mod testing;
 mod wording;

@@ -54,9 +54,9 @@ const SETTLE_TIME: Duration = Duration::from_secs(5);
 /// Runs orchestrations and activities until it is shut down.
 ///
 /// Dropping it stops it: nothing more is fetched, running activities are cancelled, dropped if they
-/// do not return within [`RuntimeOptions::cancellation_grace`], and given back uncounted, so that
-/// another runtime takes them at once. That happens in the background; [`Runtime::shutdown`] waits
-/// for it.
+/// do not return within [`RuntimeOptions::cancellation_grace`], and given back uncounted, and its
+/// sessions are let go, so that another runtime takes them at once. That happens in the background;
+/// [`Runtime::shutdown`] waits for it.
 pub struct Runtime {
     provider: Arc<dyn Provider>,
     shared: Arc<Shared>,
@@ -166,7 +166,6 @@ impl Runtime {
             self.cancelling.cancel();
             while self.dispatchers.join_next().await.is_some() {}
         }
-        sessions::release(&self.shared).await;
         if self.shared.suspended.load(Ordering::Relaxed) {
             // During a deploy the processes with the new code may have started before: nobody else
             // would try again what did not fit this one.
@@ -219,7 +218,8 @@ fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     let slots = shared.slots(shared.options.worker_concurrency);
     for _ in 0..slots.dispatchers() {
         let activities = Activities { runner: Arc::clone(&runner), filter: filter.clone() };
-        tasks.spawn(dispatch(Arc::clone(shared), Arc::clone(&slots), activities));
+        let works = dispatch(Arc::clone(shared), Arc::clone(&slots), activities);
+        tasks.spawn(shared.sessions.worker(works));
     }
     if shared.sessions.claim().is_some() {
         tasks.spawn(sessions::keep(Arc::clone(shared)));

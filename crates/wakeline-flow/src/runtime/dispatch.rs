@@ -94,7 +94,12 @@ impl Source for Activities {
         poll_timeout: Option<Duration>,
     ) -> Result<Option<FetchedWork>, ProviderError> {
         let lock_timeout = shared.options.worker_lock_timeout;
-        shared.provider.fetch_work_item_for(&self.filter, lock_timeout, poll_timeout).await
+        let filter = &self.filter;
+        let work = shared.provider.fetch_work_item_for(filter, lock_timeout, poll_timeout).await;
+        if let Ok(Some(FetchedWork { session: Some(_), .. })) = &work {
+            shared.sessions.fetched();
+        }
+        work
     }
 
     async fn hold(&self, shared: &Arc<Shared>, item: &FetchedWork) {

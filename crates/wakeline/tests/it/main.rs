@@ -3,6 +3,7 @@
 mod closing;
 mod commits;
 mod crash;
+mod deleting;
 mod errors;
 mod leftovers;
 mod lives;

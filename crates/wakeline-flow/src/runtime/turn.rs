@@ -171,7 +171,7 @@ impl TurnRunner {
         }
         if !incoming.is_live() {
             if incoming.closes {
-                self.close_children(&incoming.item.instance).await?;
+                self.close_children(&incoming.item).await?;
             }
             return Ok(Plan::Commit(Box::new(ack::nobody(incoming)), None));
         }
@@ -184,7 +184,7 @@ impl TurnRunner {
             let parent = self.parent(&incoming).await?;
             // First, because the commit removes all messages of the lane, and nothing else will
             // come of this instance any more.
-            self.close_children(&incoming.item.instance).await?;
+            self.close_children(&incoming.item).await?;
             return Ok(Plan::Commit(Box::new(ack::given_up(incoming, parent, error)), None));
         }
         self.turn(incoming).await
@@ -289,9 +289,9 @@ impl TurnRunner {
 
     /// Closes the children of an instance that has ended, or is given up. A history that cannot be
     /// read does not say which; that is not worth trying for ever.
-    async fn close_children(&self, instance: &InstanceId) -> Result<(), ProviderError> {
-        let provider = self.shared.provider.as_ref();
-        match close_children(provider, instance, usize::MAX).await {
+    async fn close_children(&self, item: &OrchestrationItem) -> Result<(), ProviderError> {
+        let (provider, instance) = (self.shared.provider.as_ref(), &item.instance);
+        match close_children(provider, (instance, item.execution), usize::MAX).await {
             Err(error @ ProviderError::Permanent { .. }) => {
                 tracing::error!(%instance, error = error_chain(&error), "children were not closed");
                 Ok(())

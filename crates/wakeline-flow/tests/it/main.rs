@@ -3,6 +3,7 @@
 mod basics;
 mod cancelling;
 mod choosing;
+mod closing;
 mod crowds;
 mod deciding;
 mod deploying;

@@ -1,6 +1,7 @@
 //! What becomes of children and activities when the instance that they belong to ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -265,6 +266,43 @@ async fn only_own_children_are_closed() {
         let all = ["theirs", "others", "never"];
         let expected = all.map(|name| format!("{name} running"));
         assert_eq!(states(&client, &all).await, expected, "{}", store.name());
+        runtime.shutdown(PATIENCE).await;
+    }
+}
+
+/// The child is deleted and its id is taken after the caller has read whose child it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_takes_the_id_of_a_child_is_not_asked_to_cancel() {
+    for store in Store::both().await {
+        let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
+        let inner = store.open().await;
+        let faulting = Arc::new(FaultingStore::new(inner.clone()));
+        let (elsewhere, client) = (provider(inner), Client::new(provider(faulting.clone())));
+        let runtime = Runtime::start(elsewhere.clone(), registry()).await.expect("started");
+        Client::new(elsewhere.clone()).start("p", "parent", "").await.expect("started");
+        running(&client).await;
+        runtime.shutdown(Duration::ZERO).await;
+        let (taken, handle) = (Arc::new(AtomicBool::new(false)), Handle::current());
+        let first = Mutex::new(Some((elsewhere.clone(), taken.clone())));
+        faulting.mutate(Box::new(move |write| {
+            if let FlowWrite::Enqueue(envelopes) = write
+                && envelopes.iter().any(|envelope| envelope.instance.as_str() == "asked")
+                && let Some((elsewhere, taken)) = first.lock().take()
+            {
+                let take = async {
+                    let client = Client::new(elsewhere);
+                    client.delete("asked", true).await.expect("deleted");
+                    client.start("asked", "polite", &()).await.expect("started");
+                    taken.store(true, Ordering::SeqCst);
+                };
+                tokio::task::block_in_place(|| handle.block_on(take));
+            }
+        }));
+        assert!(client.terminate("p", "enough").await.expect("ended"), "{}", store.name());
+        assert!(taken.load(Ordering::SeqCst), "{}: nobody was asked", store.name());
+        let runtime = Runtime::start(elsewhere, registry()).await.expect("started");
+        settled(&client, 0).await;
+        assert_eq!(states(&client, &["asked"]).await, ["asked running"], "{}", store.name());
         runtime.shutdown(PATIENCE).await;
     }
 }

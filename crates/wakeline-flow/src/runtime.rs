@@ -173,7 +173,7 @@ impl Runtime {
             let capabilities = Capabilities::Of(known);
             let retried = retry_mismatched(&self.shared, &capabilities);
             if tokio::time::timeout(SETTLE_TIME, retried).await.is_err() {
-                tracing::warn!("the store did not answer: suspended instances were not resumed");
+                tracing::warn!("not all suspended instances were resumed within {SETTLE_TIME:?}");
             }
         }
         // A claim that was under way may have leased something to a dispatcher that has gone.

@@ -21,4 +21,5 @@ mod routing;
 mod runtime;
 mod script;
 mod slots;
+mod unclaimed;
 mod wording;

@@ -16,6 +16,7 @@ mod commit;
 mod dispatch;
 mod incoming;
 mod leftovers;
+mod lost_tries;
 mod options;
 mod renewal;
 mod repeats;
@@ -43,6 +44,7 @@ pub use options::{Prefetch, RuntimeOptions, RuntimeOptionsError};
 
 use activity::ActivityRunner;
 use dispatch::{Activities, Turns, dispatch};
+use lost_tries::LostTries;
 use sessions::Sessions;
 use slots::Slots;
 use sticky::Sticky;
@@ -84,6 +86,7 @@ pub(crate) struct Shared {
     pub(crate) closing: CancellationToken,
     pub(crate) cancelling: CancellationToken,
     pub(crate) sessions: Sessions,
+    pub(crate) lost_tries: LostTries,
     /// Whether an instance was suspended here, because this process's code did not fit it.
     pub(crate) suspended: AtomicBool,
 }
@@ -135,6 +138,7 @@ impl Runtime {
             provider: Arc::clone(&provider),
             registry: Arc::new(registry),
             sessions: Sessions::new(&options),
+            lost_tries: LostTries::default(),
             options,
             closing: closing.clone(),
             cancelling: cancelling.clone(),

@@ -55,8 +55,8 @@ use wakeline_store::{
     HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
     Losses, MessageDetail, PatchQueue, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
     QueueKeeper, QueueSchedule, QueueStore, Rekeyed, ScheduledFilter, ScheduledMessage, SealedKind,
-    Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TimeLimit,
-    TransactCommand, TransactReply, WholeStore,
+    Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TimeLimit, TransactCommand,
+    TransactReply, WholeStore,
 };
 
 /// How a call fails.

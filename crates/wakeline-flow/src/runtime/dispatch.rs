@@ -12,6 +12,7 @@ use super::renewal;
 use super::slots::{Fetching, Slot, Slots};
 use super::turn::TurnRunner;
 use super::{SETTLE_TIME, Shared};
+use crate::message::WorkItem;
 use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
 
 /// The longest sleep after failures in a row. It bounds how long work waits after an outage.
@@ -103,8 +104,11 @@ impl Source for Activities {
     }
 
     async fn hold(&self, shared: &Arc<Shared>, item: &FetchedWork) {
+        let WorkItem::ActivityExecute(task) = &item.item else {
+            return std::future::pending().await;
+        };
         let first = shared.options.worker_lock_timeout / 3;
-        renewal::renew_activity(shared, item.item.instance(), &item.lock_token, first).await;
+        renewal::renew_activity(shared, task, &item.lock_token, first).await;
     }
 
     async fn give_back(&self, shared: &Shared, item: FetchedWork) {

@@ -72,8 +72,7 @@ async fn round(shared: &Shared, timeout: Duration) -> Result<(), ProviderError> 
 
 /// Counts what is unclaimed in the same way as a server, whatever this runtime fails and when.
 async fn count(admin: &dyn ProviderAdmin) -> Result<(), ProviderError> {
-    let find =
-        FindUnclaimed { instances: None, waited_min: UNCLAIMED_AFTER, limit: COUNT_MAX };
+    let find = FindUnclaimed { instances: None, waited_min: UNCLAIMED_AFTER, limit: COUNT_MAX };
     let unclaimed = admin.unclaimed(find).await?;
     metrics::gauge!("wakeline_flow_unclaimed").set(unclaimed.len() as f64);
     Ok(())

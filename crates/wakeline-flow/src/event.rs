@@ -42,6 +42,21 @@ pub struct Parent {
     pub identity: Option<String>,
 }
 
+impl Parent {
+    /// Whether both are the same event of the same execution. If an earlier program wrote one of
+    /// them, it has no identity, and the rest decides.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let same_life = match (&self.identity, &other.identity) {
+            (Some(own), Some(other)) => own == other,
+            _ => true,
+        };
+        same_life
+            && self.instance == other.instance
+            && self.execution == other.execution
+            && self.event == other.event
+    }
+}
+
 /// An event from outside that no code has taken yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Raised {

@@ -12,10 +12,11 @@
 
 mod ack;
 mod activity;
+mod commit;
 mod dispatch;
-mod excused;
 mod incoming;
 mod leftovers;
+mod lost_tries;
 mod options;
 mod renewal;
 mod repeats;
@@ -24,6 +25,7 @@ mod slots;
 mod sticky;
 mod turn;
 mod unclaimed;
+mod uncommitted;
 mod unregistered;
 
 use std::sync::Arc;
@@ -42,6 +44,7 @@ pub use options::{Prefetch, RuntimeOptions, RuntimeOptionsError};
 
 use activity::ActivityRunner;
 use dispatch::{Activities, Turns, dispatch};
+use lost_tries::LostTries;
 use sessions::Sessions;
 use slots::Slots;
 use sticky::Sticky;
@@ -53,9 +56,9 @@ const SETTLE_TIME: Duration = Duration::from_secs(5);
 /// Runs orchestrations and activities until it is shut down.
 ///
 /// Dropping it stops it: nothing more is fetched, running activities are cancelled, dropped if they
-/// do not return within [`RuntimeOptions::cancellation_grace`], and given back uncounted, so that
-/// another runtime takes them at once. That happens in the background; [`Runtime::shutdown`] waits
-/// for it.
+/// do not return within [`RuntimeOptions::cancellation_grace`], and given back uncounted, and its
+/// sessions are let go, so that another runtime takes them at once. That happens in the background;
+/// [`Runtime::shutdown`] waits for it.
 pub struct Runtime {
     provider: Arc<dyn Provider>,
     shared: Arc<Shared>,
@@ -83,6 +86,7 @@ pub(crate) struct Shared {
     pub(crate) closing: CancellationToken,
     pub(crate) cancelling: CancellationToken,
     pub(crate) sessions: Sessions,
+    pub(crate) lost_tries: LostTries,
     /// Whether an instance was suspended here, because this process's code did not fit it.
     pub(crate) suspended: AtomicBool,
 }
@@ -134,6 +138,7 @@ impl Runtime {
             provider: Arc::clone(&provider),
             registry: Arc::new(registry),
             sessions: Sessions::new(&options),
+            lost_tries: LostTries::default(),
             options,
             closing: closing.clone(),
             cancelling: cancelling.clone(),
@@ -165,7 +170,6 @@ impl Runtime {
             self.cancelling.cancel();
             while self.dispatchers.join_next().await.is_some() {}
         }
-        sessions::release(&self.shared).await;
         if self.shared.suspended.load(Ordering::Relaxed) {
             // During a deploy the processes with the new code may have started before: nobody else
             // would try again what did not fit this one.
@@ -173,7 +177,7 @@ impl Runtime {
             let capabilities = Capabilities::Of(known);
             let retried = retry_mismatched(&self.shared, &capabilities);
             if tokio::time::timeout(SETTLE_TIME, retried).await.is_err() {
-                tracing::warn!("the store did not answer: suspended instances were not resumed");
+                tracing::warn!("not all suspended instances were resumed within {SETTLE_TIME:?}");
             }
         }
         // A claim that was under way may have leased something to a dispatcher that has gone.
@@ -218,7 +222,8 @@ fn spawn_activities(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     let slots = shared.slots(shared.options.worker_concurrency);
     for _ in 0..slots.dispatchers() {
         let activities = Activities { runner: Arc::clone(&runner), filter: filter.clone() };
-        tasks.spawn(dispatch(Arc::clone(shared), Arc::clone(&slots), activities));
+        let works = dispatch(Arc::clone(shared), Arc::clone(&slots), activities);
+        tasks.spawn(shared.sessions.worker(works));
     }
     if shared.sessions.claim().is_some() {
         tasks.spawn(sessions::keep(Arc::clone(shared)));

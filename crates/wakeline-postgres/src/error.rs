@@ -6,7 +6,7 @@
 
 use tokio_postgres::error::SqlState;
 use wakeline_core::error_chain;
-use wakeline_store::{BoxError, StoreError};
+use wakeline_store::{BoxError, StoreError, TimeLimit};
 
 /// What a call's failure asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +133,25 @@ pub(crate) fn blames_queue(error: &StoreError) -> bool {
             matches!(*state, SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE)
         }),
         _ => false,
+    }
+}
+
+/// Whether the server ended the statement: it took longer than it may, or somebody cancelled it,
+/// which has the same SQLSTATE and a text in the server's language.
+pub(crate) fn was_cancelled(error: &StoreError) -> bool {
+    let StoreError::Transient { source, .. } = error else { return false };
+    state_of(source).is_some_and(|state| *state == SqlState::QUERY_CANCELED)
+}
+
+/// The same error; if the server ended the statement, marked as one of a call that took longer
+/// than it may.
+pub(crate) fn beyond_limit(error: StoreError) -> StoreError {
+    let cancelled = was_cancelled(&error);
+    match error {
+        StoreError::Transient { operation, source } if cancelled => {
+            StoreError::Transient { operation, source: Box::new(TimeLimit(source)) }
+        }
+        other => other,
     }
 }
 

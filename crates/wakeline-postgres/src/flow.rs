@@ -27,6 +27,7 @@ mod mailbox;
 mod names;
 mod read;
 mod retries;
+mod slow;
 mod sql;
 mod wire;
 
@@ -71,6 +72,7 @@ pub(crate) struct Core {
     hints: FaceHints<FlowChange>,
     /// Keys under which this node may hold leases already.
     keys: GrantedTokens,
+    slow: slow::SlowLanes,
 }
 
 impl Core {
@@ -152,6 +154,7 @@ impl Flow {
             names: names::Names::default(),
             hints: FaceHints::default(),
             keys: GrantedTokens::default(),
+            slow: slow::SlowLanes::default(),
         });
         Self {
             enqueue: fuser!(core, "flow_enqueue", flush_enqueue),
@@ -217,8 +220,9 @@ impl FlowStore for PostgresStore {
         let pushes = std::mem::take(&mut commit.pushes);
         let emits = std::mem::take(&mut commit.emits);
         let form = self.flow.core.commit_form(commit).await?;
-        if !pushes.is_empty() || !emits.is_empty() {
-            return self.flow.core.commit_sending(form, Sent { pushes, emits }).await;
+        let slow = self.flow.core.slow.contains(form.token.lane);
+        if slow || !pushes.is_empty() || !emits.is_empty() {
+            return self.flow.core.commit_apart(form, Sent { pushes, emits, slow }).await;
         }
         let bytes = form.bytes();
         self.flow.commit.submit(form, bytes).await

@@ -88,6 +88,13 @@ pub enum StoreError {
     },
 }
 
+/// The source of a [`StoreError::Transient`] of a call that the database ended because it took
+/// longer than it may. Nothing was written, and as far as the store can tell, the time was not
+/// spent waiting for somebody's lock.
+#[derive(Debug, thiserror::Error)]
+#[error("it took longer than the database allows one statement to take")]
+pub struct TimeLimit(#[source] pub BoxError);
+
 /// What is wrong with one command of a call that others share: an error for whoever sent it, and
 /// nothing to the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +137,11 @@ impl StoreError {
             }
             error => error,
         }
+    }
+
+    /// Whether the call took longer than the database allows ([`TimeLimit`]).
+    pub fn exceeded_time_limit(&self) -> bool {
+        matches!(self, Self::Transient { source, .. } if source.is::<TimeLimit>())
     }
 
     /// Whether trying again later may help.

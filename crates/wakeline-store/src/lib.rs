@@ -48,7 +48,7 @@ pub use dead::{
     DeadLetter, DeadLetterFilter, DeadLetters, Page, QueueChores, QueueDeadLetters, Redrive,
     RedriveJob, RedriveState,
 };
-pub use error::{BoxError, InvalidField, StoreError};
+pub use error::{BoxError, InvalidField, StoreError, TimeLimit};
 pub use groups::{GroupDetail, GroupPartition, GroupPartitionFilter, QueueGroups, Seek, SeekTo};
 pub use hints::{FanOut, HintFeed, HintOrigin, HintSink, LinkState};
 pub use keep::{Housekeeping, HousekeepingReport, Losses, QueueKeeper};

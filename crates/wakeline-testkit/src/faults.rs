@@ -55,7 +55,7 @@ use wakeline_store::{
     HintSink, Housekeeping, HousekeepingReport, KeyedStore, KeysNeeded, LineClaim, LineOutcome,
     Losses, MessageDetail, PatchQueue, PushItem, PushReply, QueueAdmin, QueueDetail, QueueGroups,
     QueueKeeper, QueueSchedule, QueueStore, Rekeyed, ScheduledFilter, ScheduledMessage, SealedKind,
-    Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TransactCommand,
+    Seek, SettleItem, SettleReply, StoreAdmin, StoreError, StoreInfo, TimeLimit, TransactCommand,
     TransactReply, WholeStore,
 };
 
@@ -70,10 +70,12 @@ pub enum Fault {
     HangBefore,
     /// It happens, and the caller hears nothing.
     HangAfter,
+    /// Nothing happens: it took longer than the database allows.
+    TooLong,
 }
 
 impl Fault {
-    /// Every way to fail.
+    /// Every way in which a database fails that is away, or goes away.
     pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::HangBefore, Self::HangAfter];
 }
 
@@ -208,6 +210,10 @@ impl FaultingStore {
             Some(Fault::After) => {
                 call.await?;
                 Err(StoreError::Transient { operation, source: "a planned fault".into() })
+            }
+            Some(Fault::TooLong) => {
+                let source = Box::new(TimeLimit("a planned fault".into()));
+                Err(StoreError::Transient { operation, source })
             }
             Some(Fault::HangBefore) => pending().await,
             Some(Fault::HangAfter) => {

@@ -114,7 +114,8 @@ impl<O> ActivityCall<O> {
         })
     }
 
-    /// How often it is tried at most.
+    /// How often it is tried at most. A try whose process ends counts, and so does one that is cut
+    /// off the store for longer than its lease, unless the same process takes the activity again.
     pub fn attempts(self, attempts: u32) -> Self {
         self.planned(|plan| {
             plan.policy.attempts_max = attempts.max(1);

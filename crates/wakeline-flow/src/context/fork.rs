@@ -10,7 +10,9 @@ use serde::Serialize;
 
 use super::OrchestrationContext;
 use super::ticket::Gives;
-use crate::engine::state::{At, Shared};
+use crate::capability::capability;
+use crate::engine::Foreign;
+use crate::engine::state::{At, Shared, place};
 use crate::error::FlowError;
 use crate::event::EventKind;
 use crate::json::Json;
@@ -45,10 +47,18 @@ pub struct ContinueAsNew<R> {
 
 impl<R> ContinueAsNew<R> {
     /// The version of the code that goes on. If none is named, the newest of the process that takes
-    /// the next turn, but none that is older than the code that runs now.
+    /// the next turn, but none that is older than the code that runs now. A text that no version
+    /// can be suspends the instance.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
+    }
+
+    /// What is wrong with the version, if no code can have it.
+    fn refused(&self) -> Option<Foreign> {
+        let version = self.version.as_ref()?;
+        let reason = capability(&self.shared.about.name, Some(version)).err()?.to_string();
+        Some(Foreign::Version { at: place(self.at), version: version.clone(), reason })
     }
 }
 
@@ -56,6 +66,12 @@ impl<R> Future for ContinueAsNew<R> {
     type Output = R;
 
     fn poll(mut self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<R> {
+        if let Some(foreign) = self.refused() {
+            self.shared.with(self.at, |state| {
+                state.foreign.get_or_insert(foreign);
+            });
+            return Poll::Pending;
+        }
         let kind = match self.input.take() {
             Some(Ok(input)) => EventKind::ContinuedAsNew { input, version: self.version.take() },
             Some(Err(error)) => EventKind::Failed { error },

@@ -17,7 +17,7 @@ impl State {
             return None;
         }
         if let WorkItem::CancelInstance { parent: Some(parent), .. } = &message
-            && about.parent.as_ref() != Some(parent)
+            && !about.parent.as_ref().is_some_and(|own| own.is_same(parent))
         {
             return None;
         }

@@ -39,6 +39,19 @@ pub enum Foreign {
     /// The code wakes itself over and over and never waits for anything.
     #[error("the orchestration wakes itself all the time and never waits; {ADVICE}")]
     Busy,
+    /// The code goes on as a version that no code can have.
+    #[error(
+        "the orchestration goes on at {at} as version {version:?}, which cannot be a version: \
+         {reason}; fix the code and resume the instance"
+    )]
+    Version {
+        /// Where in the code.
+        at: String,
+        /// The version.
+        version: String,
+        /// Why it cannot be one.
+        reason: String,
+    },
     /// The code panicked.
     #[error("the orchestration panicked: {message}; fix the code and resume the instance")]
     Panic {

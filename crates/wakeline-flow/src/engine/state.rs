@@ -46,11 +46,16 @@ impl About {
     /// Tells this execution from those of other lives of the same instance, which can be deleted
     /// and started again. 32 hexadecimal digits, from which the seed cannot be computed.
     pub(crate) fn identity(&self) -> String {
-        let mut hash = Sha256::new();
-        hash.update(b"identity");
-        hash.update(self.seed.to_le_bytes());
-        hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+        identity(self.seed)
     }
+}
+
+/// What [`About::identity`] is by the seed of the execution.
+pub(crate) fn identity(seed: u64) -> String {
+    let mut hash = Sha256::new();
+    hash.update(b"identity");
+    hash.update(seed.to_le_bytes());
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What the code of an execution and the engine share.

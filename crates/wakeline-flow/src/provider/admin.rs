@@ -12,7 +12,7 @@ use wakeline_store::flow::{
 
 use super::item::ProviderError;
 use crate::error::FlowError;
-use crate::event::Event;
+use crate::event::{Event, Parent};
 use crate::json::Json;
 
 /// What a waiter has seen already. Without any, it waits for the end of the instance.
@@ -175,20 +175,19 @@ pub trait ProviderAdmin: Send + Sync {
 
     /// Ends an instance without its code, and tells its parent: as terminated, or as failed if the
     /// error is of another kind. Its children are closed by the next turn, by their policies. With
-    /// `child_of` only if an event of that instance started it. False if it does not run.
+    /// `child_of` only if that event started it. False if it does not run.
     async fn terminate(
         &self,
         instance: &InstanceId,
         error: FlowError,
-        child_of: Option<(&InstanceId, u64)>,
+        child_of: Option<&Parent>,
     ) -> Result<bool, ProviderError>;
 
-    /// Whether an event of that instance started it. False if it does not exist.
+    /// Whether that event started it. False if it does not exist.
     async fn is_child_of(
         &self,
         instance: &InstanceId,
-        parent: &InstanceId,
-        event: u64,
+        parent: &Parent,
     ) -> Result<bool, ProviderError>;
 
     /// Deletes instances with all below them.

@@ -8,7 +8,7 @@ use wakeline_core::{
 };
 use wakeline_store::flow::{ExecutionEnd, InstanceState, KvChange, KvEntry, StatusChange};
 use wakeline_store::hook::NewMessage;
-use wakeline_store::{BoxError, PushItem};
+use wakeline_store::{BoxError, PushItem, TimeLimit};
 
 use crate::event::{Event, Parent};
 use crate::message::{ActivityTask, WorkItem};
@@ -40,6 +40,21 @@ pub enum ProviderError {
     /// The provider is shutting down.
     #[error("the provider is shutting down: no call is possible any more")]
     Closed,
+}
+
+impl ProviderError {
+    /// Whether the call took longer than the store allows ([`TimeLimit`]), while others may be fast
+    /// enough.
+    pub fn exceeded_time_limit(&self) -> bool {
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            if error.is::<TimeLimit>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
 }
 
 /// A leased turn.

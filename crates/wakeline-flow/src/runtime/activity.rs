@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! * Failures are retried by giving the activity back with a delay: no turn, no history.
+//! * A try that was lost because the store was away is none of the user's.
 //! * An activity that nobody wants any more is cancelled, given a grace, and then dropped; its
 //!   result goes nowhere, because its lease is gone.
 
@@ -94,8 +95,11 @@ impl ActivityRunner {
             );
             return provider.abandon_work_item(lock_token, Some(LATER), true).await;
         };
+        let lost_tries = &self.shared.lost_tries;
         let tries_max = task.policy.attempts_max.max(1);
-        if attempt > tries_max.saturating_add(self.shared.options.attempts_max) {
+        let lost = lost_tries.before(task, lock_token);
+        if attempt.saturating_sub(lost) > tries_max.saturating_add(self.shared.options.attempts_max)
+        {
             let words = "the activity was given up: every attempt ended without a result, because \
                 the process that ran it crashed, hung or lost its lease; see the logs of workers";
             let error = FlowError {
@@ -108,9 +112,11 @@ impl ActivityRunner {
         let tried = self.attempt(&code, task, lock_token, attempt).await;
         // The next one runs while this one is settled: many settle in one transaction.
         drop(slot);
+        // Another try may have been found to be lost while this one ran.
+        let counted = attempt.saturating_sub(lost_tries.before(task, lock_token));
         match tried {
-            Tried::Done(Err(error)) if attempt < tries_max && may_retry(&error) => {
-                let delay = task.policy.backoff.delay(attempt);
+            Tried::Done(Err(error)) if counted < tries_max && may_retry(&error) => {
+                let delay = task.policy.backoff.delay(counted);
                 tracing::debug!(
                     instance = %task.instance, activity = task.name, attempt, ?delay,
                     error = error_chain(&error),
@@ -119,11 +125,11 @@ impl ActivityRunner {
                 provider.retry_work_item(lock_token, delay, &error).await
             }
             Tried::Done(result) => {
-                let counted = |error| {
+                let failed = |error| {
                     FlowError { attempts: Some(attempt), ..error }
                         .with_origin(origin(task, attempt))
                 };
-                self.complete(task, lock_token, result.map_err(counted)).await
+                self.complete(task, lock_token, result.map_err(failed)).await
             }
             Tried::Unwanted => Ok(()),
             Tried::Interrupted => provider.abandon_work_item(lock_token, None, true).await,
@@ -157,7 +163,7 @@ impl ActivityRunner {
             done = &mut running => return Tried::Done(done.unwrap_or_else(|error| {
                 Err(FlowError::new(FailureKind::Panic, error.to_string()))
             })),
-            () = renew_activity(&self.shared, &task.instance, lock_token, lease / 3) => {
+            () = renew_activity(&self.shared, task, lock_token, lease / 3) => {
                 Tried::Unwanted
             }
             () = limit => {
@@ -196,8 +202,12 @@ impl ActivityRunner {
             loop {
                 match self.shared.provider.ack_work_item(lock_token, Some(done.clone())).await {
                     Err(error @ ProviderError::Retryable { .. }) => {
-                        tracing::debug!(error = error_chain(&error), "a completion is repeated");
+                        log(task, &repeats, &error);
                         repeats.pause().await;
+                    }
+                    Ok(()) => {
+                        self.shared.lost_tries.forget(task);
+                        return Ok(());
                     }
                     ended => return ended,
                 }
@@ -206,11 +216,24 @@ impl ActivityRunner {
         tokio::select! {
             biased;
             ended = offers => ended,
-            () = renew_activity(&self.shared, &task.instance, lock_token, lease / 10) => {
+            () = renew_activity(&self.shared, task, lock_token, lease / 10) => {
                 Err(ProviderError::LockLost)
             }
             () = self.shared.cancelling.cancelled() => Err(ProviderError::Closed),
         }
+    }
+}
+
+fn log(task: &ActivityTask, repeats: &Repeats, error: &ProviderError) {
+    let (instance, activity) = (&task.instance, &task.name);
+    let (attempts, error) = (repeats.so_far() + 1, error_chain(error));
+    if repeats.is_notable() {
+        tracing::warn!(
+            %instance, activity, attempts, error,
+            "the result of an activity could not be stored yet"
+        );
+    } else {
+        tracing::debug!(%instance, activity, attempts, error, "a completion is repeated");
     }
 }
 

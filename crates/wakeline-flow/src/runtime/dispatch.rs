@@ -12,6 +12,7 @@ use super::renewal;
 use super::slots::{Fetching, Slot, Slots};
 use super::turn::TurnRunner;
 use super::{SETTLE_TIME, Shared};
+use crate::message::WorkItem;
 use crate::provider::{FetchedWork, OrchestrationItem, ProviderError, WorkFilter};
 
 /// The longest sleep after failures in a row. It bounds how long work waits after an outage.
@@ -94,12 +95,20 @@ impl Source for Activities {
         poll_timeout: Option<Duration>,
     ) -> Result<Option<FetchedWork>, ProviderError> {
         let lock_timeout = shared.options.worker_lock_timeout;
-        shared.provider.fetch_work_item_for(&self.filter, lock_timeout, poll_timeout).await
+        let filter = &self.filter;
+        let work = shared.provider.fetch_work_item_for(filter, lock_timeout, poll_timeout).await;
+        if let Ok(Some(FetchedWork { session: Some(_), .. })) = &work {
+            shared.sessions.fetched();
+        }
+        work
     }
 
     async fn hold(&self, shared: &Arc<Shared>, item: &FetchedWork) {
+        let WorkItem::ActivityExecute(task) = &item.item else {
+            return std::future::pending().await;
+        };
         let first = shared.options.worker_lock_timeout / 3;
-        renewal::renew_activity(shared, item.item.instance(), &item.lock_token, first).await;
+        renewal::renew_activity(shared, task, &item.lock_token, first).await;
     }
 
     async fn give_back(&self, shared: &Shared, item: FetchedWork) {

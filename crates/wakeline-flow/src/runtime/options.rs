@@ -61,7 +61,8 @@ pub struct RuntimeOptions {
     pub worker_lock_timeout: Duration,
     /// How the dispatchers are woken; `None` takes the provider's way.
     pub wake_mode: Option<WakeMode>,
-    /// How they wait, if `wake_mode` is set.
+    /// How they wait, if `wake_mode` is set. Its `degraded_poll_interval` has no effect, because
+    /// `dispatcher_idle_sleep` takes its place: another value than that or the default is refused.
     pub long_poll: LongPollConfig,
     /// So many fetches of one turn, or of one activity beyond its own tries, end it as poison. 10.
     pub attempts_max: u32,
@@ -162,9 +163,23 @@ impl RuntimeOptions {
             }
         }
         self.prefetch.validate()?;
+        self.validate_degraded()?;
         let wake = self.wake_mode.map_or(Ok(()), |mode| mode.validate());
         wake.and_then(|()| self.long_poll.validate())
             .map_err(|error| RuntimeOptionsError::new(error.field, error.reason))
+    }
+
+    /// A pace that was set would be ignored without a word.
+    fn validate_degraded(&self) -> Result<(), RuntimeOptionsError> {
+        let (pace, sleep) = (self.long_poll.degraded_poll_interval, self.dispatcher_idle_sleep);
+        if pace == sleep || pace == LongPollConfig::default().degraded_poll_interval {
+            return Ok(());
+        }
+        let reason = format!(
+            "must not be set to {pace:?}: in a runtime dispatcher_idle_sleep, which is {sleep:?}, \
+             takes its place; set that one"
+        );
+        Err(RuntimeOptionsError::new("long_poll.degraded_poll_interval", &reason))
     }
 }
 
@@ -199,6 +214,25 @@ mod tests {
             RuntimeOptions { dispatcher_idle_sleep: Duration::ZERO, ..RuntimeOptions::default() };
         let refused = spinning.validate().expect_err("zero");
         assert_eq!(refused.to_string(), "dispatcher_idle_sleep must be at least 1 ms, not 0ns");
+    }
+
+    #[test]
+    fn a_pace_that_would_be_ignored_is_refused() {
+        let options = |pace, dispatcher_idle_sleep| RuntimeOptions {
+            dispatcher_idle_sleep,
+            long_poll: LongPollConfig { degraded_poll_interval: pace, ..LongPollConfig::default() },
+            ..RuntimeOptions::default()
+        };
+        let [set, default, other] = [5, 100, 50].map(Duration::from_millis);
+        for (pace, sleep) in [(default, default), (default, set), (set, set)] {
+            assert_eq!(options(pace, sleep).validate(), Ok(()), "{pace:?}, {sleep:?}");
+        }
+        for sleep in [default, other] {
+            let refused = options(set, sleep).validate().expect_err("ignored").to_string();
+            for named in ["long_poll.degraded_poll_interval", "dispatcher_idle_sleep", "5ms"] {
+                assert!(refused.contains(named), "{refused}");
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tokio::task::AbortHandle;
 use wakeline_core::{InstanceId, error_chain};
 
 use super::Shared;
+use crate::message::ActivityTask;
 use crate::provider::{ProviderError, Seen};
 
 /// An activity that has run for so long waits for the end of its instance.
@@ -56,13 +57,13 @@ pub(super) async fn renew_turn(shared: &Shared, lock_token: &str) {
 /// does not want it any more, or the lease is lost.
 pub(super) async fn renew_activity(
     shared: &Shared,
-    instance: &InstanceId,
+    task: &ActivityTask,
     lock_token: &str,
     first: Duration,
 ) {
     let lease = shared.options.worker_lock_timeout;
     let mut pause = first;
-    let mut ended = pin!(instance_ended(shared, instance));
+    let mut ended = pin!(instance_ended(shared, &task.instance));
     let mut heard = false;
     loop {
         tokio::select! {
@@ -70,9 +71,14 @@ pub(super) async fn renew_activity(
             () = &mut ended, if !heard => heard = true,
         }
         match shared.provider.renew_work_item_lock(lock_token, lease).await {
-            Ok(Some(state)) if !state.is_ended() => pause = lease / 3,
+            Ok(Some(state)) if !state.is_ended() => {
+                shared.lost_tries.recover(task, lock_token);
+                pause = lease / 3;
+            }
             Ok(_) | Err(ProviderError::LockLost | ProviderError::Closed) => return,
             Err(error) => {
+                // The next try may begin before this one hears that it has lost its lease.
+                shared.lost_tries.excuse(task, lock_token);
                 tracing::warn!(
                     error = error_chain(&error),
                     "could not renew the lease of an activity"

@@ -9,12 +9,12 @@ use wakeline_store::flow::{InstanceState, Suspension};
 
 use super::Shared;
 use super::ack;
-use super::excused::Excused;
+use super::commit::commit;
 use super::incoming::{Beginning, Incoming};
 use super::renewal::TurnRenewal;
-use super::repeats::Repeats;
 use super::slots::Slot;
 use super::sticky::{Stamp, Sticky};
+use super::uncommitted::Uncommitted;
 use super::unregistered;
 use crate::closing::close_children;
 use crate::engine::{Execution, Setting, Start};
@@ -27,8 +27,6 @@ const LATER: Duration = Duration::from_secs(5);
 
 /// The same where only older code is here than the execution before had, as during a deploy.
 const NEWER: Duration = Duration::from_millis(500);
-/// So many refusals of a commit are taken as final.
-const REFUSALS_MAX: u32 = 3;
 /// How long messages wait that came before what begins their execution.
 const EARLY: Duration = Duration::from_secs(1);
 
@@ -36,7 +34,7 @@ const EARLY: Duration = Duration::from_secs(1);
 pub(super) struct TurnRunner {
     shared: Arc<Shared>,
     sticky: Sticky,
-    excused: Excused,
+    uncommitted: Uncommitted,
 }
 
 /// Why an instance is given up.
@@ -67,7 +65,7 @@ enum Ready {
 
 impl TurnRunner {
     pub(super) fn new(shared: Arc<Shared>, sticky: Sticky) -> Self {
-        Self { shared, sticky, excused: Excused::default() }
+        Self { shared, sticky, uncommitted: Uncommitted::default() }
     }
 
     /// Runs a turn and commits it, or gives it back.
@@ -79,7 +77,7 @@ impl TurnRunner {
         drop(slot);
         let ended = match planned {
             Ok(Plan::Commit(ack, execution)) => {
-                match self.commit(*ack, life).await {
+                match commit(&self.shared, &self.uncommitted, *ack, life).await {
                     Err(error @ ProviderError::Permanent { .. }) => {
                         let reason = format!(
                             "the turn cannot be committed: {}; fix the cause and resume the \
@@ -95,7 +93,6 @@ impl TurnRunner {
                         given.and(Err(error))
                     }
                     Ok(()) => {
-                        self.excused.forget(life);
                         self.keep(&instance, life, execution);
                         Ok(())
                     }
@@ -143,35 +140,6 @@ impl TurnRunner {
         }
     }
 
-    /// Commits. One of unknown outcome is repeated for as long as the lease lives: if it had
-    /// succeeded, its lease is gone. One that was refused is repeated a few times: the database may
-    /// have been at fault.
-    async fn commit(&self, ack: OrchestrationAck, life: i64) -> Result<(), ProviderError> {
-        let mut repeats = Repeats::default();
-        let (mut refusals, mut failed) = (0, false);
-        loop {
-            let error = match self.shared.provider.ack_orchestration_item(ack.clone()).await {
-                Err(error @ ProviderError::Retryable { .. }) => {
-                    // Its lease may be lost by the time that the provider hears of the turn.
-                    if !std::mem::replace(&mut failed, true) {
-                        self.excused.add(life);
-                    }
-                    error
-                }
-                Err(error @ ProviderError::Permanent { .. }) if refusals + 1 < REFUSALS_MAX => {
-                    refusals += 1;
-                    error
-                }
-                ended => return ended,
-            };
-            tracing::debug!(error = error_chain(&error), "a commit is repeated");
-            tokio::select! {
-                () = repeats.pause() => {}
-                () = self.shared.cancelling.cancelled() => return Err(error),
-            }
-        }
-    }
-
     async fn suspend(
         &self,
         instance: &InstanceId,
@@ -203,11 +171,11 @@ impl TurnRunner {
         }
         if !incoming.is_live() {
             if incoming.closes {
-                self.close_children(&incoming.item.instance).await?;
+                self.close_children(&incoming.item).await?;
             }
             return Ok(Plan::Commit(Box::new(ack::nobody(incoming)), None));
         }
-        let excused = self.excused.of(incoming.item.life);
+        let excused = self.uncommitted.excused(incoming.item.life);
         if incoming.item.attempt > self.shared.options.attempts_max.saturating_add(excused) {
             let error = FlowError {
                 attempts: Some(incoming.item.attempt - 1),
@@ -216,7 +184,7 @@ impl TurnRunner {
             let parent = self.parent(&incoming).await?;
             // First, because the commit removes all messages of the lane, and nothing else will
             // come of this instance any more.
-            self.close_children(&incoming.item.instance).await?;
+            self.close_children(&incoming.item).await?;
             return Ok(Plan::Commit(Box::new(ack::given_up(incoming, parent, error)), None));
         }
         self.turn(incoming).await
@@ -321,9 +289,9 @@ impl TurnRunner {
 
     /// Closes the children of an instance that has ended, or is given up. A history that cannot be
     /// read does not say which; that is not worth trying for ever.
-    async fn close_children(&self, instance: &InstanceId) -> Result<(), ProviderError> {
-        let provider = self.shared.provider.as_ref();
-        match close_children(provider, instance, usize::MAX).await {
+    async fn close_children(&self, item: &OrchestrationItem) -> Result<(), ProviderError> {
+        let (provider, instance) = (self.shared.provider.as_ref(), &item.instance);
+        match close_children(provider, (instance, item.execution), usize::MAX).await {
             Err(error @ ProviderError::Permanent { .. }) => {
                 tracing::error!(%instance, error = error_chain(&error), "children were not closed");
                 Ok(())

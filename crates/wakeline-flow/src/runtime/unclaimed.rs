@@ -18,12 +18,15 @@ use wakeline_store::flow::{
 };
 
 use super::Shared;
+use crate::client::UNCLAIMED_AFTER;
 use crate::error::{FailureKind, FlowError};
 use crate::message::WorkItem;
 use crate::provider::{ProviderAdmin, ProviderError, Session, WorkFilter};
 
 /// Most that is looked at in one round.
 const ROUND_MAX: u32 = 1_000;
+/// Most that is counted for the metric, as by a server.
+const COUNT_MAX: u32 = 10_000;
 /// Longest time between two rounds.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
@@ -48,7 +51,7 @@ async fn round(shared: &Shared, timeout: Duration) -> Result<(), ProviderError> 
     let Some(admin) = shared.provider.admin() else { return Ok(()) };
     let find = FindUnclaimed { instances: None, waited_min: timeout, limit: ROUND_MAX };
     let late = admin.unclaimed(find).await?;
-    metrics::gauge!("wakeline_flow_unclaimed").set(late.len() as f64);
+    count(admin).await?;
     let mut activities: HashMap<ActivityName, Late> = HashMap::new();
     for Unclaimed { instance, what, .. } in late {
         let error = too_late(&what, timeout);
@@ -64,6 +67,14 @@ async fn round(shared: &Shared, timeout: Duration) -> Result<(), ProviderError> 
     for (name, late) in activities {
         fail_activities(shared, name, late).await?;
     }
+    Ok(())
+}
+
+/// Counts what is unclaimed in the same way as a server, whatever this runtime fails and when.
+async fn count(admin: &dyn ProviderAdmin) -> Result<(), ProviderError> {
+    let find = FindUnclaimed { instances: None, waited_min: UNCLAIMED_AFTER, limit: COUNT_MAX };
+    let unclaimed = admin.unclaimed(find).await?;
+    metrics::gauge!("wakeline_flow_unclaimed").set(unclaimed.len() as f64);
     Ok(())
 }
 

@@ -66,9 +66,13 @@ fn only_the_own_parent_cancels_a_child() {
     let flow = |ctx: OrchestrationContext, (): ()| async move { ctx.event::<u32>("n").await };
     let registry = registry(|r| r.orchestration("flow", flow));
     let code = registry.newest("flow").expect("registered");
-    let parent = |event| {
-        Some(Parent { instance: id("p"), execution: 1, event, identity: Some("1".to_owned()) })
+    let parent_of = |execution, event, identity: Option<&str>| {
+        let identity = identity.map(str::to_owned);
+        Some(Parent { instance: id("p"), execution, event, identity })
     };
+    let parent = |event| parent_of(1, event, Some("1"));
+    // An earlier program wrote no identity.
+    let (earlier, later) = (parent_of(1, 1, None), parent_of(2, 1, None));
     let cancel = |parent| WorkItem::CancelInstance {
         instance: id("i"),
         reason: "no longer wanted".to_owned(),
@@ -77,6 +81,13 @@ fn only_the_own_parent_cancels_a_child() {
     for (own, by, ends) in [
         (parent(1), parent(1), true),
         (parent(1), parent(2), false),
+        (parent(1), parent_of(1, 1, Some("2")), false),
+        (parent(1), parent_of(2, 1, Some("1")), false),
+        (earlier.clone(), parent(1), true),
+        (earlier.clone(), parent(2), false),
+        (parent(1), earlier.clone(), true),
+        (earlier.clone(), earlier.clone(), true),
+        (later, earlier, false),
         (None, parent(1), false),
         (parent(1), None, true),
     ] {

@@ -3,6 +3,7 @@
 mod basics;
 mod cancelling;
 mod choosing;
+mod closing;
 mod crowds;
 mod deciding;
 mod deploying;
@@ -20,4 +21,5 @@ mod routing;
 mod runtime;
 mod script;
 mod slots;
+mod unclaimed;
 mod wording;

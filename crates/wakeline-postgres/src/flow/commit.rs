@@ -5,6 +5,8 @@
 //! * A turn that pushes is committed by a call of its own, because its partitions may be busy. So
 //!   is one that emits: its messages are stored by another statement of the same transaction,
 //!   which takes its locks after all others.
+//! * A turn whose last call took longer than the database allows goes alone as well
+//!   (see [`super::slow`]).
 //! * A call of unknown outcome is not repeated: it could not tell its own first try from another's.
 
 use futures_util::FutureExt as _;
@@ -19,6 +21,7 @@ use super::commit_form::{CommitCall, CommitForm};
 use super::commit_plain::PlainCall;
 use super::enqueue::outcome;
 use super::items::{self, Leased, TURN_COLUMNS, unsigned};
+use super::slow::lock_wait;
 use crate::commands::{Answers, Flushed, apart, one_by_one};
 use crate::connect::Params;
 use crate::error;
@@ -35,10 +38,12 @@ const WORK_COLUMN: usize = TURN_COLUMN + TURN_COLUMNS;
 /// Where those of an activity begin if there are neither slots nor turns.
 const PLAIN_WORK_COLUMN: usize = SLOT_COLUMN;
 
-/// What a turn sends besides its messages to instances.
+/// What a turn that is committed apart sends besides its messages to instances.
 pub(super) struct Sent {
     pub(super) pushes: Vec<PushItem>,
     pub(super) emits: Vec<NewMessage>,
+    /// Whether its last commit took too long.
+    pub(super) slow: bool,
 }
 
 /// What a call did.
@@ -130,6 +135,11 @@ impl Core {
         for (indexes, part) in apart(commands, |command| vec![command.token.lane]) {
             let call = |part| self.commit_call(part).boxed();
             let flushed = one_by_one(&part, call).await;
+            for (form, reply) in part.iter().zip(&flushed) {
+                if reply.as_ref().is_err_and(error::was_cancelled) {
+                    self.slow.note(form.token.lane);
+                }
+            }
             answers.fill(indexes, flushed.into_iter().map(|reply| reply.and_then(|reply| reply)));
         }
         answers.done(OPERATION)
@@ -169,12 +179,23 @@ impl Core {
         committed
     }
 
-    /// Commits a turn that pushes or emits, by itself.
-    pub(super) async fn commit_sending(
+    /// Commits a turn by itself: one that pushes or emits, or whose last commit took too long.
+    pub(super) async fn commit_apart(
         &self,
         form: CommitForm,
         sent: Sent,
     ) -> Result<TurnReply, StoreError> {
+        let (lane, slow) = (form.token.lane, sent.slow);
+        let reply = self.commit_sending(form, sent).await;
+        match &reply {
+            Ok(_) if slow => self.slow.forget(lane),
+            Err(error) if error::was_cancelled(error) => self.slow.note(lane),
+            _ => {}
+        }
+        if slow { reply.map_err(error::beyond_limit) } else { reply }
+    }
+
+    async fn commit_sending(&self, form: CommitForm, sent: Sent) -> Result<TurnReply, StoreError> {
         sent.emits.iter().try_for_each(hook::check)?;
         let mut along = self.queue.along(sent.pushes);
         loop {
@@ -182,7 +203,7 @@ impl Core {
             let call = CommitCall::new(std::iter::once(&form));
             let written = {
                 let params = call.params(&along);
-                self.commit_with(&params, &sent.emits).await
+                self.commit_with(&params, &sent.emits, sent.slow).await
             };
             let (rows, emitted) = written.inspect_err(|_| self.remember(call.keys()))?;
             let slots = rows.iter().filter(|row| row.get::<_, i16>(0) == 3);
@@ -204,19 +225,24 @@ impl Core {
         }
     }
 
-    /// The commit, and the messages to endpoints if it is one. Repeated if it was rolled back.
+    /// The commit, and the messages to endpoints if there are any. Repeated if it was rolled back.
     async fn commit_with(
         &self,
         params: Params<'_>,
         emits: &[NewMessage],
+        slow: bool,
     ) -> Result<(Vec<Row>, EmittedAlong), StoreError> {
+        if slow {
+            // Its caller repeats it, and hears of a lock that is held for long.
+            return self.commit_emitting(params, emits, slow).await;
+        }
         if emits.is_empty() {
             let rows = self.general(OPERATION, &self.sql.commit, params).await?;
             return Ok((rows, EmittedAlong::default()));
         }
         let mut tries = 0;
         loop {
-            match self.commit_emitting(params, emits).await {
+            match self.commit_emitting(params, emits, slow).await {
                 Err(error) if error::was_rolled_back(&error) && tries < ROLLBACKS_MAX => tries += 1,
                 other => return other,
             }
@@ -227,12 +253,17 @@ impl Core {
         &self,
         params: Params<'_>,
         emits: &[NewMessage],
+        slow: bool,
     ) -> Result<(Vec<Row>, EmittedAlong), StoreError> {
         let link = self.shared.links.general.link(OPERATION).await?;
         let transaction = link.begin(OPERATION).await?;
+        if slow {
+            let wait = lock_wait(self.shared.options.statement_timeout);
+            transaction.query(&self.sql.lock_wait, &[&wait]).await?;
+        }
         let rows = transaction.query(&self.sql.commit, params).await?;
         let emitted = match Committed::read(&rows, WORK_COLUMN)?.codes.first() {
-            Some(0) => self.hook.emit_along(&transaction, emits).await?,
+            Some(0) if !emits.is_empty() => self.hook.emit_along(&transaction, emits).await?,
             _ => EmittedAlong::default(),
         };
         transaction.commit().await?;

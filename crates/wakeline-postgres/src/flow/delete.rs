@@ -149,14 +149,19 @@ impl Core {
         let more = begun.map_err(|error| deletion.failed(error))?;
         deletion.begun |= deletion.report.instances > 0;
         let cleared = if more { self.clear(deletion).await } else { Ok(()) };
-        self.tell_waiters(&deletion.report.watched);
+        self.tell_waiters(&deletion.report.watched).await;
         cleared.map_err(|error| deletion.failed(error))
     }
 
-    /// Waiters of other processes learn that what they wait for is gone.
-    fn tell_waiters(&self, watched: &[InstanceId]) {
+    /// Waiters of other processes learn that what they wait for is gone, also if this process ends
+    /// right after the deletion.
+    async fn tell_waiters(&self, watched: &[InstanceId]) {
+        if watched.is_empty() {
+            return;
+        }
         let changes = watched.iter().map(|id| FlowChange::now(FlowWhat::Outcome(id.clone())));
         self.hints.tell(&self.shared, changes);
+        self.hints.sent().await;
     }
 
     /// Removes instances for everybody who asks. Returns whether something is left of them.
@@ -202,7 +207,7 @@ impl Core {
         let mut columns = Columns::new(DELETE, row);
         let mut deletion = Deletion::new();
         deletion.add(&mut columns)?;
-        self.tell_waiters(&deletion.report.watched);
+        self.tell_waiters(&deletion.report.watched).await;
         Ok(columns.take::<Option<i64>>()?.map(rows::span))
     }
 

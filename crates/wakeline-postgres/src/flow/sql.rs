@@ -46,6 +46,7 @@ statements![
     mailbox_list,
     list,
     list_parent,
+    lock_wait,
     names,
     prunable,
     waiting_starts,

@@ -4,6 +4,7 @@ mod calls;
 mod deletions;
 mod hot;
 mod plans;
+mod slow;
 
 use std::sync::Arc;
 

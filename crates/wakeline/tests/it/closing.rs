@@ -1,6 +1,7 @@
 //! What becomes of children and activities when the instance that they belong to ends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -150,6 +151,41 @@ async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
     }
 }
 
+/// Nothing is there when the caller reads, and it runs when the store is asked: one that the caller
+/// knows nothing of is not ended, and so none of its children is left without a parent.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_is_started_while_nothing_is_terminated_goes_on() {
+    for store in Store::both().await {
+        let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
+        let inner = store.open().await;
+        let faulting = Arc::new(FaultingStore::new(inner.clone()));
+        let (elsewhere, client) = (provider(inner), Client::new(provider(faulting.clone())));
+        let handle = Handle::current();
+        let begin = async move |elsewhere: Arc<StoreProvider>| {
+            let client = Client::new(elsewhere.clone());
+            client.start("p", "parent", "").await.expect("started");
+            let runtime = Runtime::start(elsewhere, registry()).await;
+            running(&client).await;
+            runtime.expect("started").shutdown(Duration::ZERO).await;
+        };
+        let (first, begin_first) = (Mutex::new(Some(elsewhere.clone())), begin.clone());
+        faulting.mutate(Box::new(move |write| {
+            if matches!(write, FlowWrite::Terminate(_))
+                && let Some(elsewhere) = first.lock().take()
+            {
+                let begin = begin_first(elsewhere);
+                tokio::task::block_in_place(|| handle.block_on(begin));
+            }
+        }));
+        assert!(!client.terminate("p", "enough").await.expect("answered"), "{}", store.name());
+        // The store was not asked: it begins now.
+        if faulting.calls().iter().all(|call| *call != "terminate") {
+            begin(elsewhere).await;
+        }
+        running(&client).await;
+    }
+}
+
 #[tokio::test]
 async fn children_of_a_parent_that_is_given_up_are_closed_by_their_policies() {
     for store in Store::both().await {
@@ -230,6 +266,43 @@ async fn only_own_children_are_closed() {
         let all = ["theirs", "others", "never"];
         let expected = all.map(|name| format!("{name} running"));
         assert_eq!(states(&client, &all).await, expected, "{}", store.name());
+        runtime.shutdown(PATIENCE).await;
+    }
+}
+
+/// The child is deleted and its id is taken after the caller has read whose child it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_takes_the_id_of_a_child_is_not_asked_to_cancel() {
+    for store in Store::both().await {
+        let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
+        let inner = store.open().await;
+        let faulting = Arc::new(FaultingStore::new(inner.clone()));
+        let (elsewhere, client) = (provider(inner), Client::new(provider(faulting.clone())));
+        let runtime = Runtime::start(elsewhere.clone(), registry()).await.expect("started");
+        Client::new(elsewhere.clone()).start("p", "parent", "").await.expect("started");
+        running(&client).await;
+        runtime.shutdown(Duration::ZERO).await;
+        let (taken, handle) = (Arc::new(AtomicBool::new(false)), Handle::current());
+        let first = Mutex::new(Some((elsewhere.clone(), taken.clone())));
+        faulting.mutate(Box::new(move |write| {
+            if let FlowWrite::Enqueue(envelopes) = write
+                && envelopes.iter().any(|envelope| envelope.instance.as_str() == "asked")
+                && let Some((elsewhere, taken)) = first.lock().take()
+            {
+                let take = async {
+                    let client = Client::new(elsewhere);
+                    client.delete("asked", true).await.expect("deleted");
+                    client.start("asked", "polite", &()).await.expect("started");
+                    taken.store(true, Ordering::SeqCst);
+                };
+                tokio::task::block_in_place(|| handle.block_on(take));
+            }
+        }));
+        assert!(client.terminate("p", "enough").await.expect("ended"), "{}", store.name());
+        assert!(taken.load(Ordering::SeqCst), "{}: nobody was asked", store.name());
+        let runtime = Runtime::start(elsewhere, registry()).await.expect("started");
+        settled(&client, 0).await;
+        assert_eq!(states(&client, &["asked"]).await, ["asked running"], "{}", store.name());
         runtime.shutdown(PATIENCE).await;
     }
 }

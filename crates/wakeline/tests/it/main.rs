@@ -3,6 +3,7 @@
 mod closing;
 mod commits;
 mod crash;
+mod deleting;
 mod errors;
 mod leftovers;
 mod lives;
@@ -17,6 +18,7 @@ mod seeds;
 mod shutdown;
 mod skew;
 mod sleepers;
+mod slow;
 mod support;
 mod testing;
 mod wording;

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use wakeline::core::Timestamp;
+use wakeline::core::{QueueName, QueueOptions, Timestamp};
+use wakeline::provider::{StoreProvider, StoreProviderOptions};
 use wakeline::{
-    ActivityContext, Client, FlowError, LongPollConfig, OrchestrationContext, Registry, Runtime,
-    select2,
+    ActivityContext, Client, EncryptionKeys, FlowError, LongPollConfig, OrchestrationContext,
+    Registry, Runtime, select2,
 };
+use wakeline_store::{ConfigureQueue, WholeStore};
 
 use crate::support::{Store, eventually};
 
@@ -31,6 +33,13 @@ async fn extremes(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError
     select2(select2(forever, moment), ctx.event::<u32>("go")).await;
     let child = ctx.child::<_, ()>("extremes", ()).version("a\0b").await;
     Ok(child.expect_err("no version can be that").message)
+}
+
+/// What it pushes can be stored only by a node with encryption keys.
+async fn pushes(ctx: OrchestrationContext, (): ()) -> Result<String, FlowError> {
+    ctx.event::<()>("go").await?;
+    ctx.push("secrets", "a secret")?;
+    Ok("pushed".to_owned())
 }
 
 /// Code with a defect, which a deploy removes.
@@ -59,6 +68,7 @@ fn defective(defect: Arc<AtomicBool>) -> Registry {
         .orchestration("extremes", extremes)
         .orchestration("panics", panics)
         .orchestration("continues", continues)
+        .orchestration("pushes", pushes)
         .activity("nothing", nothing);
     registry.build().expect("no name twice")
 }
@@ -94,7 +104,7 @@ async fn extreme_times_and_texts_are_kept_or_refused_at_the_call() {
 }
 
 #[tokio::test]
-async fn code_that_panics_and_commits_that_fail_hold_back_and_go_on_after_a_fix() {
+async fn code_that_panics_and_versions_that_cannot_be_hold_back_and_go_on_after_a_fix() {
     for store in Store::both().await {
         let node = store.node(LongPollConfig::default()).await;
         let defect = Arc::new(AtomicBool::new(true));
@@ -110,10 +120,11 @@ async fn code_that_panics_and_commits_that_fail_hold_back_and_go_on_after_a_fix(
             .await;
             client.raise_event(instance, "go", &()).await.expect("accepted");
         }
-        let (panic, refusal) = (reason(&client, "p").await, reason(&client, "c").await);
+        let (panic, version) = (reason(&client, "p").await, reason(&client, "c").await);
         assert!(panic.contains("panicked: lost\u{FFFD}my way"), "{}: {panic}", store.name());
-        assert!(refusal.contains("cannot be committed"), "{}: {refusal}", store.name());
-        for text in [&panic, &refusal] {
+        assert!(version.contains(r#"version "1.0\0""#), "{}: {version}", store.name());
+        assert!(version.contains("refusals.rs:"), "{}: {version}", store.name());
+        for text in [&panic, &version] {
             assert!(text.contains("resume the instance"), "{}: {text}", store.name());
         }
         defect.store(false, Ordering::SeqCst);
@@ -122,6 +133,40 @@ async fn code_that_panics_and_commits_that_fail_hold_back_and_go_on_after_a_fix(
             let output: String = client.wait(instance, PATIENCE).await.expect("completed");
             assert_eq!(output, "fixed", "{} {instance}", store.name());
         }
+        runtime.shutdown(Duration::from_secs(5)).await;
+    }
+}
+
+/// Makes a queue whose messages are stored encrypted only.
+async fn make_secrets(store: &dyn WholeStore) {
+    let options = QueueOptions { encrypted: true, ..QueueOptions::default() };
+    let queue = QueueName::new("secrets").expect("a name");
+    let command = ConfigureQueue { queue, namespace: None, task: None, options };
+    store.configure(command).await.expect("configured");
+}
+
+#[tokio::test]
+async fn a_turn_that_cannot_be_committed_holds_back_and_goes_on_after_a_fix() {
+    for store in Store::both().await {
+        let keys = EncryptionKeys::generate("k").expect("random");
+        let keys = || Arc::new(EncryptionKeys::parse(&keys).expect("a key"));
+        let (with_keys, without) = (store.open().await, store.open().await);
+        with_keys.use_keys(keys());
+        make_secrets(&*with_keys).await;
+        let provider = StoreProvider::new(without.clone(), StoreProviderOptions::default());
+        let registry = defective(Arc::default());
+        let runtime = Runtime::start(Arc::new(provider), registry).await.expect("started");
+        let client = runtime.client();
+        client.start("s", "pushes", &()).await.expect("started");
+        client.raise_event("s", "go", &()).await.expect("accepted");
+        let refusal = reason(&client, "s").await;
+        for text in ["cannot be committed", "encryption keys", "resume the instance"] {
+            assert!(refusal.contains(text), "{}: {refusal}", store.name());
+        }
+        without.use_keys(keys());
+        assert!(client.resume("s").await.expect("answered"), "{}", store.name());
+        let output: String = client.wait("s", PATIENCE).await.expect("completed");
+        assert_eq!(output, "pushed", "{}", store.name());
         runtime.shutdown(Duration::from_secs(5)).await;
     }
 }

@@ -84,7 +84,11 @@ impl Drop for Gone {
 }
 
 /// An orchestration with one activity, which tells what becomes of it; the second try returns.
-fn watched(told: mpsc::UnboundedSender<&'static str>, obeys: bool) -> Registry {
+fn watched(
+    told: mpsc::UnboundedSender<&'static str>,
+    obeys: bool,
+    session: Option<&'static str>,
+) -> Registry {
     let activity = move |ctx: ActivityContext, again: bool| {
         let told = told.clone();
         async move {
@@ -102,8 +106,12 @@ fn watched(told: mpsc::UnboundedSender<&'static str>, obeys: bool) -> Registry {
         }
     };
     let registry = Registry::builder()
-        .orchestration("caller", async |ctx: OrchestrationContext, again: bool| {
-            ctx.activity::<_, ()>("watched", again).await
+        .orchestration("caller", move |ctx: OrchestrationContext, again: bool| async move {
+            let call = ctx.activity::<_, ()>("watched", again);
+            match session {
+                Some(session) => call.session(session).await,
+                None => call.await,
+            }
         })
         .activity("watched", activity);
     registry.build().expect("no name twice")
@@ -122,7 +130,7 @@ async fn dropped_runtime_cancels_its_activities_and_gives_them_back() {
             };
             let node = store.node(LongPollConfig::default()).await;
             let start = || {
-                let registry = watched(told.clone(), obeys);
+                let registry = watched(told.clone(), obeys, None);
                 Runtime::start_with_options(node.provider(), registry, options.clone())
             };
             let runtime = start().await.expect("started");
@@ -144,6 +152,39 @@ async fn dropped_runtime_cancels_its_activities_and_gives_them_back() {
     }
 }
 
+/// Another process takes the activity at once: the session is not left to its lease.
+#[tokio::test]
+async fn dropped_runtime_lets_its_sessions_go() {
+    for store in Store::both().await {
+        let (told, mut tells) = mpsc::unbounded_channel();
+        // Longer than the test: what is left to its lease is seen.
+        let start = async || {
+            let options = RuntimeOptions {
+                worker_lock_timeout: Duration::from_secs(600),
+                session_lock_timeout: Duration::from_secs(600),
+                ..RuntimeOptions::default()
+            };
+            let node = store.node(LongPollConfig::default()).await;
+            let registry = watched(told.clone(), true, Some("s"));
+            let runtime = Runtime::start_with_options(node.provider(), registry, options).await;
+            runtime.expect("started")
+        };
+        let mut next = async || {
+            let told = tokio::time::timeout(PATIENCE, tells.recv()).await;
+            told.expect("it is told").expect("somebody tells")
+        };
+        let first = start().await;
+        first.client().start("a", "caller", &false).await.expect("started");
+        assert_eq!(next().await, "begun", "{}", store.name());
+        let second = start().await;
+        drop(first);
+        for expected in ["cancelled", "dropped", "begun"] {
+            assert_eq!(next().await, expected, "{}", store.name());
+        }
+        second.shutdown(Duration::ZERO).await;
+    }
+}
+
 /// A lease whose holder is gone is noticed by waiters of the same process when it ends.
 #[tokio::test]
 async fn expired_lease_of_the_same_process_is_taken_when_it_ends() {
@@ -160,7 +201,7 @@ async fn expired_lease_of_the_same_process_is_taken_when_it_ends() {
         eventually("it waits", async || node.snapshot().waiters == 1).await;
         // Without sessions of its own it waits in the same line, behind the holder.
         let options = RuntimeOptions { session_owner: None, ..RuntimeOptions::default() };
-        let registry = watched(told, true);
+        let registry = watched(told, true, None);
         let runtime = Runtime::start_with_options(node.provider(), registry, options).await;
         let runtime = runtime.expect("started");
         let both_wait = async || {

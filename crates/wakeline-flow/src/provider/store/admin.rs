@@ -170,7 +170,7 @@ impl ProviderAdmin for StoreProvider {
         &self,
         instance: &InstanceId,
         error: FlowError,
-        child_of: Option<(&InstanceId, u64)>,
+        child_of: Option<&Parent>,
     ) -> Result<bool, ProviderError> {
         let state = match error.kind {
             FailureKind::Terminated => InstanceState::Terminated,
@@ -185,11 +185,13 @@ impl ProviderAdmin for StoreProvider {
         loop {
             let starts = self.waiting_starts(instance).await?;
             let begun = self.origin(instance).await?;
-            let origin = begun.as_ref().or(starts.first());
-            if child_of.is_some() && child_of != origin.and_then(Origin::parent) {
+            // Nothing is there. The store is not asked to end one that runs: it would end one that
+            // begins after these reads, of whose parent and children nothing is known here.
+            let Some(origin) = begun.as_ref().or(starts.first()) else { return Ok(false) };
+            if child_of.is_some_and(|parent| !origin.is_child_of(parent)) {
                 return Ok(false);
             }
-            let name = origin.map(|origin| origin.name.clone());
+            let name = Some(origin.name.clone());
             let child = ErrorOrigin::Child { name, instance: instance.clone() };
             let parents = begun.iter().chain(&starts).filter_map(|origin| origin.parent.clone());
             let mut messages = told(parents, &error.clone().with_origin(child))?;
@@ -219,13 +221,12 @@ impl ProviderAdmin for StoreProvider {
     async fn is_child_of(
         &self,
         instance: &InstanceId,
-        parent: &InstanceId,
-        event: u64,
+        parent: &Parent,
     ) -> Result<bool, ProviderError> {
         let starts = self.waiting_starts(instance).await?;
         let begun = self.origin(instance).await?;
         let origin = begun.as_ref().or(starts.first());
-        Ok(origin.and_then(Origin::parent) == Some((parent, event)))
+        Ok(origin.is_some_and(|origin| origin.is_child_of(parent)))
     }
 
     async fn delete(&self, command: DeleteInstances) -> Result<DeleteReport, ProviderError> {
@@ -305,8 +306,8 @@ struct Origin {
 }
 
 impl Origin {
-    fn parent(&self) -> Option<(&InstanceId, u64)> {
-        self.parent.as_ref().map(|parent| (&parent.instance, parent.event))
+    fn is_child_of(&self, parent: &Parent) -> bool {
+        self.parent.as_ref().is_some_and(|own| own.is_same(parent))
     }
 
     fn birth(self) -> InstanceBirth {

@@ -126,9 +126,10 @@ async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
         let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
         let inner = store.open().await;
         let faulting = Arc::new(FaultingStore::new(inner.clone()));
-        let (elsewhere, client) = (provider(inner), Client::new(provider(faulting.clone())));
+        let (elsewhere, client) =
+            (provider(inner.clone()), Client::new(provider(faulting.clone())));
         client.start("p", "parent", "").await.expect("started");
-        let (first, handle) = (Mutex::new(Some(elsewhere.clone())), Handle::current());
+        let (first, handle) = (Mutex::new(Some(elsewhere)), Handle::current());
         faulting.mutate(Box::new(move |write| {
             if matches!(write, FlowWrite::Terminate(_))
                 && let Some(elsewhere) = first.lock().take()
@@ -144,8 +145,8 @@ async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
         // What closes the children comes with the end: nothing that fails after it loses that.
         faulting.fail_operation("enqueue", 1, Fault::Before);
         assert!(client.terminate("p", "enough").await.expect("ended"), "{}", store.name());
-        let runtime = Runtime::start(elsewhere, registry()).await.expect("started");
-        // Not by the client that terminated it, which hears nothing of this runtime.
+        // A new provider: the other one hears nothing of what this client has written.
+        let runtime = Runtime::start(provider(inner), registry()).await.expect("started");
         closed(&runtime.client(), store.name()).await;
         runtime.shutdown(Duration::ZERO).await;
     }
@@ -277,13 +278,14 @@ async fn an_instance_that_takes_the_id_of_a_child_is_not_asked_to_cancel() {
         let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
         let inner = store.open().await;
         let faulting = Arc::new(FaultingStore::new(inner.clone()));
-        let (elsewhere, client) = (provider(inner), Client::new(provider(faulting.clone())));
+        let (elsewhere, client) =
+            (provider(inner.clone()), Client::new(provider(faulting.clone())));
         let runtime = Runtime::start(elsewhere.clone(), registry()).await.expect("started");
         Client::new(elsewhere.clone()).start("p", "parent", "").await.expect("started");
         running(&client).await;
         runtime.shutdown(Duration::ZERO).await;
         let (taken, handle) = (Arc::new(AtomicBool::new(false)), Handle::current());
-        let first = Mutex::new(Some((elsewhere.clone(), taken.clone())));
+        let first = Mutex::new(Some((elsewhere, taken.clone())));
         faulting.mutate(Box::new(move |write| {
             if let FlowWrite::Enqueue(envelopes) = write
                 && envelopes.iter().any(|envelope| envelope.instance.as_str() == "asked")
@@ -300,7 +302,8 @@ async fn an_instance_that_takes_the_id_of_a_child_is_not_asked_to_cancel() {
         }));
         assert!(client.terminate("p", "enough").await.expect("ended"), "{}", store.name());
         assert!(taken.load(Ordering::SeqCst), "{}: nobody was asked", store.name());
-        let runtime = Runtime::start(elsewhere, registry()).await.expect("started");
+        // A new provider: the other one hears nothing of what this client has written.
+        let runtime = Runtime::start(provider(inner), registry()).await.expect("started");
         settled(&client, 0).await;
         assert_eq!(states(&client, &["asked"]).await, ["asked running"], "{}", store.name());
         runtime.shutdown(PATIENCE).await;

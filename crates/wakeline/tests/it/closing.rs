@@ -169,7 +169,7 @@ async fn an_instance_that_is_started_while_nothing_is_terminated_goes_on() {
             running(&client).await;
             runtime.expect("started").shutdown(Duration::ZERO).await;
         };
-        let (first, begin_first) = (Mutex::new(Some(elsewhere.clone())), begin.clone());
+        let (first, begin_first) = (Mutex::new(Some(elsewhere.clone())), begin);
         faulting.mutate(Box::new(move |write| {
             if matches!(write, FlowWrite::Terminate(_))
                 && let Some(elsewhere) = first.lock().take()

@@ -5,6 +5,7 @@ mod deletions;
 mod hot;
 mod plans;
 mod slow;
+mod views;
 
 use std::sync::Arc;
 

@@ -54,6 +54,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0033_fan_outs",
     "0034_mailboxes",
     "0035_pending_parents",
+    "0036_prunable",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

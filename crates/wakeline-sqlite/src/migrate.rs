@@ -123,6 +123,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "pending parents",
         sql: include_str!("../sql/migrations/0025_pending_parents.sql"),
     },
+    Migration {
+        version: 26,
+        name: "prunable",
+        sql: include_str!("../sql/migrations/0026_prunable.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -3,6 +3,7 @@
 mod calls;
 mod deletions;
 mod hot;
+mod pages;
 mod plans;
 mod slow;
 mod views;

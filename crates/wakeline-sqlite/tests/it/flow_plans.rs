@@ -5,7 +5,8 @@ use std::time::Duration;
 use rusqlite::{Connection, Params, StatementStatus};
 use wakeline_core::Capabilities;
 use wakeline_store::flow::{
-    Envelope, FlowAdmin as _, FlowStore as _, ListMailboxes, MailboxReader as _, Visible,
+    Envelope, FlowAdmin as _, FlowStore as _, InstanceFilter, ListMailboxes, MailboxReader as _,
+    PruneOptions, Visible,
 };
 
 use crate::fixture::Fixture;
@@ -212,6 +213,30 @@ async fn mismatched_instances_are_retried_in_pieces() {
         .query_row("SELECT count(*) FROM lanes WHERE suspended IS NOT NULL", [], |row| row.get(0))
         .expect("counted");
     assert_eq!(held, 0);
+}
+
+/// Looping instances of which nothing can go, and others: a page enters as many as it holds.
+#[tokio::test]
+async fn a_page_of_a_pruning_does_not_grow_with_the_instances() {
+    let fixture = Fixture::open().await;
+    let (conn, mut costs) = (fixture.raw(), Vec::new());
+    let grow = "WITH RECURSIVE n (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
+        INSERT INTO executions (lane_id, execution, state, started_at)
+        SELECT n, 1 + n % 2, 'running', 0 FROM n";
+    let named = "INSERT INTO instances (lane_id, instance, name, execution, state, created_at,
+            updated_at)
+        SELECT lane_id, 'i' || lane_id, 'loop', execution, 'running', 0, 0 FROM executions
+        WHERE lane_id NOT IN (SELECT lane_id FROM instances)";
+    for ids in [(1, 400), (401, 20_000)] {
+        conn.execute(grow, ids).expect("filled");
+        conn.execute(named, []).expect("filled");
+        let page = (None::<i64>, 1, None::<i64>, 0, 100);
+        costs.push(steps(&conn, sql!("flow_instance_prunable"), page));
+    }
+    assert_eq!(costs[0], costs[1]);
+    let filter = InstanceFilter { limit: 1_000, ..InstanceFilter::default() };
+    let report = fixture.store.prune(filter, PruneOptions::default()).await.expect("pruned");
+    assert_eq!(report.executions, 0);
 }
 
 #[tokio::test]

@@ -18,17 +18,17 @@ const FILLED: [&str; 6] = [
     "flow_work_bodies",
 ];
 
-struct Store(Measured);
+pub(super) struct Store(pub(super) Measured);
 
 impl Store {
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         let prepare = "INSERT INTO flow_capabilities (name) VALUES ('main'), ('other');";
         Self(Measured::open(&FILLED, prepare).await)
     }
 
     /// Adds instances that sleep on a timer, every tenth with an activity that is leased; and, the
     /// first time, ten that are due, with activities that wait.
-    async fn grow(&self, from: u32, to: u32) {
+    pub(super) async fn grow(&self, from: u32, to: u32) {
         let sql = format!(
             "INSERT INTO flow_lanes (instance, capability_id, due_at, next_seq, phase)
              SELECT 'i' || n, 1 + n % 2, now() + CASE WHEN n <= 10 THEN - interval '1 s'

@@ -55,6 +55,7 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0034_mailboxes",
     "0035_pending_parents",
     "0036_prunable",
+    "0037_mismatched",
 ];
 
 /// Functions, in any order: one per file, of the file's name.

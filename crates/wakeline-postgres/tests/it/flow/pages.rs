@@ -1,7 +1,11 @@
 //! What is done page by page or piece by piece costs what a page or piece holds, whatever waits
 //! behind it.
 
-use super::plans::Store;
+use wakeline_core::Capabilities;
+use wakeline_store::StoreAdmin as _;
+use wakeline_store::flow::FlowAdmin as _;
+
+use super::plans::{GROWTH_MAX, Store};
 
 /// Looping instances of which nothing can go, and others: a page enters as many as it holds.
 #[tokio::test]
@@ -19,4 +23,46 @@ async fn a_page_of_a_pruning_does_not_grow_with_the_instances() {
     assert!(costs[0] < 3_000, "{costs:?} buffers");
     // An index descent or two for each instance of the page is a level higher.
     assert!(costs[1] - costs[0] <= 400, "{costs:?} buffers");
+}
+
+/// A suspended half and one that runs, of two capabilities.
+async fn mismatched(store: &Store, from: u32, to: u32) {
+    store.grow(from, to).await;
+    let held = "UPDATE flow_lanes SET suspended = 'mismatch', reason = 'x', due_at = NULL";
+    store.0.fill(held).await;
+}
+
+#[tokio::test]
+async fn mismatched_instances_are_retried_in_pieces() {
+    let filled = Store::open().await;
+    mismatched(&filled, 1, 2_500).await;
+    let store = filled.0.schema.store().await;
+    let (mut retried, mut place) = (Vec::new(), None);
+    loop {
+        let piece = store.retry_mismatched(Capabilities::Any, place).await.expect("retried");
+        retried.push(piece.count);
+        assert!(!piece.changes.is_empty(), "each piece tells of its own");
+        place = piece.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(retried, [1_000, 1_000, 500], "a piece may have both capabilities");
+    let left = "SELECT count(*) FROM flow_lanes WHERE suspended IS NOT NULL OR due_at IS NULL";
+    let row = filled.0.client.query_one(left, &[]).await.expect("counted");
+    assert_eq!(row.get::<_, i64>(0), 0);
+    store.close().await;
+}
+
+/// Behind the first piece of the second capability, of which few are left or very many.
+#[tokio::test]
+async fn a_piece_of_mismatched_instances_does_not_grow_with_those_behind_it() {
+    let store = Store::open().await;
+    let mut costs = Vec::new();
+    for (from, to) in [(1, 3_000), (3_001, 40_000)] {
+        mismatched(&store, from, to).await;
+        let piece = "SELECT sum(resumed) FROM flow_resume(NULL, '[1, 2]', 2, 100)";
+        costs.push(store.0.buffers("", piece).await);
+    }
+    assert!(costs[1] - costs[0] <= 1_000 * 3 + GROWTH_MAX, "{costs:?} buffers");
 }

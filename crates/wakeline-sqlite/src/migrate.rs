@@ -128,6 +128,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "prunable",
         sql: include_str!("../sql/migrations/0026_prunable.sql"),
     },
+    Migration {
+        version: 27,
+        name: "child lists",
+        sql: include_str!("../sql/migrations/0027_child_lists.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -105,13 +105,15 @@ async fn hot_statements_search_and_never_scan_or_sort() {
 
 /// Lists walk an index in their order, and stop when the page is full.
 #[tokio::test]
-async fn lists_never_sort_but_by_parent() {
+async fn lists_never_sort() {
     let fixture = Fixture::open().await;
     let conn = fixture.raw();
     for (name, sql) in [
         sql!("flow_instance_list"),
         sql!("flow_instance_list_name"),
+        sql!("flow_instance_list_parent"),
         sql!("flow_instance_list_state"),
+        sql!("flow_pending_list_parent"),
     ] {
         let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("a statement");
         let mut rows = explain.raw_query();
@@ -189,6 +191,38 @@ async fn a_list_by_parent_walks_no_other_pending_instance() {
         let (name, suspended, prefix, from, before, at, id, limit) = page;
         let page = (name, suspended, prefix, from, before, at, id, limit, "p");
         costs.push(steps(&conn, sql!("flow_pending_list_parent"), page));
+    }
+    assert_eq!(costs[0], costs[1]);
+}
+
+/// Of very many children of one parent, begun and pending.
+#[tokio::test]
+async fn a_page_of_children_reads_no_more_than_it_shows() {
+    let fixture = Fixture::open().await;
+    let (conn, mut costs) = (fixture.raw(), Vec::new());
+    conn.execute("INSERT INTO capabilities (capability_id, name) VALUES (1, 'main')", [])
+        .expect("filled");
+    let lanes = "WITH RECURSIVE n (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
+        INSERT INTO lanes (lane_id, instance, parent, capability_id, started_at, due_at, next_seq)
+        SELECT n, 'i' || n, 'p', 1, n, n, 2 FROM n";
+    let begun = "INSERT INTO instances (lane_id, instance, name, parent, execution, state,
+            created_at, updated_at)
+        SELECT lane_id, instance, 'child', 'p', 1, 'running', started_at, 0 FROM lanes
+        WHERE lane_id % 2 = 0 AND lane_id >= ?1";
+    let messages = "INSERT INTO lane_messages (lane_id, seq, visible_at, starts, payload)
+        SELECT lane_id, 1, 0, 1, x'78' FROM lanes WHERE lane_id % 2 = 1 AND lane_id >= ?1";
+    for (from, to) in [(101, 200), (201, 20_100)] {
+        conn.execute(lanes, (from, to)).expect("filled");
+        conn.execute("UPDATE lanes SET parent = NULL WHERE lane_id % 2 = 0", []).expect("begun");
+        conn.execute(begun, [from]).expect("filled");
+        conn.execute(messages, [from]).expect("filled");
+        let all = (None::<&str>, None::<&str>, None::<bool>, None::<&str>);
+        let begun = (all.0, all.1, all.2, all.3, "p", i64::MIN, i64::MAX, i64::MAX, "", 20);
+        let pending = (all.0, all.2, all.3, i64::MIN, i64::MAX, i64::MAX, "", 20, "p");
+        costs.push((
+            steps(&conn, sql!("flow_instance_list_parent"), begun),
+            steps(&conn, sql!("flow_pending_list_parent"), pending),
+        ));
     }
     assert_eq!(costs[0], costs[1]);
 }

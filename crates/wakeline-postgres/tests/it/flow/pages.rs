@@ -5,7 +5,7 @@ use wakeline_core::Capabilities;
 use wakeline_store::StoreAdmin as _;
 use wakeline_store::flow::FlowAdmin as _;
 
-use super::plans::{GROWTH_MAX, Store};
+use super::plans::{GROWTH_MAX, Store, written_out};
 
 /// Looping instances of which nothing can go, and others: a page enters as many as it holds.
 #[tokio::test]
@@ -65,4 +65,38 @@ async fn a_piece_of_mismatched_instances_does_not_grow_with_those_behind_it() {
         costs.push(store.0.buffers("", piece).await);
     }
     assert!(costs[1] - costs[0] <= 1_000 * 3 + GROWTH_MAX, "{costs:?} buffers");
+}
+
+/// Of very many children of one parent, begun and pending.
+#[tokio::test]
+async fn a_page_of_children_reads_no_more_than_it_shows() {
+    let store = Store::open().await;
+    let sql = written_out(include_str!("../../../sql/queries/flow_list_parent.sql"));
+    let prepare = format!("SET plan_cache_mode = force_generic_plan; PREPARE children AS {sql}");
+    store.0.client.batch_execute(&prepare).await.expect("prepared");
+    let mut costs = Vec::new();
+    for (from, to) in [(1, 100), (101, 10_000)] {
+        store.grow(from, to).await;
+        let children = format!(
+            "UPDATE flow_instances SET parent = 'p' WHERE parent IS NULL;
+             INSERT INTO flow_lanes (instance, parent, capability_id, due_at, next_seq, started_at)
+             SELECT 'p' || n, 'p', 2, now(), 2, now() - n * interval '1 s'
+             FROM generate_series({from}, {to}) AS n;
+             INSERT INTO flow_messages (lane_id, seq, visible_at, starts, payload)
+             SELECT lane_id, 1, due_at, true, 'x' FROM flow_lanes l
+             WHERE NOT EXISTS (SELECT FROM flow_messages m WHERE m.lane_id = l.lane_id)"
+        );
+        store.0.fill(&children).await;
+        let mut pages = Vec::new();
+        for states in ["{}", "{running}", "{pending}"] {
+            let page = format!(
+                "EXECUTE children (NULL, '{states}', NULL, NULL, 'p', NULL, NULL, NULL, NULL, 21)"
+            );
+            pages.push(store.0.buffers("", &page).await);
+        }
+        costs.push(pages);
+    }
+    // An index descent or two for each row of the page is a level higher.
+    let grown = costs[0].iter().zip(&costs[1]).all(|(few, many)| many - few <= 4 * 21);
+    assert!(grown, "{costs:?} buffers");
 }

@@ -1,5 +1,7 @@
 //! duroxide's management: lists, numbers, deleting and pruning.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use duroxide::providers::{
     DeleteInstanceResult, ExecutionInfo, InstanceFilter, InstanceInfo, InstanceTree, ProviderAdmin,
@@ -181,6 +183,7 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
                 return Err(permanent(OP, reason));
             }
         }
+        self.finish_deletions(OP).await?;
         let command = DeleteInstances { instances, force };
         let report = self.store().delete_instances(command).await.map_err(of_store(OP))?;
         if let Some(running) = report.running.first() {
@@ -200,6 +203,7 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
     ) -> Result<DeleteInstanceResult, ProviderError> {
         const OP: &str = "delete_instance_bulk";
         let filter = stored_filter(OP, filter)?;
+        self.finish_deletions(OP).await?;
         let report = self.store().delete_matching(filter).await.map_err(of_store(OP))?;
         Ok(deleted(&report))
     }
@@ -213,6 +217,7 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
         let detail = self.detail(OP, instance_id).await?.ok_or_else(|| missing(OP, instance_id))?;
         let instances = Some(vec![detail.instance]);
         let filter = StoredFilter { instances, ended_before: None, limit: 1 };
+        self.finish_deletions(OP).await?;
         let report = self.store().prune(filter, stored_options(options)).await;
         report.map(pruned).map_err(of_store(OP))
     }
@@ -224,12 +229,24 @@ impl<S: Send + Sync + 'static> ProviderAdmin for DuroxideProvider<S> {
     ) -> Result<PruneResult, ProviderError> {
         const OP: &str = "prune_executions_bulk";
         let filter = stored_filter(OP, filter)?;
+        self.finish_deletions(OP).await?;
         let report = self.store().prune(filter, stored_options(options)).await;
         report.map(pruned).map_err(of_store(OP))
     }
 }
 
 impl<S> DuroxideProvider<S> {
+    /// Goes on with deletions and prunings that were interrupted: a program may have neither a
+    /// server nor a runtime of our own, which would do this as soon as they start.
+    async fn finish_deletions(&self, operation: &'static str) -> Result<(), ProviderError> {
+        loop {
+            let due = self.store().clear_deleted().await.map_err(of_store(operation))?;
+            if due != Some(Duration::ZERO) {
+                return Ok(());
+            }
+        }
+    }
+
     async fn execution(
         &self,
         operation: &'static str,

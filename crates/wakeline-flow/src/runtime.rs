@@ -118,7 +118,7 @@ impl Runtime {
     /// Starts a runtime on the current tokio runtime.
     ///
     /// Instances that were suspended because other code did not fit them, and that need what this
-    /// registry has, get another try.
+    /// registry has, get another try, piece by piece while the runtime runs.
     pub async fn start_with_options(
         provider: Arc<dyn Provider>,
         registry: Registry,
@@ -144,8 +144,8 @@ impl Runtime {
             cancelling: cancelling.clone(),
             suspended: AtomicBool::new(false),
         });
-        retry_mismatched(&shared, &capabilities).await;
         let mut dispatchers = JoinSet::new();
+        dispatchers.spawn(retry_at_start(Arc::clone(&shared), capabilities.clone()));
         spawn_turns(&shared, &capabilities, &mut dispatchers);
         spawn_activities(&shared, &mut dispatchers);
         dispatchers.spawn(leftovers::clear(Arc::clone(&shared)));
@@ -185,6 +185,11 @@ impl Runtime {
             tracing::warn!("a claim did not end; what it took is available when its lease ends");
         }
     }
+}
+
+/// Beside the dispatchers: very many instances take a while, and others need not wait for them.
+async fn retry_at_start(shared: Arc<Shared>, capabilities: Capabilities) {
+    shared.closing.run_until_cancelled(retry_mismatched(&shared, &capabilities)).await;
 }
 
 async fn retry_mismatched(shared: &Shared, capabilities: &Capabilities) {

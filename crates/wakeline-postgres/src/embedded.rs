@@ -54,6 +54,9 @@ pub(crate) const MIGRATIONS: &[SqlFile] = sql_files!["migrations":
     "0033_fan_outs",
     "0034_mailboxes",
     "0035_pending_parents",
+    "0036_prunable",
+    "0037_mismatched",
+    "0038_child_lists",
 ];
 
 /// Functions, in any order: one per file, of the file's name.
@@ -105,6 +108,7 @@ pub(crate) const FUNCTIONS: &[SqlFile] = sql_files!["functions":
     "flow_grant",
     "flow_hints",
     "flow_kv_merge",
+    "flow_list_parent",
     "flow_lock",
     "flow_names",
     "flow_orphans",

@@ -34,8 +34,9 @@ use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
     HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
-    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
-    TurnCommit, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim, WorkClaimed,
+    PruneOptions, PruneReport, RenewOutcome, RetriedPiece, RetryPlace, Suspension,
+    TerminateInstance, TurnClaim, TurnClaimed, TurnCommit, TurnReply, TurnRequest, Unclaimed,
+    Watched, WorkClaim, WorkClaimed,
 };
 
 pub(crate) use names::Names;
@@ -236,18 +237,10 @@ impl FlowAdmin for SqliteStore {
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
-        let (mut count, mut changes, mut next) = (0, Vec::new(), Some((i64::MIN, i64::MIN)));
-        // A command for each piece: others get their turn between them.
-        while let Some(after) = next {
-            let needed = capabilities.clone();
-            let work = move |s: &mut Session<'_>| admin::retry_mismatched(s, &needed, after);
-            let piece = self.write(Work::new("retry_mismatched", work)).await?;
-            count += piece.count;
-            changes.extend(piece.changes);
-            next = piece.next;
-        }
-        Ok((count, changes))
+        after: Option<RetryPlace>,
+    ) -> Result<RetriedPiece, StoreError> {
+        let work = move |s: &mut Session<'_>| admin::retry_mismatched(s, &capabilities, after);
+        self.write(Work::new("retry_mismatched", work)).await
     }
 
     async fn terminate(

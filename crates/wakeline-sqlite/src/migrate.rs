@@ -123,6 +123,16 @@ const MIGRATIONS: &[Migration] = &[
         name: "pending parents",
         sql: include_str!("../sql/migrations/0025_pending_parents.sql"),
     },
+    Migration {
+        version: 26,
+        name: "prunable",
+        sql: include_str!("../sql/migrations/0026_prunable.sql"),
+    },
+    Migration {
+        version: 27,
+        name: "child lists",
+        sql: include_str!("../sql/migrations/0027_child_lists.sql"),
+    },
 ];
 
 /// One migration and whether the database has it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use duroxide::providers::{InstanceFilter, ProviderAdmin as _, PruneOptions};
 use rusqlite::Connection;
 use tempfile::TempDir;
 use wakeline_duroxide::{SqliteProvider, SqliteProviderOptions};
@@ -105,4 +106,34 @@ async fn every_constructor_opens_a_provider_that_waits_unless_it_may_not() {
     let wrong = SqliteProvider::new_with_schema(&file, Some("../mine")).await;
     assert!(wrong.err().expect("refused").to_string().contains("../mine"));
     assert!(folder.path().join("dx-another.db").exists(), "a schema is a file of its own");
+}
+
+/// As a process left it that was killed during a deletion: nothing else goes on with it here.
+#[tokio::test]
+async fn an_interrupted_deletion_is_finished_by_the_next_deletion_or_pruning() {
+    let file = File::open(false).await;
+    let (raw, provider) = (file.raw(), file.provider());
+    let interrupt = "INSERT INTO lane_leftovers (deletion, lane_id, deleted_at, due_at)
+             VALUES (x'00112233445566778899aabbccddeeff', 77, 0, 0);
+         WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 3000)
+         INSERT INTO lane_messages (lane_id, seq, visible_at, starts, payload)
+         SELECT 77, n, 0, 0, x'78' FROM n";
+    let left = || {
+        let sql = "SELECT (SELECT count(*) FROM lane_messages)
+            + (SELECT count(*) FROM lane_leftovers)";
+        raw.query_row(sql, [], |row| row.get::<_, i64>(0)).expect("counted")
+    };
+    for pruning in [false, true] {
+        raw.execute_batch(interrupt).expect("interrupted");
+        assert_eq!(left(), 3_001);
+        let filter = InstanceFilter { instance_ids: None, completed_before: None, limit: None };
+        if pruning {
+            let options = PruneOptions { keep_last: Some(1), completed_before: None };
+            provider.prune_executions_bulk(filter, options).await.expect("pruned");
+        } else {
+            provider.delete_instance_bulk(filter).await.expect("deleted");
+        }
+        assert_eq!(left(), 0, "pruning: {pruning}");
+    }
+    file.close().await;
 }

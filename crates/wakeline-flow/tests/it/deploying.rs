@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeline_flow::provider::{StoreProvider, StoreProviderOptions};
+use tokio::time::Instant;
+use wakeline_core::{Capabilities, InstanceId};
+use wakeline_flow::provider::{Provider as _, StoreProvider, StoreProviderOptions};
 use wakeline_flow::{Client, FlowError, OrchestrationContext, Registry, Runtime};
-use wakeline_store::flow::FlowBackend;
+use wakeline_store::flow::{FlowAdmin as _, FlowBackend, Suspension};
 use wakeline_testkit::faults::{Fault, FaultingStore};
 use wakeline_testkit::oracle::MemoryStore;
 
@@ -45,4 +47,46 @@ async fn a_continued_instance_never_goes_on_with_older_code() {
     assert_eq!(version, "2.1.0");
     old.shutdown(Duration::ZERO).await;
     newer.shutdown(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_starts_while_mismatched_instances_are_retried() {
+    let store = Arc::new(FaultingStore::new(Arc::new(MemoryStore::with_tokio_clock())));
+    store.fail_operation("retry_mismatched", 1, Fault::HangBefore);
+    let started = tokio::time::timeout(LONG, node(store.clone(), &["1.0.0"]));
+    let (runtime, client) = started.await.expect("it does not wait for the retry");
+    client.start("v", "versions", &false).await.expect("started");
+    let version: String = client.wait("v", LONG).await.expect("completed");
+    assert_eq!(version, "1.0.0");
+    assert_eq!(store.pending(), 0, "the retry hangs");
+    runtime.shutdown(Duration::ZERO).await;
+}
+
+/// Dispatchers that wait hear of each piece.
+#[tokio::test(start_paused = true)]
+async fn what_a_retry_resumed_before_it_failed_runs_at_once() {
+    let store = Arc::new(FaultingStore::new(Arc::new(MemoryStore::with_tokio_clock())));
+    let (other, elsewhere) = node(store.clone(), &["2.0.0"]).await;
+    other.shutdown(Duration::ZERO).await;
+    let registry = Registry::builder().orchestration_versioned("versions", "1.0.0", versions);
+    let provider = Arc::new(StoreProvider::new(store.clone(), StoreProviderOptions::default()));
+    let registry = registry.build().expect("a registry");
+    let runtime = Runtime::start(provider.clone(), registry).await.expect("started");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for instance in ["a", "b"] {
+        elsewhere.start_version(instance, "versions", "1.0.0", &false).await.expect("started");
+        let suspension = Suspension::Mismatch { reason: "changed".to_owned() };
+        let id = InstanceId::new(instance).expect("an id");
+        assert!(store.suspend(&id, suspension).await.expect("suspended"));
+    }
+    store.fail_operation("retry_mismatched", 2, Fault::Before);
+    let began = Instant::now();
+    let admin = provider.admin().expect("it has interventions");
+    assert!(admin.retry_mismatched(Capabilities::Any).await.is_err());
+    let client = Client::new(provider.clone());
+    let version: String = client.wait("a", LONG).await.expect("completed");
+    assert_eq!((version.as_str(), began.elapsed()), ("1.0.0", Duration::ZERO));
+    let waited = client.wait::<String>("b", Duration::from_secs(300)).await;
+    assert!(waited.is_err(), "its piece failed: {waited:?}");
+    runtime.shutdown(Duration::ZERO).await;
 }

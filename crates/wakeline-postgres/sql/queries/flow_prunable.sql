@@ -1,2 +1,2 @@
--- Instances of which old executions can go. Called by: FlowAdmin::prune.
-SELECT @schema@.flow_prunable($1, $2, $3, $4, $5)
+-- A page of instances, and whether old executions of each can go. Called by: FlowAdmin::prune.
+SELECT lane_id, prunable FROM @schema@.flow_prunable($1, $2, $3, $4, $5, $6)

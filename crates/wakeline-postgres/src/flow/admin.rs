@@ -10,7 +10,8 @@ use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
 use wakeline_store::StoreError;
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, FindUnclaimed, FlowAdmin, InstanceFilter, PruneOptions,
-    PruneReport, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat, WorkKey,
+    PruneReport, RetriedPiece, RetryPlace, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
+    WorkKey,
 };
 
 use super::Core;
@@ -34,14 +35,6 @@ enum Whom<'a> {
     Turn(FlowToken),
 }
 
-/// What one statement let go on.
-struct Resumed {
-    count: u64,
-    changes: Vec<FlowChange>,
-    /// The lane behind which there may be more.
-    next: Option<i64>,
-}
-
 impl Core {
     async fn suspend(&self, whom: Whom<'_>, suspension: Suspension) -> Result<bool, StoreError> {
         let (instance, lane, key): (Option<&str>, Option<i64>, Option<Uuid>) = match whom {
@@ -61,15 +54,16 @@ impl Core {
     }
 
     /// Of one instance, or of a piece of the mismatched ones with some capabilities (`None` for
-    /// any), behind a lane.
+    /// any), behind a place.
     async fn resume(
         &self,
         instance: Option<&InstanceId>,
         caps: &Option<Vec<i32>>,
-        after: i64,
-    ) -> Result<Resumed, StoreError> {
+        after: Option<RetryPlace>,
+    ) -> Result<RetriedPiece, StoreError> {
+        let (capability, lane) = after.map_or((0, 0), |place| (place.capability, place.lane));
         let params: &[&(dyn ToSql + Sync)] =
-            &[&instance.map(InstanceId::as_str), &Json(caps), &after];
+            &[&instance.map(InstanceId::as_str), &Json(caps), &capability, &lane];
         let (mut count, mut changes, mut next) = (0, Vec::new(), None);
         for row in &self.act(RESUME, (&self.sql.resume, params), Act::counted).await? {
             let mut columns = Columns::new(RESUME, row);
@@ -78,11 +72,13 @@ impl Core {
             let due: Option<i64> = columns.take()?;
             let change = |(what, due)| FlowChange { what, due_in: rows::span(due) };
             changes.extend(what.zip(due).map(change));
-            next = next.or(columns.take()?);
+            let place: (Option<i64>, Option<i64>) = (columns.take()?, columns.take()?);
+            let place = place.0.zip(place.1);
+            next = next.or(place.map(|(capability, lane)| RetryPlace { capability, lane }));
         }
         self.hints.tell(&self.shared, changes.iter().cloned());
         self.hints.sent().await;
-        Ok(Resumed { count, changes, next })
+        Ok(RetriedPiece { count, changes, next })
     }
 
     async fn terminate(
@@ -157,23 +153,17 @@ impl FlowAdmin for PostgresStore {
     }
 
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError> {
-        let resumed = self.flow.core.resume(Some(instance), &None, 0).await?;
+        let resumed = self.flow.core.resume(Some(instance), &None, None).await?;
         Ok((resumed.count > 0, resumed.changes))
     }
 
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
+        after: Option<RetryPlace>,
+    ) -> Result<RetriedPiece, StoreError> {
         let caps = self.flow.core.capabilities(&capabilities).await?;
-        let (mut count, mut changes, mut next) = (0, Vec::new(), Some(0));
-        while let Some(after) = next {
-            let piece = self.flow.core.resume(None, &caps, after).await?;
-            count += piece.count;
-            changes.extend(piece.changes);
-            next = piece.next;
-        }
-        Ok((count, changes))
+        self.flow.core.resume(None, &caps, after).await
     }
 
     async fn terminate(

@@ -76,6 +76,28 @@ impl Deletion {
     }
 }
 
+/// How a pruning goes.
+struct Pruning {
+    keep: i64,
+    before: Option<SystemTime>,
+    deletion: Deletion,
+    report: PruneReport,
+    /// The lanes of which something went.
+    touched: HashSet<i64>,
+}
+
+impl Pruning {
+    fn new(options: &PruneOptions) -> Self {
+        Self {
+            keep: i64::from(options.keep_last.unwrap_or(1)),
+            before: options.ended_before.map(rows::system_time),
+            deletion: Deletion::new(),
+            report: PruneReport::default(),
+            touched: HashSet::new(),
+        }
+    }
+}
+
 /// Where to read on among ended instances.
 type Place = (SystemTime, String);
 
@@ -268,52 +290,87 @@ impl Core {
         page.iter().map(read).collect()
     }
 
-    /// Removes old executions of instances.
+    /// Removes old executions of instances, page by page.
     pub(super) async fn prune(
         &self,
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        let keep = i64::from(options.keep_last.unwrap_or(1));
-        let before = options.ended_before.map(rows::system_time);
-        let params: &[&(dyn ToSql + Sync)] = &[
-            &filter.instances.as_deref().map(texts),
-            &filter.ended_before.map(rows::system_time),
-            &i64::from(filter.limit),
-            &keep,
-            &before,
-        ];
-        let found = self.general(PRUNE, &self.sql.prunable, params).await?;
-        let lanes: Vec<i64> = match found.first() {
-            Some(row) => Columns::new(PRUNE, row).take()?,
-            None => Vec::new(),
-        };
-        let mut deletion = Deletion::new();
-        let (mut report, mut touched) = (PruneReport::default(), HashSet::new());
-        for lanes in lanes.chunks(usize::try_from(ROOTS_MAX).unwrap_or(1)) {
-            loop {
-                let params: &[&(dyn ToSql + Sync)] =
-                    &[&lanes, &keep, &before, &deletion.id, &ROWS_MAX];
-                let rows = match deletion.begun {
-                    true => self.general(PRUNE, &self.sql.prune, params).await,
-                    false => self.act(PRUNE, (&self.sql.prune, params), Act::counted).await,
-                };
-                let rows = rows.map_err(|error| deletion.failed(error))?;
-                let Some(row) = rows.first() else { break };
-                let mut columns = Columns::new(PRUNE, row);
-                let executions = number(&mut columns)?;
-                report.executions += executions;
-                report.events += number(&mut columns)?;
-                touched.extend(columns.take::<Vec<i64>>()?);
-                if executions == 0 {
-                    break;
-                }
-                deletion.begun = true;
-                let cleared = self.clear(&mut deletion).await;
-                cleared.map_err(|error| deletion.failed(error))?;
+        let mut pruning = Pruning::new(&options);
+        let mut left = filter.limit as usize;
+        let page_len = usize::try_from(ROOTS_MAX).unwrap_or(1);
+        let mut named = filter.instances.as_deref().map(|named| named.chunks(page_len));
+        let mut after = 0_i64;
+        while left > 0 {
+            let names = named.as_mut().map(|chunks| chunks.next().map(texts));
+            if names == Some(None) {
+                break;
+            }
+            let page = self.prunable(&filter, (names.flatten(), after), &pruning).await;
+            let page = page.map_err(|error| pruning.deletion.failed(error))?;
+            let last = page.last().map(|(lane, _)| *lane);
+            let lanes = page.into_iter().filter(|(_, prunable)| *prunable).map(|(lane, _)| lane);
+            let lanes: Vec<i64> = lanes.take(left).collect();
+            left -= lanes.len();
+            self.prune_page(&lanes, &mut pruning).await?;
+            match last {
+                Some(last) => after = last,
+                None if named.is_none() => break,
+                None => {}
             }
         }
-        Ok(PruneReport { instances: touched.len() as u64, ..report })
+        Ok(PruneReport { instances: pruning.touched.len() as u64, ..pruning.report })
+    }
+
+    /// A page of instances by their lanes, behind a lane or of some names, and whether executions
+    /// of each would go.
+    async fn prunable(
+        &self,
+        filter: &InstanceFilter,
+        (names, after): (Option<Vec<&str>>, i64),
+        pruning: &Pruning,
+    ) -> Result<Vec<(i64, bool)>, StoreError> {
+        let params: &[&(dyn ToSql + Sync)] = &[
+            &names,
+            &filter.ended_before.map(rows::system_time),
+            &after,
+            &ROOTS_MAX,
+            &pruning.keep,
+            &pruning.before,
+        ];
+        let page = self.general(PRUNE, &self.sql.prunable, params).await?;
+        let read = |row: &Row| {
+            let mut columns = Columns::new(PRUNE, row);
+            Ok((columns.take()?, columns.take()?))
+        };
+        page.iter().map(read).collect()
+    }
+
+    /// Removes old executions of some instances until none is left.
+    async fn prune_page(&self, lanes: &[i64], pruning: &mut Pruning) -> Result<(), StoreError> {
+        while !lanes.is_empty() {
+            let params: &[&(dyn ToSql + Sync)] =
+                &[&lanes, &pruning.keep, &pruning.before, &pruning.deletion.id, &ROWS_MAX];
+            // A call is one act, however many pieces it has.
+            let rows = match pruning.deletion.begun {
+                true => self.general(PRUNE, &self.sql.prune, params).await,
+                false => self.act(PRUNE, (&self.sql.prune, params), Act::counted).await,
+            };
+            let rows = rows.map_err(|error| pruning.deletion.failed(error))?;
+            let Some(row) = rows.first() else { break };
+            let mut columns = Columns::new(PRUNE, row);
+            let executions = number(&mut columns)?;
+            pruning.report.executions += executions;
+            pruning.report.events += number(&mut columns)?;
+            pruning.touched.extend(columns.take::<Vec<i64>>()?);
+            if executions == 0 {
+                break;
+            }
+            pruning.deletion.begun = true;
+            let cleared = self.clear(&mut pruning.deletion).await;
+            cleared.map_err(|error| pruning.deletion.failed(error))?;
+        }
+        Ok(())
     }
 }
 

@@ -3,8 +3,10 @@
 mod calls;
 mod deletions;
 mod hot;
+mod pages;
 mod plans;
 mod slow;
+mod views;
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 -- A page of instances of a parent (?5 is given), newest first: after the place (?8, ?9).
--- Called by: list::list. Walks instances_parent.
+-- Called by: list::list. Walks instances_children.
 SELECT i.lane_id, i.instance, i.name, i.parent, i.parent_event, i.execution, i.state, i.status, i.status_version,
        i.kv_version, i.created_at, i.updated_at, i.ended_at, i.output, l.capability_id, l.suspended, l.reason, e.version
-FROM instances i INDEXED BY instances_parent
+FROM instances i INDEXED BY instances_children
 CROSS JOIN lanes l ON l.lane_id = i.lane_id
 LEFT JOIN executions e ON e.lane_id = i.lane_id AND e.execution = i.execution
 WHERE (?1 IS NULL OR i.name = ?1) AND (?2 IS NULL OR instr(?2, i.state) > 0)

@@ -1,11 +1,23 @@
--- Instances of which executions can be pruned (?3 and ?4: see flow_execution_prunable), those that
--- ended first in front; only those that ended before ?1, if that is given.
--- Called by: delete::prunable.
-SELECT i.instance FROM instances i
-WHERE (?1 IS NULL OR i.ended_at < ?1) AND i.execution > ?3 AND EXISTS (
-  SELECT 1 FROM executions e
-  WHERE e.lane_id = i.lane_id AND e.execution <> i.execution
-    AND e.execution NOT IN (
-      SELECT n.execution FROM executions n WHERE n.lane_id = i.lane_id ORDER BY n.execution DESC LIMIT ?3)
-    AND (?4 IS NULL OR e.ended_at < ?4))
-ORDER BY i.ended_at, i.instance LIMIT ?2
+-- A page (?5) of instances that may have old executions, in the order of their lanes, behind ?4: the name of each of
+-- which some can be pruned (?2 and ?3: see flow_execution_prunable) and that ended before ?1, if that is given. Enters
+-- each instance once: only those with more than one execution are in executions_later.
+-- Called by: delete::all_prunable.
+WITH RECURSIVE later (lane_id, n) AS (
+  SELECT * FROM (
+    SELECT lane_id, 1 FROM executions INDEXED BY executions_later
+    WHERE execution > 1 AND lane_id > ?4 ORDER BY lane_id LIMIT 1)
+  UNION ALL
+  SELECT (
+    SELECT e.lane_id FROM executions e INDEXED BY executions_later
+    WHERE e.execution > 1 AND e.lane_id > l.lane_id ORDER BY e.lane_id LIMIT 1), l.n + 1
+  FROM later l WHERE l.lane_id IS NOT NULL AND l.n < ?5
+)
+SELECT l.lane_id, (
+  SELECT i.instance FROM instances i
+  WHERE i.lane_id = l.lane_id AND (?1 IS NULL OR i.ended_at < ?1) AND i.execution > ?2 AND EXISTS (
+    SELECT 1 FROM executions e
+    WHERE e.lane_id = i.lane_id AND e.execution <> i.execution
+      AND e.execution NOT IN (
+        SELECT n.execution FROM executions n WHERE n.lane_id = i.lane_id ORDER BY n.execution DESC LIMIT ?2)
+      AND (?3 IS NULL OR e.ended_at < ?3)))
+FROM later l WHERE l.lane_id IS NOT NULL

@@ -1,10 +1,10 @@
 -- A page of pending instances of a parent (?9 is given), newest first: after the place (?6, ?7). Columns as in flow_instance_detail.sql.
--- Called by: list::pending. Walks lanes_parent.
+-- Called by: list::pending. Walks lanes_children.
 SELECT l.lane_id, l.instance, substr(c.name, 1, instr(c.name || '@', '@') - 1) AS name,
        l.parent, 0 AS parent_event, 0 AS execution, 'pending' AS state, NULL AS status, 0 AS status_version,
        0 AS kv_version, l.started_at, l.started_at AS updated_at, NULL AS ended_at, NULL AS output, l.capability_id,
        l.suspended, l.reason, NULL AS version
-FROM lanes l INDEXED BY lanes_parent
+FROM lanes l INDEXED BY lanes_children
 CROSS JOIN capabilities c ON c.capability_id = l.capability_id
 WHERE (?1 IS NULL OR substr(c.name, 1, instr(c.name || '@', '@') - 1) = ?1)
   AND (?2 IS NULL OR (l.suspended IS NOT NULL) = ?2)

@@ -2,7 +2,8 @@
 
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId};
 use wakeline_store::flow::{
-    ExecutionDetail, InstanceBirth, InstanceState, Suspension, TerminateInstance,
+    ExecutionDetail, InstanceBirth, InstanceState, RetriedPiece, RetryPlace, Suspension,
+    TerminateInstance,
 };
 
 use super::erase;
@@ -62,23 +63,16 @@ pub(super) fn resume(s: &mut Session<'_>, id: &InstanceId) -> Res<(bool, Vec<Flo
     Ok((resumed, let_go(s, lane.into_iter().collect())?))
 }
 
-/// What a command let go on.
-pub(super) struct Retried {
-    pub(super) count: u64,
-    pub(super) changes: Vec<FlowChange>,
-    /// The capability and the lane behind which there may be more.
-    pub(super) next: Option<(i64, i64)>,
-}
-
 /// Lets those go on whose code and history did not agree, and that need one of these: a piece of
-/// those behind a capability and a lane.
+/// those behind a place.
 pub(super) fn retry_mismatched(
     s: &mut Session<'_>,
     capabilities: &Capabilities,
-    after: (i64, i64),
-) -> Res<Retried> {
+    after: Option<RetryPlace>,
+) -> Res<RetriedPiece> {
     let mut needed = names::capabilities(s, capabilities)?;
     needed.sort_unstable();
+    let after = after.map_or((i64::MIN, i64::MIN), |place| (place.capability, place.lane));
     for capability in needed.into_iter().filter(|needed| *needed >= after.0) {
         let sql = include_str!("../../sql/queries/flow_lane_mismatched.sql");
         let behind = if capability == after.0 { after.1 } else { i64::MIN };
@@ -88,14 +82,14 @@ pub(super) fn retry_mismatched(
             found.collect::<Result<_, _>>()?
         };
         let Some(last) = ids.last() else { continue };
-        let next = Some((capability, *last));
+        let next = Some(RetryPlace { capability, lane: *last });
         let mut lanes = Vec::new();
         for id in ids {
             lanes.extend(Lane::read(s, id)?);
         }
-        return Ok(Retried { count: lanes.len() as u64, changes: let_go(s, lanes)?, next });
+        return Ok(RetriedPiece { count: lanes.len() as u64, changes: let_go(s, lanes)?, next });
     }
-    Ok(Retried { count: 0, changes: Vec::new(), next: None })
+    Ok(RetriedPiece::default())
 }
 
 fn let_go(s: &mut Session<'_>, held: Vec<Lane>) -> Res<Vec<FlowChange>> {

@@ -19,8 +19,16 @@ use crate::call::Work;
 use crate::error::{Res, corrupt};
 use crate::session::Session;
 
-/// Instances that are looked at together for deletion.
+/// Instances that are looked at together for deletion and pruning.
 const ROOTS_LEN: usize = 100;
+
+/// How a pruning goes.
+#[derive(Default)]
+struct Pruning {
+    done: DeleteReport,
+    /// The instances of which something went.
+    touched: HashSet<InstanceId>,
+}
 
 impl SqliteStore {
     /// Deletes instances with all below them, or none.
@@ -62,37 +70,55 @@ impl SqliteStore {
         Ok(DeleteReport { running: Vec::new(), ..report })
     }
 
-    /// Removes old executions of instances.
+    /// Removes old executions of instances, page by page.
     pub(super) async fn prune_executions(
         &self,
         filter: InstanceFilter,
         options: PruneOptions,
     ) -> Result<PruneReport, StoreError> {
-        let ids = self.read("prune", move |s| prunable(s, &filter, options)).await?;
-        let mut done = DeleteReport::default();
-        let mut touched = HashSet::new();
-        for ids in ids.chunks(100) {
-            loop {
-                let (ids, deletion) = (ids.to_vec(), Uuid::now_v7());
-                let work =
-                    Work::new("prune", move |s| erase::prune_some(s, &ids, options, deletion));
-                // A call is one act, however many pieces it has.
-                let work = if done.executions == 0 { work.recorded() } else { work };
-                let pruned = self.write(work).await.map_err(|error| partly(&done, error))?;
-                if pruned.executions == 0 {
-                    break;
-                }
-                done.executions += pruned.executions;
-                done.events += pruned.events;
-                touched.extend(pruned.instances);
-                if pruned.more {
-                    let cleared = self.clear(deletion, &mut done).await;
-                    cleared.map_err(|error| partly(&done, error))?;
-                }
+        let mut pruning = Pruning::default();
+        let mut left = filter.limit as usize;
+        let mut next = Some(0);
+        while let Some(after) = next.filter(|_| left > 0) {
+            let filter = filter.clone();
+            let page = self.read("prune", move |s| prunable(s, &filter, options, after)).await;
+            let page = page.map_err(|error| partly(&pruning.done, error))?;
+            let mut ids = page.0;
+            ids.truncate(left);
+            left -= ids.len();
+            for ids in ids.chunks(ROOTS_LEN) {
+                self.prune_page(ids, options, &mut pruning).await?;
+            }
+            next = page.1;
+        }
+        let DeleteReport { executions, events, .. } = pruning.done;
+        Ok(PruneReport { instances: pruning.touched.len() as u64, executions, events })
+    }
+
+    /// Removes old executions of some instances until none is left.
+    async fn prune_page(
+        &self,
+        ids: &[InstanceId],
+        options: PruneOptions,
+        pruning: &mut Pruning,
+    ) -> Result<(), StoreError> {
+        loop {
+            let (ids, deletion) = (ids.to_vec(), Uuid::now_v7());
+            let work = Work::new("prune", move |s| erase::prune_some(s, &ids, options, deletion));
+            // A call is one act, however many pieces it has.
+            let work = if pruning.done.executions == 0 { work.recorded() } else { work };
+            let pruned = self.write(work).await.map_err(|error| partly(&pruning.done, error))?;
+            if pruned.executions == 0 {
+                return Ok(());
+            }
+            pruning.done.executions += pruned.executions;
+            pruning.done.events += pruned.events;
+            pruning.touched.extend(pruned.instances);
+            if pruned.more {
+                let cleared = self.clear(deletion, &mut pruning.done).await;
+                cleared.map_err(|error| partly(&pruning.done, error))?;
             }
         }
-        let DeleteReport { executions, events, .. } = done;
-        Ok(PruneReport { instances: touched.len() as u64, executions, events })
     }
 
     /// Deletes instances, and goes on until nothing of them is left.
@@ -264,13 +290,15 @@ fn ended_roots(
     Ok(found.collect::<Result<_, _>>()?)
 }
 
-/// The instances of which old executions go. Reads only.
+/// A page of instances of which old executions go, and the lane behind which there may be more.
+/// Reads only.
 pub(super) fn prunable(
     s: &Session<'_>,
     filter: &InstanceFilter,
     options: PruneOptions,
-) -> Res<Vec<InstanceId>> {
-    let Some(named) = &filter.instances else { return all_prunable(s, filter, options) };
+    after: i64,
+) -> Res<(Vec<InstanceId>, Option<i64>)> {
+    let Some(named) = &filter.instances else { return all_prunable(s, filter, options, after) };
     let mut ids = Vec::new();
     for id in matching(s, filter, named)? {
         let Some(instance) = Instance::named(s, &id)? else { continue };
@@ -280,7 +308,7 @@ pub(super) fn prunable(
             ids.push(id);
         }
     }
-    Ok(ids)
+    Ok((ids, None))
 }
 
 /// The instances that a filter names and speaks of, those that ended first in front.
@@ -302,23 +330,28 @@ fn matching(
     Ok(found.into_iter().map(|(_, id)| id).collect())
 }
 
-/// Instances that a filter speaks of and that can be pruned, as many as its limit says, those that
-/// ended first in front.
+/// The same of all that a filter speaks of.
 fn all_prunable(
     s: &Session<'_>,
     filter: &InstanceFilter,
     options: PruneOptions,
-) -> Res<Vec<InstanceId>> {
+    after: i64,
+) -> Res<(Vec<InstanceId>, Option<i64>)> {
     let sql = include_str!("../../sql/queries/flow_instance_prunable.sql");
     let mut statement = s.conn.prepare_cached(sql)?;
     let before = filter.ended_before.map(|at| at.0);
-    let params =
-        (before, filter.limit, options.keep_last.unwrap_or(0), options.ended_before.map(|at| at.0));
-    let found = statement.query_map(params, |row| row.get::<_, String>(0))?;
-    let mut ids = Vec::new();
-    for id in found {
-        let id = id?;
-        ids.push(InstanceId::new(&id).map_err(corrupt("instance", format!("{id:?}")))?);
+    let ended_before = options.ended_before.map(|at| at.0);
+    let limit = i64::try_from(ROOTS_LEN).expect("a small constant");
+    let params = (before, options.keep_last.unwrap_or(0), ended_before, after, limit);
+    let found = statement
+        .query_map(params, |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?)))?;
+    let (mut ids, mut next) = (Vec::new(), None);
+    for found in found {
+        let (lane, id) = found?;
+        next = Some(lane);
+        if let Some(id) = id {
+            ids.push(InstanceId::new(&id).map_err(corrupt("instance", format!("{id:?}")))?);
+        }
     }
-    Ok(ids)
+    Ok((ids, next))
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use rusqlite::{Connection, Params, StatementStatus};
 use wakeline_core::Capabilities;
 use wakeline_store::flow::{
-    Envelope, FlowAdmin as _, FlowStore as _, ListMailboxes, MailboxReader as _, Visible,
+    Envelope, FlowAdmin as _, FlowStore as _, InstanceFilter, ListMailboxes, MailboxReader as _,
+    PruneOptions, Visible,
 };
 
 use crate::fixture::Fixture;
@@ -104,13 +105,15 @@ async fn hot_statements_search_and_never_scan_or_sort() {
 
 /// Lists walk an index in their order, and stop when the page is full.
 #[tokio::test]
-async fn lists_never_sort_but_by_parent() {
+async fn lists_never_sort() {
     let fixture = Fixture::open().await;
     let conn = fixture.raw();
     for (name, sql) in [
         sql!("flow_instance_list"),
         sql!("flow_instance_list_name"),
+        sql!("flow_instance_list_parent"),
         sql!("flow_instance_list_state"),
+        sql!("flow_pending_list_parent"),
     ] {
         let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("a statement");
         let mut rows = explain.raw_query();
@@ -192,6 +195,38 @@ async fn a_list_by_parent_walks_no_other_pending_instance() {
     assert_eq!(costs[0], costs[1]);
 }
 
+/// Of very many children of one parent, begun and pending.
+#[tokio::test]
+async fn a_page_of_children_reads_no_more_than_it_shows() {
+    let fixture = Fixture::open().await;
+    let (conn, mut costs) = (fixture.raw(), Vec::new());
+    conn.execute("INSERT INTO capabilities (capability_id, name) VALUES (1, 'main')", [])
+        .expect("filled");
+    let lanes = "WITH RECURSIVE n (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
+        INSERT INTO lanes (lane_id, instance, parent, capability_id, started_at, due_at, next_seq)
+        SELECT n, 'i' || n, 'p', 1, n, n, 2 FROM n";
+    let begun = "INSERT INTO instances (lane_id, instance, name, parent, execution, state,
+            created_at, updated_at)
+        SELECT lane_id, instance, 'child', 'p', 1, 'running', started_at, 0 FROM lanes
+        WHERE lane_id % 2 = 0 AND lane_id >= ?1";
+    let messages = "INSERT INTO lane_messages (lane_id, seq, visible_at, starts, payload)
+        SELECT lane_id, 1, 0, 1, x'78' FROM lanes WHERE lane_id % 2 = 1 AND lane_id >= ?1";
+    for (from, to) in [(101, 200), (201, 20_100)] {
+        conn.execute(lanes, (from, to)).expect("filled");
+        conn.execute("UPDATE lanes SET parent = NULL WHERE lane_id % 2 = 0", []).expect("begun");
+        conn.execute(begun, [from]).expect("filled");
+        conn.execute(messages, [from]).expect("filled");
+        let all = (None::<&str>, None::<&str>, None::<bool>, None::<&str>);
+        let begun = (all.0, all.1, all.2, all.3, "p", i64::MIN, i64::MAX, i64::MAX, "", 20);
+        let pending = (all.0, all.2, all.3, i64::MIN, i64::MAX, i64::MAX, "", 20, "p");
+        costs.push((
+            steps(&conn, sql!("flow_instance_list_parent"), begun),
+            steps(&conn, sql!("flow_pending_list_parent"), pending),
+        ));
+    }
+    assert_eq!(costs[0], costs[1]);
+}
+
 #[tokio::test]
 async fn mismatched_instances_are_retried_in_pieces() {
     let fixture = Fixture::open().await;
@@ -204,14 +239,47 @@ async fn mismatched_instances_are_retried_in_pieces() {
     let mut piece = conn.prepare(sql).expect("a statement");
     let lanes = piece.query_map((1, 0), |row| row.get::<_, i64>(0)).expect("it runs");
     assert_eq!(lanes.count(), 1_000);
-    let (retried, changes) =
-        fixture.store.retry_mismatched(Capabilities::Any).await.expect("retried");
-    assert_eq!((retried, changes.is_empty()), (2_500, false));
+    let (mut retried, mut place) = (Vec::new(), None);
+    loop {
+        let piece =
+            fixture.store.retry_mismatched(Capabilities::Any, place).await.expect("retried");
+        retried.push(piece.count);
+        assert_eq!(piece.changes.is_empty(), piece.count == 0, "each piece tells of its own");
+        place = piece.next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert_eq!(retried, [1_000, 1_000, 500, 0]);
     assert!(turn(&fixture.store).await.is_some());
     let held: i64 = conn
         .query_row("SELECT count(*) FROM lanes WHERE suspended IS NOT NULL", [], |row| row.get(0))
         .expect("counted");
     assert_eq!(held, 0);
+}
+
+/// Looping instances of which nothing can go, and others: a page enters as many as it holds.
+#[tokio::test]
+async fn a_page_of_a_pruning_does_not_grow_with_the_instances() {
+    let fixture = Fixture::open().await;
+    let (conn, mut costs) = (fixture.raw(), Vec::new());
+    let grow = "WITH RECURSIVE n (n) AS (SELECT ?1 UNION ALL SELECT n + 1 FROM n WHERE n < ?2)
+        INSERT INTO executions (lane_id, execution, state, started_at)
+        SELECT n, 1 + n % 2, 'running', 0 FROM n";
+    let named = "INSERT INTO instances (lane_id, instance, name, execution, state, created_at,
+            updated_at)
+        SELECT lane_id, 'i' || lane_id, 'loop', execution, 'running', 0, 0 FROM executions
+        WHERE lane_id NOT IN (SELECT lane_id FROM instances)";
+    for ids in [(1, 400), (401, 20_000)] {
+        conn.execute(grow, ids).expect("filled");
+        conn.execute(named, []).expect("filled");
+        let page = (None::<i64>, 1, None::<i64>, 0, 100);
+        costs.push(steps(&conn, sql!("flow_instance_prunable"), page));
+    }
+    assert_eq!(costs[0], costs[1]);
+    let filter = InstanceFilter { limit: 1_000, ..InstanceFilter::default() };
+    let report = fixture.store.prune(filter, PruneOptions::default()).await.expect("pruned");
+    assert_eq!(report.executions, 0);
 }
 
 #[tokio::test]

@@ -30,6 +30,27 @@ pub enum Suspension {
     },
 }
 
+/// How far the instances that were suspended for a mismatch have been retried: stores go through
+/// them capability by capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryPlace {
+    /// The store's number of the capability.
+    pub capability: i64,
+    /// The last lane.
+    pub lane: i64,
+}
+
+/// A piece of a retry.
+#[derive(Debug, Default)]
+pub struct RetriedPiece {
+    /// How many instances go on.
+    pub count: u64,
+    /// What their waiters are told.
+    pub changes: Vec<FlowChange>,
+    /// Where there may be more; `None` at the end.
+    pub next: Option<RetryPlace>,
+}
+
 /// Ends an instance without its code.
 #[derive(Debug, Clone)]
 pub struct TerminateInstance {
@@ -185,12 +206,13 @@ pub trait FlowAdmin: Send + Sync {
     /// Ends a suspension. False if there was none.
     async fn resume(&self, instance: &InstanceId) -> Result<(bool, Vec<FlowChange>), StoreError>;
 
-    /// Ends the suspensions for a mismatch of instances with these capabilities. Returns how
-    /// many.
+    /// Ends the suspensions for a mismatch of instances with these capabilities: a piece of those
+    /// behind a place, in one transaction. The caller tells the waiters before it goes on.
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-    ) -> Result<(u64, Vec<FlowChange>), StoreError>;
+        after: Option<RetryPlace>,
+    ) -> Result<RetriedPiece, StoreError>;
 
     /// Turns and activities that could be claimed for a while, and that nobody claimed; longest
     /// first. Most often no worker has their code.

@@ -11,7 +11,7 @@ mod work;
 
 pub use admin::{
     DeleteInstances, DeleteReport, FindUnclaimed, FlowAdmin, InstanceFilter, PruneOptions,
-    PruneReport, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
+    PruneReport, RetriedPiece, RetryPlace, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
 };
 pub use lane::{
     EnqueueOutcome, EnqueueReply, Envelope, ExecutionEnd, FlowStore, HistoryBatch, InlineHistory,

@@ -12,13 +12,18 @@
 //! * A check may still take long, for a large schema and a large payload: callers run it on a
 //!   thread for blocking work.
 
+use std::sync::Arc;
+
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 use wakeline_core::EventTypeName;
 
+mod checked;
+mod places;
 mod visits;
 
+use checked::Checked;
 use visits::VISITS_MAX;
 
 /// Most bytes of a schema, as JSON without spaces.
@@ -101,9 +106,12 @@ impl EventSchema {
         })
     }
 
-    /// Why a message of a type that enforces these schemas must not be stored.
+    /// Why a message of a type that enforces these schemas must not be stored. Schemas are read
+    /// once for many messages.
     pub fn refusal(name: &EventTypeName, schemas: &[u8], payload: &[u8]) -> Option<String> {
-        let fits = match Self::newest(schemas) {
+        static CHECKED: Checked = Checked::new();
+        let read = |schemas: &[u8]| Self::newest(schemas).map(|schema| schema.map(Arc::new));
+        let fits = match CHECKED.newest(schemas, read) {
             Ok(schema) => schema.map_or(Ok(()), |schema| schema.check(payload)),
             Err(error) => return Some(format!("the schemas of {name}: {error}")),
         };
@@ -247,7 +255,7 @@ mod tests {
             r##"{"$schema": "https://json-schema.org/draft/2019-09/schema",
                 "$recursiveAnchor": true, "anyOf": [{"$recursiveRef": "#"}]}"##,
             r##"{"$id": "https://example.com/a", "anyOf": [{"$ref": "a"}]}"##,
-            r##"{"$ref": "b", "$defs": {"b": {"$id": "https://example.com/b",
+            r##"{"$ref": "https://example.com/b", "$defs": {"b": {"$id": "https://example.com/b",
                 "allOf": [{"$ref": "/b"}]}}}"##,
         ] {
             let error = EventSchema::newest(format!(r#"{{"1": {schema}}}"#).as_bytes()).err();

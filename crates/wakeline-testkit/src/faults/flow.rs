@@ -10,8 +10,9 @@ use wakeline_store::flow::{
     EnqueueReply, Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader,
     FlowStore, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListMailboxes,
     ListedInstances, MailboxReader, NewWork, PendingWork, PruneOptions, PruneReport, RenewOutcome,
-    Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit, TurnReply, TurnRequest,
-    Unclaimed, WaitingMessage, Watched, WorkClaim, WorkClaimed, WorkRetries,
+    RetriedPiece, RetryPlace, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
+    TurnReply, TurnRequest, Unclaimed, WaitingMessage, Watched, WorkClaim, WorkClaimed,
+    WorkRetries,
 };
 use wakeline_store::{StoreError, WholeStore};
 
@@ -100,7 +101,7 @@ passes! { FlowAdmin:
     fn suspend(instance: &InstanceId, suspension: Suspension) -> bool;
     fn suspend_turn(token: FlowToken, suspension: Suspension) -> bool;
     fn resume(instance: &InstanceId) -> (bool, Vec<FlowChange>);
-    fn retry_mismatched(capabilities: Capabilities) -> (u64, Vec<FlowChange>);
+    fn retry_mismatched(capabilities: Capabilities, after: Option<RetryPlace>) -> RetriedPiece;
     fn unclaimed(find: FindUnclaimed) -> Vec<Unclaimed>;
     fn terminate(command: TerminateInstance) -> (bool, Vec<FlowChange>) as Terminate(command);
     fn delete_instances(command: DeleteInstances) -> DeleteReport;

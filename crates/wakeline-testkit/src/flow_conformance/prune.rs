@@ -108,17 +108,29 @@ pub async fn many_instances_are_pruned_at_once(bench: &FlowBench) {
     assert_eq!(bench.numbers("c").await, [1]);
 }
 
-/// A repeated call gets past the first instances, of which nothing is left to go.
-pub async fn pruning_by_filter_reaches_all_instances(bench: &FlowBench) {
-    bench.running("0").await;
-    for instance in ["a", "b", "c"] {
-        with_executions(bench, instance).await;
+/// Stores look at some hundred instances at a time, of which most may have nothing that can go; and
+/// a repeated call gets past those of which nothing is left.
+pub async fn pruning_reaches_more_instances_than_one_page_holds(bench: &FlowBench) {
+    for n in 0..220 {
+        let instance = format!("i{n}");
+        bench.running(&instance).await;
+        let rounds = if n % 2 == 0 { 1 } else { 2 };
+        for _ in 0..rounds {
+            bench.turned(&instance, |turn| continues(turn, MAIN)).await;
+            let turn = bench.turn().await;
+            bench.committed(step(&turn)).await;
+        }
     }
-    let filter = || InstanceFilter { limit: 1, ..InstanceFilter::default() };
-    for _ in 0..3 {
-        let report = bench.flow.prune(filter(), keep(1)).await.expect("executions are pruned");
-        assert_eq!((report.instances, report.executions), (1, 3));
+    let prune = async |limit| {
+        let filter = InstanceFilter { limit, ..InstanceFilter::default() };
+        let report = bench.flow.prune(filter, keep(2)).await.expect("executions are pruned");
+        (report.instances, report.executions)
+    };
+    assert_eq!(prune(60).await, (60, 60), "at most so many, from more than one page");
+    assert_eq!(prune(1_000).await, (50, 50), "all others");
+    assert_eq!(prune(1_000).await, (0, 0), "nothing is left to go");
+    for n in 0..220 {
+        let current = if n % 2 == 0 { 2 } else { 3 };
+        assert_eq!(bench.numbers(&format!("i{n}")).await, [current - 1, current]);
     }
-    let report = bench.flow.prune(filter(), keep(1)).await.expect("executions are pruned");
-    assert_eq!(report, PruneReport::default());
 }

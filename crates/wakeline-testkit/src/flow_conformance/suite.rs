@@ -340,7 +340,7 @@ macro_rules! flow_conformance_suite {
             only_executions_that_ended_before_go,
             pruning_keeps_the_values,
             many_instances_are_pruned_at_once,
-            pruning_by_filter_reaches_all_instances,
+            pruning_reaches_more_instances_than_one_page_holds,
         );
         $crate::flow_conformance_module!([$($fixture)*]; neighbours;
             a_wrong_message_leaves_its_neighbours_untouched,

@@ -1,6 +1,8 @@
 //! Holding instances back.
 
-use wakeline_store::flow::{InstanceState, RenewOutcome, Suspension};
+use wakeline_core::{Capabilities, FlowChange};
+use wakeline_store::StoreError;
+use wakeline_store::flow::{FlowAdmin, InstanceState, RenewOutcome, Suspension};
 
 use super::{
     FlowBench, LEASE, MAIN, capabilities, event, id, main_line, secs, start_of, step, texts,
@@ -14,7 +16,31 @@ fn mismatch() -> Suspension {
     Suspension::Mismatch { reason: "the code has changed".to_owned() }
 }
 
+/// Retries mismatched instances to the last piece.
+pub(crate) async fn retry_all(
+    flow: &(impl FlowAdmin + ?Sized),
+    capabilities: Capabilities,
+) -> Result<(u64, Vec<FlowChange>), StoreError> {
+    let (mut count, mut changes, mut place) = (0, Vec::new(), None);
+    loop {
+        let piece = flow.retry_mismatched(capabilities.clone(), place).await?;
+        count += piece.count;
+        changes.extend(piece.changes);
+        place = piece.next;
+        if place.is_none() {
+            return Ok((count, changes));
+        }
+    }
+}
+
 impl FlowBench {
+    pub(super) async fn retry_mismatched(
+        &self,
+        capabilities: Capabilities,
+    ) -> (u64, Vec<FlowChange>) {
+        retry_all(&*self.flow, capabilities).await.expect("it is answered")
+    }
+
     async fn suspend(&self, instance: &str, suspension: Suspension) -> bool {
         self.flow.suspend(&id(instance), suspension).await.expect("it is answered")
     }
@@ -33,7 +59,7 @@ pub async fn a_suspended_instance_gets_messages_and_no_turns(bench: &FlowBench) 
     assert_eq!(detail.state, InstanceState::Running);
     bench.send(vec![event("a", "one"), event("a", "two")]).await;
     assert_eq!(bench.no_turn().await, None);
-    assert_eq!(bench.no_turn_of(&wakeline_core::Capabilities::Any).await, None);
+    assert_eq!(bench.no_turn_of(&Capabilities::Any).await, None);
     assert_eq!(bench.sweep(main_line()).await, None);
     bench.advance(100).await;
     assert!(bench.resume("a").await);
@@ -148,9 +174,7 @@ pub async fn mismatched_instances_are_retried_by_fitting_code(bench: &FlowBench)
     assert!(bench.suspend("a", mismatch()).await);
     assert!(bench.suspend("b", mismatch()).await);
     assert!(bench.suspend("c", operator()).await);
-    let retry = async |names: &[&str]| {
-        bench.flow.retry_mismatched(capabilities(names)).await.expect("it is answered").0
-    };
+    let retry = async |names: &[&str]| bench.retry_mismatched(capabilities(names)).await.0;
     assert_eq!(retry(&[MAIN]).await, 0);
     assert_eq!(retry(&["one"]).await, 1);
     assert_eq!(retry(&["one"]).await, 0);
@@ -160,8 +184,7 @@ pub async fn mismatched_instances_are_retried_by_fitting_code(bench: &FlowBench)
     got.sort();
     assert_eq!(got, ["a", "d"]);
     assert_eq!(bench.no_turn_of(&line).await, Some(LEASE));
-    let (resumed, _) =
-        bench.flow.retry_mismatched(wakeline_core::Capabilities::Any).await.expect("answered");
+    let (resumed, _) = bench.retry_mismatched(wakeline_core::Capabilities::Any).await;
     assert_eq!(resumed, 1, "the operator's stays");
 }
 

@@ -10,6 +10,7 @@ use wakeline_store::flow::{
 use super::compare::{Same, same};
 use super::op::{Line, Mail};
 use super::world::{Told, World, failed};
+use crate::flow_conformance::suspend::retry_all;
 
 impl World<'_> {
     pub(super) async fn suspend(&mut self, instance: usize, mismatch: bool) -> Same {
@@ -42,8 +43,8 @@ impl World<'_> {
 
     pub(super) async fn retry_mismatched(&mut self, line: Line) -> Told {
         let capabilities = self.names.capabilities(line);
-        let oracle = self.oracle.retry_mismatched(capabilities.clone()).await.map_err(failed)?;
-        let store = self.store.retry_mismatched(capabilities).await.map_err(failed)?;
+        let oracle = retry_all(&self.oracle, capabilities.clone()).await.map_err(failed)?;
+        let store = retry_all(&*self.store, capabilities).await.map_err(failed)?;
         same("number of retried instances", oracle.0, store.0)?;
         Ok(Some(store.1))
     }

@@ -24,9 +24,9 @@ use wakeline_store::flow::{
     AbandonOutcome, Completion, CompletionReply, DeleteInstances, DeleteReport, EnqueueReply,
     Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader, FlowStore,
     HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListedInstances, NewWork,
-    PruneOptions, PruneReport, RenewOutcome, Suspension, TerminateInstance, TurnClaim, TurnClaimed,
-    TurnCommit, TurnItem, TurnReply, TurnRequest, Unclaimed, Watched, WorkClaim, WorkClaimed,
-    WorkItem,
+    PruneOptions, PruneReport, RenewOutcome, RetriedPiece, RetryPlace, Suspension,
+    TerminateInstance, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnReply, TurnRequest,
+    Unclaimed, Watched, WorkClaim, WorkClaimed, WorkItem,
 };
 use wakeline_store::{HintFeed, HintSink, StoreAdmin, StoreError, StoreInfo};
 
@@ -314,9 +314,11 @@ impl<S: FlowAdmin> FlowAdmin for Transitions<S> {
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
-        let found = |(retried, _): &(u64, Vec<FlowChange>)| *retried > 0;
-        self.claim("retry_mismatched", found, self.inner.retry_mismatched(capabilities)).await
+        after: Option<RetryPlace>,
+    ) -> Result<RetriedPiece, StoreError> {
+        let found = |piece: &RetriedPiece| piece.count > 0;
+        let retried = self.inner.retry_mismatched(capabilities, after);
+        self.claim("retry_mismatched", found, retried).await
     }
 
     async fn terminate(

@@ -156,10 +156,18 @@ impl ProviderAdmin for StoreProvider {
     }
 
     async fn retry_mismatched(&self, capabilities: Capabilities) -> Result<u64, ProviderError> {
-        let retried = self.inner.store.retry_mismatched(capabilities).await;
-        let (retried, changes) = retried.map_err(|error| failed("resume the instance", error))?;
-        self.inner.hint(changes);
-        Ok(retried)
+        let (mut retried, mut place) = (0, None);
+        loop {
+            let piece = self.inner.store.retry_mismatched(capabilities.clone(), place).await;
+            let piece = piece.map_err(|error| failed("resume the instance", error))?;
+            // Before the next piece, which may fail.
+            self.inner.hint(piece.changes);
+            retried += piece.count;
+            place = piece.next;
+            if place.is_none() {
+                return Ok(retried);
+            }
+        }
     }
 
     async fn unclaimed(&self, find: FindUnclaimed) -> Result<Vec<Unclaimed>, ProviderError> {

@@ -1,13 +1,9 @@
 //! What claims and commits touch does not grow with the number of sleeping instances.
 
-use wakeline_core::Capabilities;
-use wakeline_store::StoreAdmin as _;
-use wakeline_store::flow::FlowAdmin as _;
-
 use crate::measured::Measured;
 
 /// A few more buffers per index descent: the indexes are a level or two higher.
-const GROWTH_MAX: i64 = 40;
+pub(super) const GROWTH_MAX: i64 = 40;
 
 const FILLED: [&str; 6] = [
     "flow_lanes",
@@ -18,17 +14,17 @@ const FILLED: [&str; 6] = [
     "flow_work_bodies",
 ];
 
-struct Store(Measured);
+pub(super) struct Store(pub(super) Measured);
 
 impl Store {
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         let prepare = "INSERT INTO flow_capabilities (name) VALUES ('main'), ('other');";
         Self(Measured::open(&FILLED, prepare).await)
     }
 
     /// Adds instances that sleep on a timer, every tenth with an activity that is leased; and, the
     /// first time, ten that are due, with activities that wait.
-    async fn grow(&self, from: u32, to: u32) {
+    pub(super) async fn grow(&self, from: u32, to: u32) {
         let sql = format!(
             "INSERT INTO flow_lanes (instance, capability_id, due_at, next_seq, phase)
              SELECT 'i' || n, 1 + n % 2, now() + CASE WHEN n <= 10 THEN - interval '1 s'
@@ -165,7 +161,7 @@ async fn a_long_history_is_not_read_by_a_claim() {
 }
 
 /// A statement in the schema that the connection searches.
-fn written_out(sql: &str) -> String {
+pub(super) fn written_out(sql: &str) -> String {
     let lines = sql.lines().filter(|line| !line.starts_with("--"));
     lines.collect::<Vec<_>>().join("\n").replace("@schema@.", "")
 }
@@ -231,24 +227,6 @@ async fn a_page_of_children_reads_no_other_instances() {
     store.0.fill(&grow(101, 10_000)).await;
     let buffers = store.0.buffers("", page).await;
     assert!(buffers < 50, "{buffers} buffers");
-}
-
-#[tokio::test]
-async fn mismatched_instances_are_retried_in_pieces() {
-    let filled = Store::open().await;
-    filled.grow(1, 2_500).await;
-    let held = "UPDATE flow_lanes SET suspended = 'mismatch', reason = 'x', due_at = NULL";
-    filled.0.client.batch_execute(held).await.expect("suspended");
-    let first = "SELECT sum(resumed)::bigint FROM flow_resume(NULL, 'null', 0)";
-    let row = filled.0.client.query_one(first, &[]).await.expect("resumed");
-    assert_eq!(row.get::<_, i64>(0), 1_000);
-    let store = filled.0.schema.store().await;
-    let (retried, changes) = store.retry_mismatched(Capabilities::Any).await.expect("retried");
-    assert_eq!((retried, changes.is_empty()), (1_500, false));
-    let left = "SELECT count(*) FROM flow_lanes WHERE suspended IS NOT NULL OR due_at IS NULL";
-    let row = filled.0.client.query_one(left, &[]).await.expect("counted");
-    assert_eq!(row.get::<_, i64>(0), 0);
-    store.close().await;
 }
 
 #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! # Where it sits
 //! Called when a schema is read, before it is compiled. The validator follows each reference
-//! wherever it stands: thirty definitions that each refer twice to the next are 2^30 checks.
+//! wherever it stands: thirty definitions that each refer twice to the next are 2^30 checks. What
+//! a reference leads to is found by [`super::places`].
 //!
 //! # Invariants
 //! * What is counted is never less than what the validator does: a keyword that is not known here
@@ -15,6 +16,10 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::SchemaError;
+use super::places::{Document, Node, NodeKey, Places, values};
+
+#[cfg(test)]
+mod tests;
 
 /// Most checks of one value and of those that contain it.
 pub(super) const VISITS_MAX: u64 = 100_000;
@@ -25,19 +30,18 @@ const NESTED_MAX: usize = 128;
 /// Most schemas inside each other, with those that are referred to: the validator calls itself for
 /// each.
 const LEVELS_MAX: usize = 512;
-/// Most schemas that are looked at for one depth of payloads.
-const STEPS_MAX: usize = 250_000;
+/// Most schemas, keywords and references that are looked at for one depth of payloads.
+const STEPS_MAX: usize = 500_000;
 
 /// How deep payloads may be nested so that a schema takes no more than [`VISITS_MAX`] checks of
 /// each value. A schema that refers to itself in several places takes more on each level.
 pub(super) fn nested_max(schema: &Value) -> Result<usize, SchemaError> {
-    let mut visits = Visits { resources: vec![(id_of(schema), schema)], ..Visits::default() };
-    visits.find_names(schema, true);
+    let document = Document::new(schema)?;
+    let (places, root) = Places::new(&document);
+    let mut visits = Visits { places, known: HashMap::new(), steps: 0, level: 0 };
     let mut nested = NESTED_MAX;
     loop {
-        visits.known.clear();
-        visits.level = 0;
-        match visits.of(schema, nested) {
+        match visits.of_root(root, nested) {
             Ok(_) => return Ok(nested),
             Err(SchemaError::TooManyChecks) if nested > NESTED_MIN => nested /= 2,
             Err(error) => return Err(error),
@@ -45,55 +49,62 @@ pub(super) fn nested_max(schema: &Value) -> Result<usize, SchemaError> {
     }
 }
 
+/// What the validator looks at a schema for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Purpose {
+    /// Whether a value fits.
+    IsValid,
+    /// Why it does not.
+    Reasons,
+    /// Which properties and items of it the schema has evaluated: for `unevaluatedProperties` and
+    /// `unevaluatedItems` of a schema that contains this one, and of this one.
+    Marks,
+}
+
+/// A look at a schema, for a value with so many levels below it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Look {
+    purpose: Purpose,
+    nested: usize,
+}
+
 /// Counts the visits of schemas.
-#[derive(Default)]
-struct Visits<'a> {
-    /// The schema, and what has an identifier in it: references may be relative to these.
-    resources: Vec<(Option<&'a str>, &'a Value)>,
-    anchors: Vec<(&'a str, &'a Value)>,
-    /// By schema and levels of the payload: how many, or `None` while they are counted.
-    known: HashMap<(*const Value, usize), Option<u64>>,
+struct Visits<'r> {
+    places: Places<'r>,
+    /// How many, or `None` while they are counted.
+    known: HashMap<(NodeKey, Look), Option<u64>>,
+    steps: usize,
     level: usize,
 }
 
-impl<'a> Visits<'a> {
-    fn find_names(&mut self, value: &'a Value, is_root: bool) {
-        if let Value::Object(fields) = value {
-            let anchors = ["$anchor", "$dynamicAnchor"].map(|key| fields.get(key));
-            let anchors = anchors.into_iter().flatten().filter_map(Value::as_str);
-            self.anchors.extend(anchors.map(|anchor| (anchor, value)));
-            match id_of(value).map(|id| (id, id.strip_prefix('#'))) {
-                Some((_, Some(anchor))) => self.anchors.push((anchor, value)),
-                Some((id, None)) if !is_root => self.resources.push((Some(id), value)),
-                _ => {}
-            }
-        }
-        for inner in values(value) {
-            self.find_names(inner, false);
-        }
+impl<'r> Visits<'r> {
+    fn of_root(&mut self, root: Node<'r>, nested: usize) -> Result<u64, SchemaError> {
+        self.known.clear();
+        (self.steps, self.level) = (0, 0);
+        self.of(root, Look { purpose: Purpose::Reasons, nested })
     }
 
-    /// Of a value with so many levels below it.
-    fn of(&mut self, schema: &'a Value, nested: usize) -> Result<u64, SchemaError> {
-        let Value::Object(fields) = schema else { return self.of_all(values(schema), nested) };
-        let key = (std::ptr::from_ref(schema), nested);
+    fn of(&mut self, node: Node<'r>, look: Look) -> Result<u64, SchemaError> {
+        self.step()?;
+        let Value::Object(fields) = node.schema else {
+            return self.of_all(values(node.schema), node.place, look);
+        };
+        let key = (node.key(), look);
         match self.known.get(&key) {
             Some(Some(visits)) => return Ok(*visits),
             Some(None) => return Err(SchemaError::Endless),
-            None if self.known.len() >= STEPS_MAX || self.level >= LEVELS_MAX => {
-                return Err(SchemaError::TooManyChecks);
-            }
+            None if self.level >= LEVELS_MAX => return Err(SchemaError::TooManyChecks),
             None => {}
         }
         self.known.insert(key, None);
         self.level += 1;
-        let mut visits = 1 + self.of_same(fields, nested)?;
-        if let Some(nested) = nested.checked_sub(1) {
-            visits += self.of_inner(fields, nested)?;
+        let mut visits = 1 + self.of_same(fields, node.place, look)?;
+        if let Some(nested) = look.nested.checked_sub(1) {
+            visits += self.of_inner(fields, node.place, Look { nested, ..look })?;
         }
-        if fields.keys().any(|keyword| keyword.starts_with("unevaluated")) {
-            // The validator looks twice at what it stands beside.
-            visits *= 2;
+        let is_unevaluated = |keyword: &String| keyword.starts_with("unevaluated");
+        if look.purpose != Purpose::Marks && fields.keys().any(is_unevaluated) {
+            visits += self.of(node, Look { purpose: Purpose::Marks, ..look })?;
         }
         if visits > VISITS_MAX {
             return Err(SchemaError::TooManyChecks);
@@ -103,84 +114,124 @@ impl<'a> Visits<'a> {
         Ok(visits)
     }
 
-    fn of_all(
-        &mut self,
-        schemas: impl IntoIterator<Item = &'a Value>,
-        nested: usize,
-    ) -> Result<u64, SchemaError> {
-        schemas.into_iter().try_fold(0, |visits, schema| Ok(visits + self.of(schema, nested)?))
+    fn step(&mut self) -> Result<(), SchemaError> {
+        self.steps += 1;
+        if self.steps > STEPS_MAX { Err(SchemaError::TooManyChecks) } else { Ok(()) }
     }
 
-    /// By keywords that check the same value.
-    fn of_same(
+    /// Of a schema below one that stands at a place.
+    fn of_below(
         &mut self,
-        fields: &'a Map<String, Value>,
-        nested: usize,
+        schema: &'r Value,
+        place: usize,
+        look: Look,
+    ) -> Result<u64, SchemaError> {
+        let node = self.places.enter(schema, place);
+        self.of(node, look)
+    }
+
+    fn of_all(
+        &mut self,
+        schemas: impl IntoIterator<Item = &'r Value>,
+        place: usize,
+        look: Look,
     ) -> Result<u64, SchemaError> {
         let mut visits = 0;
-        for (keyword, value) in fields {
-            visits += match (keyword.as_str(), value) {
-                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(reference)) => {
-                    self.of_all(self.targets(reference)?, nested)?
-                }
-                ("dependencies" | "dependentSchemas", _) => self.of_all(values(value), nested)?,
-                ("$defs" | "definitions" | "const" | "default" | "enum" | "examples", _) => 0,
-                (keyword, _) if is_inner(keyword) => 0,
-                _ => self.of(value, nested)?,
-            };
+        for schema in schemas {
+            visits += self.of_below(schema, place, look)?;
         }
         Ok(visits)
     }
 
-    /// By keywords that check what is in the value, which has so many levels below it.
-    fn of_inner(
+    /// By keywords that look at the same value.
+    fn of_same(
         &mut self,
-        fields: &'a Map<String, Value>,
-        nested: usize,
+        fields: &'r Map<String, Value>,
+        place: usize,
+        look: Look,
     ) -> Result<u64, SchemaError> {
-        // At most one of a keyword, and only one of these keywords, is for the same inner value.
         let mut visits = 0;
-        for keyword in ["additionalItems", "additionalProperties", "propertyNames"] {
-            if let Some(schema) = fields.get(keyword) {
-                visits = visits.max(self.of(schema, nested)?);
-            }
-        }
-        for keyword in ["items", "prefixItems", "properties"] {
-            let Some(value) = fields.get(keyword) else { continue };
-            match value {
-                Value::Object(_) if keyword == "items" => {
-                    visits = visits.max(self.of(value, nested)?);
+        for (keyword, value) in fields {
+            self.step()?;
+            match (keyword.as_str(), value) {
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(_)) => {
+                    let targets = self.places.targets(keyword, Node { schema: value, place })?;
+                    for target in targets.iter() {
+                        visits += self.of(*target, look)?;
+                    }
                 }
-                _ => {
-                    for schema in values(value) {
-                        visits = visits.max(self.of(schema, nested)?);
+                ("$defs" | "definitions" | "const" | "default" | "enum" | "examples", _) => {}
+                (keyword, _) if is_inner(keyword) => {}
+                (keyword, _) => {
+                    for purpose in purposes(keyword, look.purpose) {
+                        let look = Look { purpose: *purpose, ..look };
+                        visits += match keyword {
+                            "dependencies" | "dependentSchemas" => {
+                                self.of_all(values(value), place, look)?
+                            }
+                            _ => self.of_below(value, place, look)?,
+                        };
                     }
                 }
             }
         }
-        for keyword in ["contains", "unevaluatedItems", "unevaluatedProperties"] {
-            visits += self.of_all(fields.get(keyword), nested)?;
-        }
-        let patterns = fields.get("patternProperties").map(values);
-        Ok(visits + self.of_all(patterns.into_iter().flatten(), nested)?)
+        Ok(visits)
     }
 
-    /// All that a reference may mean.
-    fn targets(&self, reference: &str) -> Result<Vec<&'a Value>, SchemaError> {
-        let (resource, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let fragment = decoded(fragment);
-        let targets: Vec<_> = if fragment.is_empty() || fragment.starts_with('/') {
-            let meant = self.resources.iter().filter(|(id, _)| may_mean(resource, *id));
-            meant.filter_map(|(_, schema)| schema.pointer(&fragment)).collect()
-        } else {
-            let meant = self.anchors.iter().filter(|(anchor, _)| *anchor == fragment);
-            meant.map(|(_, schema)| *schema).collect()
-        };
-        if targets.is_empty() {
-            let reason = format!("the reference `{reference}` leads to no place in the schema");
-            return Err(SchemaError::Unusable(reason));
+    /// By keywords that look at what is in the value, which has so many levels below it.
+    fn of_inner(
+        &mut self,
+        fields: &'r Map<String, Value>,
+        place: usize,
+        look: Look,
+    ) -> Result<u64, SchemaError> {
+        let mut visits = 0;
+        let is_mark = look.purpose == Purpose::Marks;
+        let look = if is_mark { Look { purpose: Purpose::IsValid, ..look } } else { look };
+        for keyword in ["contains", "unevaluatedItems", "unevaluatedProperties"] {
+            visits += self.of_all(fields.get(keyword), place, look)?;
         }
-        Ok(targets)
+        if is_mark {
+            // The other keywords mark by the names and places of what is in the value.
+            return Ok(visits);
+        }
+        let patterns = fields.get("patternProperties").map(values);
+        visits += self.of_all(patterns.into_iter().flatten(), place, look)?;
+        // At most one of a keyword, and only one of these keywords, is for the same inner value.
+        let mut most = 0;
+        for keyword in ["additionalItems", "additionalProperties", "propertyNames"] {
+            if let Some(schema) = fields.get(keyword) {
+                most = most.max(self.of_below(schema, place, look)?);
+            }
+        }
+        for keyword in ["items", "prefixItems", "properties"] {
+            match fields.get(keyword) {
+                Some(schema @ Value::Object(_)) if keyword == "items" => {
+                    most = most.max(self.of_below(schema, place, look)?);
+                }
+                Some(schemas) => {
+                    for schema in values(schemas) {
+                        most = most.max(self.of_below(schema, place, look)?);
+                    }
+                }
+                None => {}
+            }
+        }
+        Ok(visits + most)
+    }
+}
+
+/// What the validator looks at the schemas of a keyword for, each after the other, while it looks
+/// for a purpose at the schema in which the keyword stands.
+fn purposes(keyword: &str, purpose: Purpose) -> &'static [Purpose] {
+    use Purpose::{IsValid, Marks, Reasons};
+    match (purpose, keyword) {
+        (IsValid, _) | (Reasons, "if" | "not") => &[IsValid],
+        (Reasons, "allOf" | "dependencies" | "dependentSchemas" | "then" | "else") => &[Reasons],
+        (Reasons, _) => &[IsValid, Reasons],
+        (Marks, "not") => &[],
+        (Marks, "dependentSchemas" | "then" | "else") => &[Marks],
+        (Marks, _) => &[IsValid, Marks],
     }
 }
 
@@ -199,49 +250,4 @@ fn is_inner(keyword: &str) -> bool {
             | "unevaluatedItems"
             | "unevaluatedProperties"
     )
-}
-
-/// What is in an object or array.
-fn values(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
-    match value {
-        Value::Object(fields) => Box::new(fields.values()),
-        Value::Array(items) => Box::new(items.iter()),
-        _ => Box::new(std::iter::empty()),
-    }
-}
-
-fn id_of(schema: &Value) -> Option<&str> {
-    ["$id", "id"].into_iter().find_map(|key| schema.get(key)?.as_str())
-}
-
-/// Whether a reference, which is often relative, may mean the schema with this identifier: so it is
-/// if both end alike, or if one is written so that its end does not say.
-fn may_mean(resource: &str, id: Option<&str>) -> bool {
-    let end = |uri: &str| {
-        let uri = uri.split('#').next().unwrap_or_default();
-        let end = uri.rsplit('/').next().unwrap_or_default();
-        let says = !uri.contains(['%', '?']) && !matches!(end, "" | "." | "..");
-        says.then(|| end.to_ascii_lowercase())
-    };
-    match (resource, id) {
-        ("", _) => true,
-        // The validator calls it so.
-        (_, None) => resource.starts_with("json-schema:"),
-        (_, Some(id)) => {
-            let (resource, id) = (end(resource), end(id));
-            resource.is_none() || id.is_none() || resource == id
-        }
-    }
-}
-
-/// Without the percent encoding of URIs.
-fn decoded(fragment: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), fragment.as_bytes());
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%');
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }

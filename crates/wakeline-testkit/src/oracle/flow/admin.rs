@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wakeline_core::{Capabilities, FlowChange, FlowToken, FlowWhat, InstanceId, Timestamp};
 use wakeline_store::flow::{
     DeleteInstances, DeleteReport, FindUnclaimed, InstanceFilter, InstanceState, PruneOptions,
-    PruneReport, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
+    PruneReport, RetriedPiece, RetryPlace, Suspension, TerminateInstance, Unclaimed, UnclaimedWhat,
 };
 
 use super::state::{Execution, Flow, Instance};
@@ -46,22 +46,25 @@ impl Flow {
         (resumed, change.into_iter().collect())
     }
 
+    /// One at a time.
     pub(super) fn retry_mismatched(
         &mut self,
         capabilities: &Capabilities,
+        after: Option<RetryPlace>,
         now: Timestamp,
-    ) -> (u64, Vec<FlowChange>) {
-        let (mut resumed, mut changes) = (0, Vec::new());
-        for lane in self.lanes.values_mut() {
+    ) -> RetriedPiece {
+        let first = after.map_or(i64::MIN, |place| place.lane + 1);
+        for (id, lane) in self.lanes.range_mut(first..) {
             let mismatch = matches!(lane.suspended, Some(Suspension::Mismatch { .. }));
             let capability = lane.capability.as_ref();
             if mismatch && capability.is_some_and(|needed| capabilities.allow(needed)) {
                 lane.suspended = None;
-                resumed += 1;
-                changes.extend(lane.change(now).filter(|change| !changes.contains(change)));
+                let changes = lane.change(now).into_iter().collect();
+                let next = Some(RetryPlace { capability: 0, lane: *id });
+                return RetriedPiece { count: 1, changes, next };
             }
         }
-        (resumed, changes)
+        RetriedPiece::default()
     }
 
     pub(super) fn unclaimed(&self, find: &FindUnclaimed, now: Timestamp) -> Vec<Unclaimed> {

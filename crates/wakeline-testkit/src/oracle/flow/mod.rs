@@ -28,8 +28,9 @@ use wakeline_store::flow::{
     EnqueueReply, Envelope, ExecutionDetail, FindUnclaimed, FlowAdmin, FlowDepths, FlowReader,
     FlowStore, HistoryPage, InstanceFilter, InstanceStats, KvEntry, ListInstances, ListMailboxes,
     ListedInstances, MailboxReader, NewWork, PendingWork, PruneOptions, PruneReport, RenewOutcome,
-    Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit, TurnItem, TurnReply,
-    TurnRequest, Unclaimed, WaitingMessage, Watched, WorkClaim, WorkClaimed, WorkKey, WorkRetries,
+    RetriedPiece, RetryPlace, Suspension, TerminateInstance, TurnClaim, TurnClaimed, TurnCommit,
+    TurnItem, TurnReply, TurnRequest, Unclaimed, WaitingMessage, Watched, WorkClaim, WorkClaimed,
+    WorkKey, WorkRetries,
 };
 use wakeline_store::{Consequence, StoreError};
 
@@ -303,9 +304,11 @@ impl FlowAdmin for MemoryStore {
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
-        Ok(self
-            .flow("retry_mismatched", |state, now| state.flow.retry_mismatched(&capabilities, now)))
+        after: Option<RetryPlace>,
+    ) -> Result<RetriedPiece, StoreError> {
+        Ok(self.flow("retry_mismatched", |state, now| {
+            state.flow.retry_mismatched(&capabilities, after, now)
+        }))
     }
 
     async fn terminate(

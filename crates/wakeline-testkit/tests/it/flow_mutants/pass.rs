@@ -10,7 +10,8 @@ use wakeline_store::flow::{
     AbandonOutcome, DeleteInstances, DeleteReport, EarlyMailbox, ExecutionDetail, FindUnclaimed,
     FlowAdmin, FlowDepths, FlowReader, HistoryPage, InstanceFilter, InstanceStats, KvEntry,
     ListInstances, ListMailboxes, ListedInstances, MailboxReader, PendingWork, PruneOptions,
-    PruneReport, Suspension, TerminateInstance, Unclaimed, WaitingMessage, Watched, WorkRetries,
+    PruneReport, RetriedPiece, RetryPlace, Suspension, TerminateInstance, Unclaimed,
+    WaitingMessage, Watched, WorkRetries,
 };
 
 use super::{Sin, Sinner};
@@ -96,8 +97,9 @@ impl FlowAdmin for Sinner {
     async fn retry_mismatched(
         &self,
         capabilities: Capabilities,
-    ) -> Result<(u64, Vec<FlowChange>), StoreError> {
-        self.inner.retry_mismatched(capabilities).await
+        after: Option<RetryPlace>,
+    ) -> Result<RetriedPiece, StoreError> {
+        self.inner.retry_mismatched(capabilities, after).await
     }
 
     async fn terminate(

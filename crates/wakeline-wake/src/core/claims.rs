@@ -137,6 +137,7 @@ impl<F: Face> Core<F> {
         line.lines_per_call_max = usize::MAX;
         line.overdue = false;
         let fresh = line.generation == seats.generation;
+        self.lines.set_failed(seats.line, false);
         self.arm_delivery(seats.line);
         Some((fresh, hinted))
     }
@@ -265,6 +266,7 @@ impl<F: Face> Core<F> {
             for id in seats.waiters {
                 self.failed_waiter(id, error.as_ref(), next_poll);
             }
+            self.lines.set_failed(seats.line, true);
             let waits = self.lines.get(seats.line).is_some_and(|line| !line.idle.is_empty());
             if waits && !self.mode.uses_hints() && self.mode.claims_by_line() {
                 self.timers.set(Key::LinePoll(seats.line), next_poll);

@@ -89,7 +89,9 @@ async fn competing_waiters_claim_one_after_the_other() {
 async fn a_message_costs_a_competing_node_one_claim() {
     let store = Store::postgres().await;
     let Store::Postgres(database) = &store else { unreachable!("made above") };
-    let server = Server::start(&store, &["--wake-mode", "compete"]).await;
+    // A claim that is slow on a busy machine does not wake the others.
+    let flags = ["--wake-mode", "compete", "--notify-delivery-timeout-ms", "30000"];
+    let server = Server::start(&store, &flags).await;
     let pop = "/api/v1/pop/queue/q?autoAck=true";
     server.client.push("q", &[("p", "first")]).await;
     assert_eq!(server.client.get(pop).await.ids(), ["first"]);

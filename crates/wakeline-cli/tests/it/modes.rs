@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Parked, Server, Store, eventually};
+use crate::support::{Hook, Parked, Server, Store, eventually};
 
 const MODES: [&str; 4] = ["fused", "compete", "broadcast", "poll"];
 
@@ -108,6 +108,35 @@ async fn a_message_costs_a_competing_node_one_claim() {
         assert_eq!(parked.remove(0).answer().await.expect("an answer").ids(), [n.to_string()]);
     }
     assert_eq!(database.calls("claim").await, 5);
+}
+
+/// The same, for deliveries that are fetched.
+#[tokio::test]
+async fn a_delivery_costs_a_competing_node_one_claim() {
+    let store = Store::postgres().await;
+    let Store::Postgres(database) = &store else { unreachable!("made above") };
+    let flags = ["--wake-mode", "compete", "--notify-delivery-timeout-ms", "30000"];
+    let server = Hook::serve(&store.url(), &flags).await;
+    let hook = Hook::open(&server).await;
+    hook.post("/api/v1/app/a/endpoint", json!({"uid": "p", "delivery": {"pull": true}})).await;
+    let pull = "/api/v1/app/a/endpoint/p/pull?wait=true&timeout=60000";
+    let waiters = || server.metric("wakeline_wake_waiters{face=\"hook\"}");
+    let mut parked = Vec::new();
+    for _ in 0..6 {
+        let before = waiters().await;
+        parked.push(server.client.park(pull).await);
+        eventually("it waits", || async { waiters().await == before + 1 }).await;
+    }
+    let looks = || server.metric("wakeline_wake_claims_in_flight{face=\"hook\"}");
+    eventually("the arrivals have looked", || async { looks().await == 0 }).await;
+    database.reset_statements().await;
+    for n in 0..5 {
+        hook.send(&n.to_string()).await;
+        // Another claim for this delivery would be counted by the end of the next one.
+        let pulled = parked.remove(0).answer().await.expect("an answer").json();
+        assert_eq!(pulled["messages"][0]["eventId"], n.to_string());
+    }
+    assert_eq!(database.calls("hook_claim(").await, 5);
 }
 
 /// What nodes did until now: waiters woken by notifications, claims, second looks, and what is

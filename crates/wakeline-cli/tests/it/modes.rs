@@ -267,6 +267,23 @@ async fn a_push_from_sql_is_found_by_polling_alone() {
     }
 }
 
+/// Nothing tells a polling node when the work of another one came; its own looks do.
+#[tokio::test]
+async fn a_polling_node_measures_how_late_it_picks_up_what_another_pushes() {
+    for store in Store::both().await {
+        let pushing = Server::start(&store, &[]).await;
+        let polling = Server::start(&store, &["--wake-mode", "poll"]).await;
+        let parked = polling.client.park("/api/v1/pop/queue/q?wait=true&timeout=60000").await;
+        let empty = "wakeline_wake_claims_total{face=\"queue\",outcome=\"empty\"}";
+        let looked = || async { polling.metric(empty).await > 0 };
+        eventually("its first claim was empty", looked).await;
+        pushing.client.push("q", &[("p", "1")]).await;
+        assert_eq!(parked.answer().await.expect("an answer").ids(), ["1"], "{}", store.name());
+        let measured = "wakeline_wake_pickup_seconds_count{face=\"queue\"}";
+        eventually("it is measured", || async { polling.metric(measured).await == 1 }).await;
+    }
+}
+
 #[tokio::test]
 async fn a_node_in_poll_mode_without_polls_asks_the_database_nothing() {
     let store = Store::postgres().await;

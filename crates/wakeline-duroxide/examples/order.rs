@@ -1,6 +1,6 @@
 //! An order that is checked, waits for a person, is paid and is shipped, on either store. Any
 //! number of processes serve it, any process places and approves orders: whoever waits is woken by
-//! what another process commits.
+//! what another process commits. Both print when that was, in microseconds.
 //!
 //! ```text
 //! cargo run --example order -- serve --store postgres://localhost/app
@@ -11,7 +11,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use duroxide::providers::Provider;
 use duroxide::runtime::registry::ActivityRegistry;
@@ -50,7 +50,12 @@ async fn order(ctx: OrchestrationContext, input: String) -> Result<String, Strin
     let approval = ctx.schedule_wait("approval");
     let deadline = ctx.schedule_timer(Duration::from_secs(3600));
     let name = match ctx.select2(approval, deadline).await {
-        Either2::First(name) => name,
+        Either2::First(name) => {
+            if !ctx.is_replaying() {
+                print(&format!("{} goes on at {}", ctx.instance_id(), micros()));
+            }
+            name
+        }
         Either2::Second(()) => return Err("nobody approved the order".to_owned()),
     };
     let total: u32 = items.iter().map(|(_, price)| price).sum();
@@ -86,10 +91,18 @@ fn print(line: &str) {
     println!("{line}");
 }
 
+/// The time by this machine's clock, since 1970.
+fn micros() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros()
+}
+
 async fn act(what: &str, id: &str, client: &Client) -> Result<(), BoxError> {
     match what {
         "place" => client.start_orchestration(id, "order", ITEMS).await?,
-        "approve" => client.raise_event(id, "approval", "Ann").await?,
+        "approve" => {
+            client.raise_event(id, "approval", "Ann").await?;
+            print(&format!("{id} was approved at {}", micros()));
+        }
         _ => {
             let ended = client.wait_for_orchestration(id, Duration::from_secs(60)).await?;
             match ended {

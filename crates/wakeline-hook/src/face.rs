@@ -113,12 +113,16 @@ impl HookFace {
     }
 
     /// A claim for a line that gives no application more than its share.
-    fn delivery_claim(&self, line: HookLine, asks: Vec<DeliveryAsk>) -> DeliveryClaim {
+    fn delivery_claim(
+        &self,
+        (line, further): (HookLine, bool),
+        asks: Vec<DeliveryAsk>,
+    ) -> DeliveryClaim {
         let limits = match line {
             HookLine::Push => self.shares.limits(asks.iter().map(|ask| ask.attempts.len()).sum()),
             HookLine::PushFresh | HookLine::Pull(_) | HookLine::Chores => Vec::new(),
         };
-        DeliveryClaim { line, asks, limits }
+        DeliveryClaim { line, asks, limits, further }
     }
 
     /// What a waiter is given; `sent`: how many slots for anything a sender has.
@@ -139,15 +143,15 @@ impl HookFace {
         if claims.is_empty() {
             return Ok(Vec::new());
         }
-        let sent: Vec<Vec<Option<usize>>> = claims.iter().map(slots_of).collect();
+        let forms: Vec<_> = claims.iter().map(|claim| (slots_of(claim), claim.further)).collect();
         let claimed = self.store.claim_deliveries(claims).await?;
         let groups = claimed.iter().flat_map(|line| &line.groups).flatten();
         self.meters.claimed(groups.map(|group| group.items.len()).sum());
         let mut found = Vec::with_capacity(claimed.len());
-        for (line, sent) in claimed.into_iter().zip(sent) {
+        for (line, (sent, further)) in claimed.into_iter().zip(forms) {
             let asks = line.groups.into_iter().zip(sent);
             let grants = asks.map(|(groups, sent)| self.grant(sent, groups)).collect();
-            found.push(Claimed::new(grants, line.next_due));
+            found.push(Claimed { further, ..Claimed::new(grants, line.next_due) });
         }
         Ok(found)
     }
@@ -247,7 +251,7 @@ impl Face for HookFace {
                 }
             }
             if !chores {
-                deliveries.push(self.delivery_claim(claim.line, asks));
+                deliveries.push(self.delivery_claim((claim.line, claim.further), asks));
             }
         }
         let (found, done) =

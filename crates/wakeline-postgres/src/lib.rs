@@ -50,6 +50,7 @@ mod room;
 mod rows;
 mod schema_dump;
 mod session;
+mod statements;
 mod stats;
 mod tally;
 mod tls;
@@ -77,6 +78,7 @@ pub use crate::options::{NotifyMode, PostgresOptions, PreparedStatements, Timing
 use crate::pool::Pool;
 pub use crate::remove::remove_schema;
 pub use crate::schema_dump::dump_schema;
+pub use crate::statements::count_statements;
 
 /// The connections by what they are for, so that one kind of call never waits behind another.
 pub(crate) struct Links {

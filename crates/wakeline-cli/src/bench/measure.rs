@@ -59,14 +59,26 @@ pub(super) struct Plan {
 pub(super) struct Measured {
     pub(super) way: Way,
     pub(super) shape: Shape,
-    /// Claims and safety sweeps a second, if it was left idle.
-    pub(super) idle: Option<f64>,
+    /// If it was left idle.
+    pub(super) idle: Option<Idle>,
     /// Claims of all messages; of ways that go by the clock, those until each was had.
     claims: u64,
+    /// Statements of a message, with its push; not of ways that go by the clock.
+    pub(super) statements_per_event: Option<f64>,
     /// From the commit of each message to its dispatcher, in microseconds and in order.
     pub(super) pick_ups: Vec<u64>,
     /// Why a node polled at the end although its mode does not.
     pub(super) degraded: Option<String>,
+}
+
+/// What happened while nothing did.
+pub(super) struct Idle {
+    /// Claims and safety sweeps a second.
+    pub(super) calls: f64,
+    /// Statements a second, if the database counts them.
+    pub(super) statements: Option<f64>,
+    /// Milliseconds of this process's processor time a second for each node.
+    pub(super) processor_ms: f64,
 }
 
 impl Measured {
@@ -89,7 +101,7 @@ pub(super) async fn way(
     plan: Plan,
 ) -> anyhow::Result<Measured> {
     let stage = Stage::start(place, way, shape).await?;
-    let measured = stage.measure(plan).await;
+    let measured = stage.measure(place, plan).await;
     stage.stop().await;
     measured
 }
@@ -122,14 +134,15 @@ impl Stage {
         Ok(Self { way, shape, waiting, pushing })
     }
 
-    async fn measure(&self, plan: Plan) -> anyhow::Result<Measured> {
+    async fn measure(&self, place: &Place, plan: Plan) -> anyhow::Result<Measured> {
         let mut dispatchers = Dispatchers::park(self).await?;
         // The first message makes the queue, shows that hints arrive, and in the aggressive way
         // starts the polling that is to be seen.
         dispatchers.one(self).await?;
-        let idle = self.idle(plan.idle).await;
+        let idle = self.idle(place, plan.idle).await;
         let polls = !self.way.mode.uses_hints();
         let pushes = if polls { plan.pushes.div_ceil(2) } else { plan.pushes };
+        let before = place.statements().await;
         let (mut claims, mut pick_ups) = (0, Vec::new());
         for push in 0..pushes {
             self.some_moment(push).await;
@@ -137,14 +150,24 @@ impl Stage {
             claims += claimed;
             pick_ups.push(u64::try_from(pick_up.as_micros()).unwrap_or(u64::MAX));
         }
+        let statements = difference(before, place.statements().await);
+        let statements = statements.filter(|_| !self.way.is_by_the_clock());
         pick_ups.sort_unstable();
         let degraded = self.snapshots().find_map(|node| node.degraded);
         let degraded = degraded.filter(|_| !self.way.aggressive).map(|degraded| degraded.reason);
-        Ok(Measured { way: self.way, shape: self.shape, idle, claims, pick_ups, degraded })
+        Ok(Measured {
+            way: self.way,
+            shape: self.shape,
+            idle,
+            claims,
+            statements_per_event: statements.map(|count| count / f64::from(pushes.max(1))),
+            pick_ups,
+            degraded,
+        })
     }
 
-    /// Claims and sweeps a second while nothing happens.
-    async fn idle(&self, window: Duration) -> Option<f64> {
+    /// What happens while nothing does.
+    async fn idle(&self, place: &Place, window: Duration) -> Option<Idle> {
         if window.is_zero() {
             return None;
         }
@@ -157,10 +180,19 @@ impl Stage {
             let counters = self.snapshots().map(|node| node.counters);
             counters.map(|counters| counters.claims.total() + counters.sweeps).sum()
         };
-        let (before, began) = (calls(), Instant::now());
+        let statements = place.statements().await;
+        let (before, processor, began) = (calls(), processor_time(), Instant::now());
         let window = if self.way.aggressive { window.min(AGGRESSIVE_MAX) } else { window };
         tokio::time::sleep(window).await;
-        Some((calls() - before) as f64 / began.elapsed().as_secs_f64())
+        let (calls, processor) = (calls() - before, processor_time().saturating_sub(processor));
+        let seconds = began.elapsed().as_secs_f64();
+        let statements = difference(statements, place.statements().await);
+        let nodes = self.waiting.len().max(1) as f64;
+        Some(Idle {
+            calls: calls as f64 / seconds,
+            statements: statements.map(|count| count / seconds),
+            processor_ms: processor.as_secs_f64() * 1000.0 / seconds / nodes,
+        })
     }
 
     /// Ways that poll: waits for some moment of an interval, after so long a quiet time that a pace
@@ -215,6 +247,18 @@ impl Stage {
             node.stop().await;
         }
     }
+}
+
+/// How many came between two counts.
+fn difference(before: Option<u64>, after: Option<u64>) -> Option<f64> {
+    Some(after?.saturating_sub(before?) as f64)
+}
+
+/// The processor time of this process, in which all nodes are.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
 /// A queue service over a store that was opened for it, which hears of the other ones.

@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! * Nothing is read from or written to an existing store: see [`place`].
-//! * Claims and sweeps are counted by the services themselves.
+//! * Claims and sweeps are counted by the services themselves, statements by PostgreSQL where it
+//!   does.
 
 mod measure;
 mod place;
@@ -34,6 +35,10 @@ use crate::config::ConfigMistake;
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Idle claims, claims of a message and pick-up latency of each way of waiting
+    ///
+    /// Where PostgreSQL has the extension pg_stat_statements, also the statements of both (STMT/S,
+    /// STMTS); and the processor time of this process while idle, in milliseconds for each node and
+    /// second (CPU MS/S).
     ///
     /// Measures ten ways of waiting for each number of nodes and of dispatchers, and prints what
     /// the designs predict that they are from beside it. That takes about three minutes; with
@@ -133,22 +138,27 @@ async fn wake(place: &Place, args: &WakeArgs, plan: Plan) -> anyhow::Result<()> 
     Ok(())
 }
 
-const TITLE: [&str; 10] = [
+const COLUMNS: usize = 13;
+
+const TITLE: [&str; COLUMNS] = [
     "WAY OF WAITING",
     "NODES",
     "IDLE/S",
     "PREDICTED",
+    "STMT/S",
+    "CPU MS/S",
     "CLAIMS",
     "PREDICTED",
+    "STMTS",
     "P50",
     "P99",
     "MAX",
     "PREDICTED",
 ];
 /// Of the columns between the first and the last.
-const WIDTHS: [usize; 8] = [6, 7, 9, 7, 12, 10, 10, 10];
+const WIDTHS: [usize; COLUMNS - 2] = [6, 7, 9, 7, 8, 7, 12, 7, 10, 10, 10];
 
-fn line(cells: [&str; 10]) -> String {
+fn line(cells: [&str; COLUMNS]) -> String {
     let [way, figures @ .., predicted] = cells;
     let figures = figures.iter().zip(WIDTHS);
     let line =
@@ -163,32 +173,32 @@ fn row(one: &Measured) -> String {
         figure => format!("{figure:.0}"),
     };
     let millis = |quantile| format!("{:.2}ms", one.quantile(quantile) as f64 / 1000.0);
+    let known = |value: Option<f64>| value.map_or("-".to_owned(), figure);
+    let idle = one.idle.as_ref();
     let cells = [
         one.shape.text(),
-        one.idle.map_or("-".to_owned(), figure),
+        known(idle.map(|idle| idle.calls)),
         figure(one.way.idle_predicted(one.shape)),
+        known(idle.and_then(|idle| idle.statements)),
+        known(idle.map(|idle| idle.processor_ms)),
         figure(one.claims_per_event()),
         one.way.claims_predicted(one.shape).map_or("by the clock".to_owned(), figure),
+        known(one.statements_per_event),
         millis(0.5),
         millis(0.99),
         millis(1.0),
     ];
-    let [shape, idle, idle_predicted, claims, claims_predicted, p50, p99, max] = cells.each_ref();
-    line([
-        one.way.name,
-        shape,
-        idle,
-        idle_predicted,
-        claims,
-        claims_predicted,
-        p50,
-        p99,
-        max,
-        one.way.latency_predicted(),
-    ])
+    let mut row = [""; COLUMNS];
+    row[0] = one.way.name;
+    row[COLUMNS - 1] = one.way.latency_predicted();
+    for (place, cell) in row[1..].iter_mut().zip(&cells) {
+        *place = cell;
+    }
+    line(row)
 }
 
 fn value(one: &Measured) -> Value {
+    let idle = one.idle.as_ref();
     json!({
         "way": one.way.name,
         "design": one.way.design,
@@ -197,13 +207,16 @@ fn value(one: &Measured) -> Value {
         "dispatchers": one.shape.dispatchers,
         "pushes": one.pick_ups.len(),
         "idlePerSecond": {
-            "measured": one.idle,
+            "measured": idle.map(|idle| idle.calls),
             "predicted": one.way.idle_predicted(one.shape),
+            "statements": idle.and_then(|idle| idle.statements),
         },
+        "idleProcessorMillisPerNodeAndSecond": idle.map(|idle| idle.processor_ms),
         "claimsPerPush": {
             "measured": one.claims_per_event(),
             "predicted": one.way.claims_predicted(one.shape),
         },
+        "statementsPerPush": one.statements_per_event,
         "pickUpMicros": {
             "p50": one.quantile(0.5),
             "p99": one.quantile(0.99),

@@ -62,6 +62,13 @@ impl Place {
         removed.with_context(|| format!("cannot remove {shown}: remove it by hand"))
     }
 
+    /// How many statements about it the database has run, if it counts them and says so.
+    pub(super) async fn statements(&self) -> Option<u64> {
+        let Self::Postgres { url, schema } = self else { return None };
+        let options = store::postgres_options(url, schema);
+        wakeline_postgres::count_statements(&options).await.ok().flatten()
+    }
+
     fn choice(&self) -> StoreChoice {
         match self {
             Self::Sqlite { folder } => StoreChoice::Sqlite { path: folder.join("bench.db") },

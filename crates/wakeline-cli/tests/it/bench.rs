@@ -37,6 +37,10 @@ async fn places(store: &Store) -> Vec<String> {
 #[tokio::test]
 async fn every_way_is_measured_beside_its_prediction_and_nothing_is_left_behind() {
     for store in Store::both().await {
+        if let Store::Postgres(database) = &store {
+            let extension = "CREATE EXTENSION pg_stat_statements";
+            database.superuser().await.batch_execute(extension).await.expect("made");
+        }
         let server = Server::start(&store, &[]).await;
         server.client.push("turns", &[("p", "mine")]).await;
         let before = places(&store).await;
@@ -53,6 +57,15 @@ async fn every_way_is_measured_beside_its_prediction_and_nothing_is_left_behind(
             assert_eq!(one["pushes"], if polls { 1 } else { 2 }, "{one}");
             assert_eq!(one[CLAIMS]["predicted"].is_null(), polls, "{one}");
             assert!(one[CLAIMS]["measured"].as_f64() >= Some(1.0), "{one}");
+            assert!(one["idleProcessorMillisPerNodeAndSecond"].as_f64() > Some(0.0), "{one}");
+            let counts = matches!(store, Store::Postgres(_));
+            assert_eq!(one[IDLE]["statements"].is_null(), !counts, "{one}");
+            // Ways that poll claim by the clock, not for a message.
+            let by_the_clock = polls || one["way"] == "compete, aggressive";
+            assert_eq!(one["statementsPerPush"].is_null(), !counts || by_the_clock, "{one}");
+            // The push, and a claim.
+            let least = one["statementsPerPush"].as_f64().unwrap_or(2.0);
+            assert!(least >= 2.0, "{one}");
             // A node whose claims are slow, because the machine is busy, polls for a while.
             let waits = !polls && one["way"] != "compete, aggressive";
             if waits && one["degraded"].is_null() {
@@ -64,6 +77,9 @@ async fn every_way_is_measured_beside_its_prediction_and_nothing_is_left_behind(
         assert_eq!(predicted(0, IDLE), Some(160.0));
         assert_eq!((predicted(6, CLAIMS), predicted(9, CLAIMS)), (Some(4.0), Some(2.0)));
         assert!(all[0][IDLE]["measured"].as_f64() > Some(0.0), "{}", all[0]);
+        if let Store::Postgres(_) = &store {
+            assert!(all[0][IDLE]["statements"].as_f64() > Some(0.0), "{}", all[0]);
+        }
         assert_eq!(places(&store).await, before, "{}", store.name());
         let mine = server.client.get("/api/v1/pop/queue/turns").await;
         assert_eq!(mine.ids(), ["mine"], "a queue of the same name was left alone");

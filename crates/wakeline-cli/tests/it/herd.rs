@@ -4,8 +4,15 @@ use serde_json::json;
 
 use crate::support::{Parked, Server, Store, eventually, long};
 
-fn herd_len() -> usize {
-    if long() { 10_000 } else { 2_000 }
+/// The design's 20 kB, with the connection: 16,000 to 17,100 were measured in a debug build.
+const POLL_BYTES_MAX: u64 = 20_000;
+
+/// The design's 10,000; in the ordinary run on one of the stores, for its time.
+fn herd_len(store: &Store) -> usize {
+    match store {
+        Store::Postgres(_) if !long() => 2_000,
+        _ => 10_000,
+    }
 }
 
 /// Parks pops on so many queues in turn.
@@ -41,8 +48,8 @@ async fn answer(server: &Server, parked: Vec<Parked>, queues: usize) {
 
 #[tokio::test]
 async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
-    let count = herd_len();
     for store in Store::both().await {
+        let count = herd_len(&store);
         let flags = ["--default-timeout-ms", "120000", "--intentions-max", "20000"];
         let server = Server::start(&store, &flags).await;
         server.client.push("herd0", &[("warm", "warm")]).await;
@@ -52,7 +59,7 @@ async fn parked_polls_are_small_vanish_without_trace_and_are_all_answered() {
         let parked = park(&server, count, 1).await;
         let each = server.memory().saturating_sub(memory) / count as u64;
         eprintln!("{}: {count} parked polls, {each} bytes each", store.name());
-        assert!(each < 100_000, "{each} bytes for a parked poll");
+        assert!(each < POLL_BYTES_MAX, "{each} bytes for a parked poll");
 
         drop(parked);
         server.parked(0).await;

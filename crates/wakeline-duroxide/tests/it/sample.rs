@@ -8,13 +8,21 @@ use std::time::{Duration, Instant};
 
 use duroxide::Client;
 use duroxide::providers::Provider;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
-use tokio::process::Command;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
 
 use crate::bed::Site;
 
 /// Half of the shortest time after which a sweep of the example would find what no hint told.
 const SOON: Duration = Duration::from_secs(30);
+
+/// Bounds of the time from the answer to a commit to the turn that it leads to in another process:
+/// of the best round, which shows the mechanism, and of half of them on a busy machine.
+const BEST_MAX: Duration = Duration::from_millis(50);
+const MEDIAN_MAX: Duration = Duration::from_secs(1);
+const ROUNDS: usize = 12;
+/// While none was within the bound.
+const ROUNDS_MAX: usize = 40;
 
 /// The example, told what to do.
 fn order(words: &[&str], url: &str) -> Command {
@@ -36,25 +44,85 @@ async fn output_of(mut command: Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// A process that runs orders, and what it prints.
+struct Serving {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Serving {
+    async fn start(url: &str) -> Self {
+        let mut process = order(&["serve"], url).stdout(Stdio::piped()).spawn().expect("it runs");
+        let lines = BufReader::new(process.stdout.take().expect("piped")).lines();
+        let mut serving = Self { process, lines };
+        assert_eq!(serving.rest_of("serving").await, "");
+        serving
+    }
+
+    /// The rest of the next line that begins with that. Between them are the logs of duroxide.
+    async fn rest_of(&mut self, begin: &str) -> String {
+        loop {
+            let line = tokio::time::timeout(2 * SOON, self.lines.next_line()).await;
+            let line = line.expect("it prints").expect("it can be read").expect("it goes on");
+            if let Some(rest) = line.strip_prefix(begin) {
+                return rest.to_owned();
+            }
+        }
+    }
+}
+
+/// Places an order by a process of its own, and waits until it waits for a person.
+async fn place<S: Site>(site: &S, id: &str) {
+    output_of(order(&["place", id], &site.url())).await;
+    let provider: Arc<dyn Provider> = Arc::new(site.provider().clone());
+    let client = Client::new(provider);
+    let status = client.wait_for_status_change(id, 0, Duration::from_millis(20), SOON).await;
+    status.expect("it waits for a person");
+}
+
 pub(crate) async fn an_order_passes_from_process_to_process<S: Site>() {
     let site = S::open(true).await;
     let url = site.url();
-    let mut serving = order(&["serve"], &url).stdout(Stdio::piped()).spawn().expect("it runs");
-    let mut lines = BufReader::new(serving.stdout.take().expect("piped")).lines();
-    assert_eq!(lines.next_line().await.expect("read").as_deref(), Some("serving"));
-
+    let mut serving = Serving::start(&url).await;
     let started = Instant::now();
-    output_of(order(&["place", "order-7"], &url)).await;
-    let provider: Arc<dyn Provider> = Arc::new(site.provider().clone());
-    let client = Client::new(provider);
-    let status = client.wait_for_status_change("order-7", 0, Duration::from_millis(20), SOON).await;
-    status.expect("it waits for a person");
+    place(&site, "order-7").await;
     output_of(order(&["approve", "order-7"], &url)).await;
     let printed = output_of(order(&["wait", "order-7"], &url)).await;
     assert!(printed.starts_with("15 charged to order-7, approved by Ann;"), "{printed}");
     assert!(printed.trim_end().ends_with("parcel with 2 items"), "{printed}");
     assert!(started.elapsed() < SOON, "by hints, not by sweeps: {:?}", started.elapsed());
-    serving.kill().await.expect("it can be ended");
+    serving.process.kill().await.expect("it can be ended");
+    site.close().await;
+}
+
+fn micros(text: &str) -> Duration {
+    Duration::from_micros(text.trim().parse().expect("microseconds"))
+}
+
+/// Each approval is committed by a process of its own.
+pub(crate) async fn processes_wake_each_other_within_milliseconds<S: Site>() {
+    let site = S::open(true).await;
+    let url = site.url();
+    let mut serving = Serving::start(&url).await;
+    let mut woken_after = Vec::new();
+    for round in 0..ROUNDS_MAX {
+        if round >= ROUNDS && woken_after.iter().any(|after| *after < BEST_MAX) {
+            break;
+        }
+        let id = format!("order-{round}");
+        place(&site, &id).await;
+        let printed = output_of(order(&["approve", &id], &url)).await;
+        let committed = printed.lines().find_map(|line| line.split_once(" was approved at "));
+        let committed = micros(committed.expect("as the example says").1);
+        let woken = micros(&serving.rest_of(&format!("{id} goes on at ")).await);
+        // Often it goes on before the answer has come.
+        woken_after.push(woken.saturating_sub(committed));
+    }
+    woken_after.sort_unstable();
+    eprintln!("from a commit to the turn of another process: {woken_after:?}");
+    assert!(woken_after[0] < BEST_MAX, "{woken_after:?}");
+    assert!(woken_after[woken_after.len() / 2] < MEDIAN_MAX, "{woken_after:?}");
+    serving.process.kill().await.expect("it can be ended");
     site.close().await;
 }
 
@@ -66,4 +134,14 @@ async fn an_order_is_placed_and_approved_by_other_processes_on_postgresql() {
 #[tokio::test]
 async fn an_order_is_placed_and_approved_by_other_processes_on_sqlite() {
     an_order_passes_from_process_to_process::<crate::sqlite::File>().await;
+}
+
+#[tokio::test]
+async fn processes_wake_each_other_within_milliseconds_on_postgresql() {
+    processes_wake_each_other_within_milliseconds::<crate::postgres::Database>().await;
+}
+
+#[tokio::test]
+async fn processes_wake_each_other_within_milliseconds_on_sqlite() {
+    processes_wake_each_other_within_milliseconds::<crate::sqlite::File>().await;
 }

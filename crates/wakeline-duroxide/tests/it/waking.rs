@@ -171,7 +171,7 @@ async fn wake<S: Send + Sync + 'static>(
     returned.saturating_duration_since(stored)
 }
 
-pub(crate) async fn two_processes_wake_each_other_within_a_quarter_of_a_second<S: Site>() {
+pub(crate) async fn providers_that_share_only_the_data_wake_each_other_soon<S: Site>() {
     let site = S::open(true).await;
     let (one, other) = (site.provider().clone(), site.neighbour().await);
     let mut wakes = Vec::new();
@@ -386,7 +386,7 @@ macro_rules! on_site {
             a_waiting_fetch_is_woken_by_another_process,
             a_waiting_worker_is_served_by_a_turn,
             a_waiting_worker_is_woken_by_another_process,
-            two_processes_wake_each_other_within_a_quarter_of_a_second,
+            providers_that_share_only_the_data_wake_each_other_soon,
             a_dropped_provider_leaves_no_connection_behind,
             a_waiting_fetch_learns_of_a_version_that_it_did_not_know,
             a_filter_finds_versions_that_another_provider_pinned,

@@ -1,18 +1,21 @@
 -- Leases deliveries to the asks of some lines. Returns rows of three kinds, in any order:
 -- 0: a line's state (code 2: only what rivals hold is due) and the time to its next delivery if an
--- ask was not filled; 1: an endpoint to which something goes; 2: a leased delivery.
+-- ask was not filled or the claim looks further; 1: an endpoint to which something goes; 2: a leased delivery.
 -- p_pulls: by line, the endpoint whose owner fetches, or NULL for what is sent. p_firsts, p_counts:
 -- which asks are the line's. By ask: p_fresh, attempts for first attempts only; p_leases, how long
 -- leases last, NULL for as long as the endpoint says; p_starts, p_lengths: which keys are its
 -- own. p_again: by key, an earlier try may have leased something under it. p_patient: wait
 -- (by lock_timeout) for the first endpoint that is due instead of passing over it. p_limit_lines,
--- p_limit_apps, p_limits: an application gets at most so many groups of that line.
+-- p_limit_apps, p_limits: an application gets at most so many groups of that line. p_further: by
+-- line, whether to say what is next for another waiter of the line however much was found: of first
+-- attempts only (true) or of all (false); NULL for not.
 -- Called by: HookStore::claim_deliveries. Lock order: see hook_claim_line.
 
 CREATE OR REPLACE FUNCTION @schema@.hook_claim(
     p_pulls uuid[], p_firsts integer[], p_counts integer[], p_fresh integer[], p_leases bigint[],
     p_starts integer[], p_lengths integer[], p_keys uuid[], p_again boolean[], p_patient boolean,
-    p_limit_lines integer[], p_limit_apps uuid[], p_limits integer[])
+    p_limit_lines integer[], p_limit_apps uuid[], p_limits integer[],
+    p_further boolean[])
 RETURNS TABLE (
     kind smallint, line integer, code smallint, due_us bigint,
     endpoint uuid, application uuid, url text, headers bytea, secrets bytea[],
@@ -40,7 +43,7 @@ BEGIN
         END IF;
         s := @schema@.hook_claim_line(p_pulls[n], p_firsts[n], p_counts[n],
             p_fresh, p_leases, p_starts, p_lengths, p_keys, p_again, p_patient,
-            v_apps, v_limits);
+            v_apps, v_limits, p_further[n]);
         kind := 0; line := n; code := s.o_code; due_us := s.o_due_us; now_at := s.o_now;
         RETURN NEXT;
         CONTINUE WHEN s.o_deliveries = '{}';

@@ -9,7 +9,7 @@
 CREATE OR REPLACE FUNCTION @schema@.hook_claim_line(
     p_pull uuid, p_first integer, p_count integer, p_fresh integer[], p_leases bigint[],
     p_starts integer[], p_lengths integer[], p_keys uuid[], p_again boolean[], p_patient boolean,
-    p_apps uuid[], p_limits integer[],
+    p_apps uuid[], p_limits integer[], p_further boolean,
     OUT o_deliveries bigint[], OUT o_keys uuid[], OUT o_asks integer[], OUT o_groups integer[],
     OUT o_endpoints uuid[], OUT o_code smallint, OUT o_due_us bigint, OUT o_now timestamptz)
 LANGUAGE plpgsql AS $$
@@ -371,15 +371,20 @@ BEGIN
     IF r_id <> '{}' THEN
         PERFORM @schema@.hook_rest(r_id, r_more, r_place, r_rate, o_now);
     END IF;
-    IF v_left > 0 OR v_short THEN
+    IF v_left > 0 OR v_short OR p_further IS NOT NULL THEN
         IF p_apps <> '{}' THEN
             v_full := ARRAY(
                 SELECT x.app FROM unnest(p_apps, l_left) AS x (app, most) WHERE x.most <= 0);
         END IF;
         SELECT x.o_code, x.o_due_us INTO o_code, o_due_us
         FROM @schema@.hook_next_due(p_pull,
-            CASE WHEN v_short THEN v_only_fresh ELSE v_general = 0 END, v_seen, o_now,
+            CASE WHEN p_further IS NOT NULL THEN p_further
+                WHEN v_short THEN v_only_fresh ELSE v_general = 0 END, v_seen, o_now,
             o_deliveries <> '{}', v_full) x;
+        -- Endpoints that it did not come to are in nobody's hands.
+        IF o_code = 2 AND NOT v_short AND (v_left = 0 OR v_general = 0 AND NOT p_further) THEN
+            o_code := 0; o_due_us := 0;
+        END IF;
     END IF;
 END
 $$;

@@ -49,6 +49,7 @@ pub(super) struct LineForm {
     line: HookLine,
     asks: Vec<AskForm>,
     limits: Vec<ApplicationLimit>,
+    further: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -96,6 +97,7 @@ struct Lines {
     limit_lines: Vec<i32>,
     limit_apps: Vec<Uuid>,
     limits: Vec<i32>,
+    further: Vec<Option<bool>>,
     /// By line, which of the call's it is; by ask, which of its line's.
     places: Vec<usize>,
     numbers: Vec<usize>,
@@ -109,6 +111,8 @@ impl Lines {
                 HookLine::Pull(endpoint) => Some(endpoint.0),
                 HookLine::Push | HookLine::PushFresh | HookLine::Chores => None,
             });
+            let fresh_only = form.line == HookLine::PushFresh;
+            arrays.further.push(form.further.then_some(fresh_only));
             arrays.places.push(place);
             arrays.firsts.push(length(arrays.fresh.len() + 1));
             let first = arrays.fresh.len();
@@ -148,6 +152,7 @@ impl Core {
             line: claim.line.clone(),
             asks: claim.asks.iter().map(ask).collect(),
             limits: claim.limits.clone(),
+            further: claim.further,
         };
         claims.iter().map(line).collect()
     }
@@ -228,6 +233,9 @@ impl Core {
                 |attempt: &AttemptId| claimed.spoilt.contains(attempt) || self.remembers(*attempt);
             form.again = form.ask.attempts.iter().map(again).collect();
         }
+        if rest.is_empty() {
+            return;
+        }
         for limit in &mut rest.limits {
             let groups = claimed.groups.iter().flatten();
             let given = groups.filter(|group| group.target.application == limit.application);
@@ -297,6 +305,7 @@ impl Core {
             &arrays.limit_lines,
             &arrays.limit_apps,
             &arrays.limits,
+            &arrays.further,
         ];
         let sql = match self.shared.notifier.peers() {
             Some(_) => &self.sql.claim,

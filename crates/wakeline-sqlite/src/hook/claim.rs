@@ -67,7 +67,7 @@ pub(super) fn claim(s: &mut Session<'_>, lines: &[DeliveryClaim]) -> Res<Found> 
 fn claim_line(
     s: &mut Session<'_>,
     books: &mut Books,
-    DeliveryClaim { line, asks, limits }: &DeliveryClaim,
+    DeliveryClaim { line, asks, limits, further }: &DeliveryClaim,
 ) -> Res<DeliveryClaimed> {
     let mut slots = Slots::new(asks);
     books.limits = Limits::new(s, limits)?;
@@ -77,14 +77,14 @@ fn claim_line(
     again(s, &mut slots, &mut books.messages)?;
     serve(s, books, line, &mut slots)?;
     std::mem::take(&mut books.lanes).finish(s)?;
-    let next_due = next_due(s, line, (&slots, &books.limits))?;
+    let next_due = next_due(s, (line, *further), (&slots, &books.limits))?;
     Ok(DeliveryClaimed { groups: slots.groups(), next_due })
 }
 
 /// Answers a claim from a snapshot, if there is nothing in it to lease or to end.
 pub(super) fn peek(s: &mut Session<'_>, lines: &[DeliveryClaim]) -> Res<Option<Found>> {
     let mut outcomes = Vec::with_capacity(lines.len());
-    for DeliveryClaim { line, asks, limits } in lines {
+    for DeliveryClaim { line, asks, limits, further } in lines {
         let mut slots = Slots::new(asks);
         let limits = Limits::new(s, limits)?;
         again(s, &mut slots, &mut Messages::default())?;
@@ -93,7 +93,7 @@ pub(super) fn peek(s: &mut Session<'_>, lines: &[DeliveryClaim]) -> Res<Option<F
         if end.into_iter().chain(due).any(|at| at <= s.now.0) {
             return Ok(None);
         }
-        let next_due = next_due(s, line, (&slots, &limits))?;
+        let next_due = next_due(s, (line, *further), (&slots, &limits))?;
         outcomes.push(DeliveryClaimed { groups: slots.groups(), next_due });
     }
     Ok(Some(Found { outcomes, spoilt: None }))
@@ -117,13 +117,15 @@ fn line_due_within(
 
 fn next_due(
     s: &mut Session<'_>,
-    line: &HookLine,
+    (line, further): (&HookLine, bool),
     (slots, limits): (&Slots, &Limits),
 ) -> Res<Option<Duration>> {
-    if slots.left() == 0 {
+    if slots.left() == 0 && !further {
         return Ok(None);
     }
-    let due = line_due_within(s, (line, limits), slots.fresh_only())?;
+    // Another waiter of the line may take what these asks have no slots left for.
+    let fresh_only = if further { *line == HookLine::PushFresh } else { slots.fresh_only() };
+    let due = line_due_within(s, (line, limits), fresh_only)?;
     Ok(due.map(|due| s.now.until(Timestamp(due))))
 }
 

@@ -38,12 +38,14 @@ pub struct DeliveryClaim {
     /// The applications that get no more than so much of this claim; no other is limited. Each is
     /// named once.
     pub limits: Vec<ApplicationLimit>,
+    /// Whether to say what is next for another waiter of the line, even if every ask is filled.
+    pub further: bool,
 }
 
 impl DeliveryClaim {
-    /// A claim that limits no application.
+    /// A claim that limits no application, and does not look further.
     pub fn new(line: HookLine, asks: Vec<DeliveryAsk>) -> Self {
-        Self { line, asks, limits: Vec::new() }
+        Self { line, asks, limits: Vec::new(), further: false }
     }
 }
 
@@ -61,8 +63,9 @@ pub struct ApplicationLimit {
 pub struct DeliveryClaimed {
     /// One per ask, in order; empty where there was nothing left.
     pub groups: Vec<Vec<DeliveryGroup>>,
-    /// If an ask was not filled: time until the line's next delivery. Possibly early, never late.
-    /// Applications that have reached their limit are not looked at.
+    /// If an ask was not filled: time until the next delivery for what it has left; of a claim
+    /// that was to look further, the line's next one. Possibly early, never late. Applications
+    /// that have reached their limit are not looked at.
     pub next_due: Option<Duration>,
 }
 

@@ -191,3 +191,27 @@ pub async fn a_partly_filled_claim_tells_when_there_is_more(bench: &HookBench) {
     let answer = bench.claim(push(vec![ask(3)])).await;
     assert_eq!((answer.groups[0].len(), answer.next_due), (1, Some(secs(8))));
 }
+
+/// A claim that looks further says what is next for the others of its line, though it is filled.
+pub async fn a_claim_that_looks_further_says_what_is_next_though_it_is_filled(bench: &HookBench) {
+    let filled = async |claim: DeliveryClaim, further: bool| {
+        let answer = bench.claim(DeliveryClaim { further, ..claim }).await;
+        assert_eq!(answer.groups[0].len(), 1);
+        answer.next_due
+    };
+    let id = bench.with(pulled()).await;
+    bench.emit_many(3).await;
+    let fetch = || pull(id, vec![ask(1)]);
+    assert_eq!(filled(fetch(), true).await, Some(Duration::ZERO));
+    assert_eq!(filled(fetch(), false).await, None, "nobody asked");
+    assert_eq!(filled(fetch(), true).await, Some(LEASE));
+    for options in [plain(), plain()] {
+        bench.with(options).await;
+    }
+    bench.emit_many(2).await;
+    let send = || push(vec![ask(1)]);
+    for _ in 0..3 {
+        assert_eq!(filled(send(), true).await, Some(Duration::ZERO));
+    }
+    assert_eq!(filled(send(), true).await, Some(LEASE));
+}

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use wakeline_core::HookMessageId;
-use wakeline_store::hook::NewMessage;
+use wakeline_core::{HookLine, HookMessageId};
+use wakeline_store::hook::{DeliveryClaim, NewMessage};
 
 use super::{HookBench, ask_fresh, fifo, items, messages_of, plain, push, rated, secs};
 
@@ -148,4 +148,25 @@ pub async fn each_ask_keeps_its_own_attempts(bench: &HookBench) {
     assert_eq!(answer.groups[1].len(), 1);
     assert_eq!(bench.taken(5).await, ids[2..]);
     assert_eq!(bench.none().await, Some(secs(30)));
+}
+
+/// A claim that looks further looks for the others of its line, not for the slots that it has left.
+pub async fn a_claim_that_looks_further_sees_what_its_own_slots_cannot_take(bench: &HookBench) {
+    bench.with(plain()).await;
+    bench.emit_many(3).await;
+    for item in bench.take(3).await {
+        bench.retry(&item, 1).await;
+    }
+    bench.advance(1).await;
+    let claim = async |claim: DeliveryClaim| {
+        let answer = bench.claim(DeliveryClaim { further: true, ..claim }).await;
+        assert_eq!(answer.groups[0].len(), 1);
+        answer.next_due
+    };
+    let general = || push(vec![ask_fresh(2, 1)]);
+    assert_eq!(claim(general()).await, Some(Duration::ZERO), "a retry, for another waiter");
+    bench.emit().await;
+    let fresh = DeliveryClaim::new(HookLine::PushFresh, vec![ask_fresh(1, 1)]);
+    assert_ne!(claim(fresh).await, Some(Duration::ZERO), "retries are not for its line");
+    assert_eq!(claim(general()).await, Some(Duration::ZERO));
 }

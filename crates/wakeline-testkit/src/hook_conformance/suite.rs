@@ -150,6 +150,7 @@ macro_rules! hook_conformance_suite {
             an_endpoint_in_order_is_not_overtaken_by_first_attempts,
             first_attempts_behind_a_retried_head_are_found,
             each_ask_keeps_its_own_attempts,
+            a_claim_that_looks_further_sees_what_its_own_slots_cannot_take,
         );
         $crate::hook_conformance_module!([$($fixture)*]; limits;
             a_limited_application_leaves_the_claim_to_others,
@@ -175,6 +176,7 @@ macro_rules! hook_conformance_suite {
             a_full_endpoint_is_not_due,
             first_attempts_are_a_line_with_times_of_its_own,
             a_partly_filled_claim_tells_when_there_is_more,
+            a_claim_that_looks_further_says_what_is_next_though_it_is_filled,
         );
         $crate::hook_conformance_module!([$($fixture)*]; lease;
             an_expired_lease_is_logged_as_unknown,

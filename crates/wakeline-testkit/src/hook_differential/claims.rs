@@ -108,7 +108,9 @@ impl World<'_> {
 
     pub(super) async fn claim(&mut self, line: HookLine, wanted: &[Asks], lease: Duration) -> Same {
         let asks = asks(wanted, lease);
-        let claim = DeliveryClaim::new(line.clone(), asks.clone());
+        // What is next is compared whether a single ask is filled or not.
+        let further = asks.len() == 1;
+        let claim = DeliveryClaim { further, ..DeliveryClaim::new(line.clone(), asks.clone()) };
         let mut claimed = self.store.claim_deliveries(vec![claim]).await.map_err(failed)?;
         same("number of lines", 1, claimed.len())?;
         let store = claimed.remove(0);
@@ -134,15 +136,25 @@ impl World<'_> {
         if asks.iter().all(|ask| ask.fresh_only == 0) {
             shares_are_fair(&groups, general, due.len())?;
         }
-        self.next_due_is_right(&line, &left, store.next_due)
+        self.next_due_is_right((&line, further), &left, store.next_due)
     }
 
-    fn next_due_is_right(&self, line: &HookLine, left: &Left, store: Option<Duration>) -> Same {
-        if left.general + left.fresh_only == 0 {
+    fn next_due_is_right(
+        &self,
+        (line, further): (&HookLine, bool),
+        left: &Left,
+        store: Option<Duration>,
+    ) -> Same {
+        let is_filled = left.general + left.fresh_only == 0;
+        if is_filled && !further {
             return Ok(());
         }
-        let oracle = self.oracle.line_due_in(line, left.general == 0, true);
-        let is_idle = store == Some(Duration::ZERO) && oracle != store;
+        let used_up = left.general == 0;
+        let fresh_only = if further { *line == HookLine::PushFresh } else { used_up };
+        let oracle = self.oracle.line_due_in(line, fresh_only, true);
+        // Where its own slots are used up it did not look at all that is due.
+        let looked = !further || !used_up;
+        let is_idle = looked && store == Some(Duration::ZERO) && oracle != store;
         if is_late(oracle, store) || is_idle {
             return Err(format!("{line:?} is next due in {oracle:?}, the store says {store:?}"));
         }

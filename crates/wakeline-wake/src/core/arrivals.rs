@@ -209,6 +209,10 @@ impl<F: Face> Core<F> {
             line.overdue = false;
             line.owed = false;
             line.dirty = false;
+            if !self.mode.uses_hints() {
+                // Nobody waits: what comes now is not picked up late.
+                line.empty_at = None;
+            }
             self.timers.clear(Key::Delivery(intention.line));
             self.lines.rest(intention.line, self.now);
         }

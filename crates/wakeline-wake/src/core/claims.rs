@@ -72,6 +72,7 @@ impl<F: Face> Core<F> {
             self.actions.extend(grants.map(|grant| Action::Release { line, grant }));
             return;
         };
+        let since = hinted.or_else(|| self.last_empty_claim(seats.line, started));
         let mut grants = outcome.grants.into_iter();
         let mut refused: HashMap<usize, F::Error> = outcome.refused.into_iter().collect();
         let any_refused = !refused.is_empty();
@@ -82,7 +83,7 @@ impl<F: Face> Core<F> {
             match (grants.next().flatten(), refused.remove(&index)) {
                 (Some(grant), _) => {
                     found = true;
-                    full |= self.grant(id, seats.line, grant, hinted);
+                    full |= self.grant(id, seats.line, grant, since);
                 }
                 (None, Some(error)) => drop(self.finish(id, End::Failed(error))),
                 (None, None) => left.push(id),
@@ -105,9 +106,10 @@ impl<F: Face> Core<F> {
             }
         } else if found
             && let Some(line) = self.lines.get_mut(seats.line)
-            && line.idle.is_empty()
+            && (line.idle.is_empty() || !self.mode.uses_hints())
         {
-            // There may be more, and nobody is there to wake: the next arrival has to claim.
+            // There may be more, and nobody is there to wake: the next arrival has to claim. In
+            // Poll mode what is there now is not new to the next claim.
             line.empty_at = None;
         }
         let left: Vec<_> = left.into_iter().filter(|id| self.back_to_line(*id)).collect();
@@ -137,6 +139,7 @@ impl<F: Face> Core<F> {
         line.lines_per_call_max = usize::MAX;
         line.overdue = false;
         let fresh = line.generation == seats.generation;
+        self.lines.set_failed(seats.line, false);
         self.arm_delivery(seats.line);
         Some((fresh, hinted))
     }
@@ -147,7 +150,7 @@ impl<F: Face> Core<F> {
         id: IntentionId,
         line: LineId,
         grant: F::Grant,
-        hinted: Option<Moment>,
+        since: Option<Moment>,
     ) -> bool {
         let items = F::items(&grant);
         let Some(intention) = self.intentions.get(&id) else {
@@ -155,7 +158,7 @@ impl<F: Face> Core<F> {
             return false;
         };
         let full = self.is_full(&intention.ask, items);
-        if let Some(at) = hinted {
+        if let Some(at) = since {
             self.actions.push(Action::Observe(Sample::Pickup(self.now.saturating_sub(at))));
         }
         if let Some(line) = self.lines.get_mut(line) {
@@ -163,6 +166,14 @@ impl<F: Face> Core<F> {
         }
         self.finish(id, End::Granted(grant));
         full
+    }
+
+    /// Poll mode: when the last claim of the line that found nothing began, before a claim that
+    /// began then. What the latter finds has become available since: without a hint nobody knows
+    /// it better.
+    fn last_empty_claim(&self, line: LineId, began: Moment) -> Option<Moment> {
+        let line = self.lines.get(line).filter(|_| !self.mode.uses_hints())?;
+        line.empty_at.filter(|at| *at < began)
     }
 
     fn found_empty(&mut self, line_id: LineId, started: Moment, fresh: bool) {
@@ -265,6 +276,7 @@ impl<F: Face> Core<F> {
             for id in seats.waiters {
                 self.failed_waiter(id, error.as_ref(), next_poll);
             }
+            self.lines.set_failed(seats.line, true);
             let waits = self.lines.get(seats.line).is_some_and(|line| !line.idle.is_empty());
             if waits && !self.mode.uses_hints() && self.mode.claims_by_line() {
                 self.timers.set(Key::LinePoll(seats.line), next_poll);

@@ -112,7 +112,8 @@ impl<F: Face> Core<F> {
     /// Sets the next poll; with nobody waiting, the time to see whether it may end.
     pub(super) fn arm_degraded_poll(&mut self) {
         let Some(episode) = &self.trouble.episode else { return };
-        if self.consumers_wait() || self.waiting > 0 && self.trouble.failures > 0 {
+        let failed = self.waiting > 0 && self.trouble.failures > 0;
+        if self.consumers_wait() || failed || self.lines.any_failed() {
             let at = self.now + self.degraded_poll_interval;
             self.timers.set_min(Key::DegradedPoll, at);
         } else if self.trouble.link == Link::Up && self.trouble.failures == 0 {
@@ -193,13 +194,15 @@ impl<F: Face> Core<F> {
     }
 
     /// Ends degraded polling if it has lasted long enough, hints arrive, and claims are clean;
-    /// `nobody_waits` stands for clean claims, because none are made.
+    /// `nobody_waits` stands for clean claims, because none are made. A line with waiters whose
+    /// last claim failed keeps it going: what failed there has no hint to come again.
     fn leave_degraded_if_clean(&mut self, nobody_waits: bool) {
         let Some(episode) = &self.trouble.episode else { return };
         let after = self.now.saturating_sub(episode.since);
         let long_enough = after >= self.config.aggressive_poll_duration;
         let clean = nobody_waits || episode.clean >= self.config.aggressive_exit_threshold;
-        let healthy = self.trouble.link == Link::Up && self.trouble.failures == 0;
+        let answered = self.trouble.failures == 0 && !self.lines.any_failed();
+        let healthy = self.trouble.link == Link::Up && answered;
         if clean && healthy && long_enough {
             self.trouble.episode = None;
             self.timers.clear(Key::DegradedPoll);

@@ -94,6 +94,8 @@ pub(super) struct Lines<F: Face> {
     all: BTreeMap<LineId, Line<F>>,
     by_key: HashMap<F::Line, LineId>,
     by_topic: HashMap<F::Topic, BTreeSet<LineId>>,
+    /// Lines with waiters whose last claim failed.
+    failed: BTreeSet<LineId>,
     /// Lines without waiters, by when the last one left.
     resting: BTreeSet<(Moment, LineId)>,
     resting_since: HashMap<LineId, Moment>,
@@ -108,6 +110,7 @@ impl<F: Face> Lines<F> {
             all: BTreeMap::new(),
             by_key: HashMap::new(),
             by_topic: HashMap::new(),
+            failed: BTreeSet::new(),
             resting: BTreeSet::new(),
             resting_since: HashMap::new(),
             remember_for,
@@ -134,6 +137,7 @@ impl<F: Face> Lines<F> {
 
     /// Notes that the line has no waiters any more.
     pub(super) fn rest(&mut self, id: LineId, now: Moment) {
+        self.failed.remove(&id);
         if self.all.contains_key(&id) && self.resting_since.insert(id, now).is_none() {
             self.resting.insert((now, id));
         }
@@ -195,6 +199,20 @@ impl<F: Face> Lines<F> {
         let topics = F::topics(hint);
         let lines = topics.iter().filter_map(|topic| self.by_topic.get(topic)).flatten().copied();
         lines.filter(|id| F::concerns(hint, &self.all[id].key)).collect()
+    }
+
+    /// Notes whether the line's last claim failed, until it succeeds or nobody waits any more.
+    pub(super) fn set_failed(&mut self, id: LineId, failed: bool) {
+        if failed && self.all.get(&id).is_some_and(|line| line.waiters() > 0) {
+            self.failed.insert(id);
+        } else {
+            self.failed.remove(&id);
+        }
+    }
+
+    /// Whether somebody waits in a line whose last claim failed.
+    pub(super) fn any_failed(&self) -> bool {
+        !self.failed.is_empty()
     }
 
     /// Lines with waiters, and those whose last waiter left after `since`.

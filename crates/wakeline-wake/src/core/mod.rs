@@ -96,7 +96,8 @@ pub(crate) enum End<F: Face> {
 /// A figure for a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
-    /// Time from a hint to the grant that it led to.
+    /// Time from a hint to the grant that it led to; in Poll mode, if there was no hint, from the
+    /// last empty claim of the line.
     Pickup(Duration),
     /// Waiters that one claim served.
     Served(usize),

@@ -36,7 +36,8 @@ impl<F: Face> Core<F> {
         self.dispatch();
     }
 
-    /// Poll mode: hints wake nobody, but they are the begin of what pick-up latency measures.
+    /// Poll mode: hints wake nobody, but they are the begin of what pick-up latency measures. Where
+    /// there was none it is measured from the last look that found nothing.
     fn note_hints(&mut self, hints: &[F::Hint]) {
         for hint in hints.iter().filter(|hint| F::due_in(hint).is_zero()) {
             for line in self.lines.concerned(hint) {

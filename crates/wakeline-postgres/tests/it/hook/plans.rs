@@ -102,7 +102,7 @@ fn statements() -> Vec<Statement> {
     let claim = format!(
         "SELECT count(*) FROM hook_claim(ARRAY[NULL]::uuid[], '{{1}}', '{{1}}', '{{0}}', \
          ARRAY[NULL]::bigint[], '{{1}}', '{{1}}', ARRAY['{KEY}']::uuid[], '{{f}}', false, \
-         '{{}}', '{{}}', '{{}}')"
+         '{{}}', '{{}}', '{{}}', ARRAY[NULL]::boolean[])"
     );
     let nothing = "UPDATE hook_states SET due_at = now() + interval '1 day' WHERE due_at <= now()";
     let emit = format!(
@@ -190,7 +190,8 @@ async fn costs_do_not_grow_with_endpoints_backlog_or_the_past() {
 fn batches() -> Vec<Statement> {
     let claim = "SELECT count(*) FROM hook_claim(ARRAY[NULL]::uuid[], '{1}', '{1}', '{0}', \
          ARRAY[NULL]::bigint[], '{1}', '{20}', ARRAY(SELECT gen_random_uuid() FROM \
-         generate_series(1, 20)), array_fill(false, ARRAY[20]), false, '{}', '{}', '{}')";
+         generate_series(1, 20)), array_fill(false, ARRAY[20]), false, '{}', '{}', '{}', \
+         ARRAY[NULL]::boolean[])";
     let lease = "WITH leased AS (UPDATE hook_deliveries SET state = 1, lease_at = now(), \
          lease_key = ('20000000-0000-0000-0000-' || lpad(delivery_id::text, 12, '0'))::uuid, \
          lease_until = now() + interval '1 h' WHERE delivery_id IN (\

@@ -122,11 +122,13 @@ impl Hook {
                 given += 1;
             }
         }
-        let sight = Sight { fresh_only: slots.fresh_only(), leases: true };
-        let unfilled = slots.left() > 0;
+        let of_all = claim.further.then_some(claim.line == HookLine::PushFresh);
+        let fresh_only = of_all.unwrap_or(slots.fresh_only());
+        let sight = Sight { fresh_only, leases: true };
+        let looks = slots.left() > 0 || claim.further;
         let may_give =
             |spot: &Spot| spot.is_of(&claim.line) && !limits.is_reached(spot.endpoint.application);
-        let next_due = unfilled.then(|| self.first_due(may_give, sight, now)).flatten();
+        let next_due = looks.then(|| self.first_due(may_give, sight, now)).flatten();
         DeliveryClaimed { groups, next_due }
     }
 

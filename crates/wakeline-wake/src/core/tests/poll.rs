@@ -58,6 +58,44 @@ fn pick_up_is_measured_from_the_hint_that_woke_nobody() {
 }
 
 #[test]
+fn without_a_hint_pick_up_is_measured_from_the_last_look_that_found_nothing() {
+    for mode in [fixed(), grouped()] {
+        let mut rig = Rig::new(mode);
+        rig.park_many(1);
+        rig.at(100 * MS);
+        rig.empty(None);
+        rig.at(200 * MS);
+        rig.at(205 * MS);
+        rig.found(1);
+        assert_eq!(rig.pickups, [105 * MS]);
+        // What was there when somebody came has waited for nobody.
+        rig.at(20 * S);
+        rig.arrive((1, 0), LONG);
+        rig.found(1);
+        assert_eq!(rig.pickups.len(), 1);
+    }
+}
+
+#[test]
+fn what_a_full_batch_left_over_is_not_picked_up_late() {
+    for mode in [fixed(), grouped()] {
+        let mut rig = Rig::new(mode);
+        rig.park_many(2);
+        rig.at(100 * MS);
+        let first = rig.claims.len();
+        rig.found(1);
+        if first == 1 {
+            // Together: one went without, so that there is nothing left.
+            assert_eq!(rig.pickups, [100 * MS]);
+            continue;
+        }
+        rig.at(150 * MS);
+        rig.found(1);
+        assert_eq!(rig.pickups, [100 * MS], "the second claim says nothing of when it came");
+    }
+}
+
+#[test]
 fn one_claim_per_interval_serves_all_waiters_of_a_line() {
     let mut rig = Rig::new(grouped());
     let ids = rig.park_many(100);

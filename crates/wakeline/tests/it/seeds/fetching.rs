@@ -9,6 +9,26 @@ use wakeline::{LongPollConfig, PostgresProvider, SqliteProvider, WakeMode};
 use super::{HOUR, POLL, fetch, patient, send, soon, waiting};
 use crate::support::{Database, Node, Store, eventually};
 
+/// The designs' bound of what happens at once: a fetch with work, or one that does not wait.
+const AT_ONCE: Duration = Duration::from_millis(500);
+/// The bound of every single round, however busy the machine is: far below any fallback.
+const BUSY: Duration = Duration::from_secs(30);
+
+/// Holds that one of five rounds takes no longer than the limit. What is at work is seen in one
+/// round; another may be late because the machine has other things to do.
+async fn best_of_five(what: &str, limit: Duration, mut round: impl AsyncFnMut() -> Duration) {
+    let mut rounds = Vec::new();
+    while rounds.len() < 5 {
+        let took = round().await;
+        assert!(took <= BUSY, "{what}: {took:?}");
+        if took <= limit {
+            return;
+        }
+        rounds.push(took);
+    }
+    panic!("{what}: none of {rounds:?} is within {limit:?}");
+}
+
 /// The design's `test_default_provider_does_not_long_poll`, which is the other way round here: long
 /// polling is the default, and a fetch without a poll timeout returns at once.
 #[tokio::test]
@@ -34,11 +54,12 @@ async fn all_constructors_wait_by_default() {
         let started = Instant::now();
         assert!(fetch(provider, Some(span)).await.is_none());
         assert!(started.elapsed() >= span, "{number} waits: {:?}", started.elapsed());
-        // A fetch that waited without a timeout would wait for max_wait_time: half a minute.
-        let started = Instant::now();
-        assert!(fetch(provider, None).await.is_none(), "and return at once without a timeout");
-        let took = started.elapsed();
-        assert!(took < 5 * span, "{number} does not wait without a timeout: {took:?}");
+        best_of_five(&format!("{number} without a timeout"), AT_ONCE, async || {
+            let started = Instant::now();
+            assert!(fetch(provider, None).await.is_none());
+            started.elapsed()
+        })
+        .await;
     }
 }
 
@@ -64,11 +85,15 @@ async fn a_fetch_waits_its_time_when_there_is_no_work() {
         for (max_wait_time, poll_timeout) in [(long, short), (short, long)] {
             let config = LongPollConfig { max_wait_time, ..patient() };
             let provider = store.node(config).await.provider();
-            let started = Instant::now();
-            assert!(fetch(&provider, Some(poll_timeout)).await.is_none());
-            let (took, name) = (started.elapsed(), store.name());
-            assert!(took >= short, "{name}, {max_wait_time:?}: {took:?}");
-            assert!(took <= Duration::from_secs(3), "{name}, {max_wait_time:?}: {took:?}");
+            let what = format!("{}, {max_wait_time:?}", store.name());
+            best_of_five(&what, Duration::from_secs(3), async || {
+                let started = Instant::now();
+                assert!(fetch(&provider, Some(poll_timeout)).await.is_none());
+                let took = started.elapsed();
+                assert!(took >= short, "{what}: {took:?}");
+                took
+            })
+            .await;
         }
     }
 }
@@ -78,12 +103,16 @@ async fn a_fetch_waits_its_time_when_there_is_no_work() {
 async fn a_fetch_returns_at_once_when_there_is_work() {
     for store in Store::both().await {
         let provider = store.node(patient()).await.provider();
-        send(&provider, "a", None).await;
-        let started = Instant::now();
-        let item = soon(waiting(&provider)).await;
-        assert_eq!((item.instance.as_str(), item.attempt), ("a", 1), "{}", store.name());
-        let took = started.elapsed();
-        assert!(took < Duration::from_secs(1), "{}: {took:?}", store.name());
+        let mut ids = (0..).map(|round| format!("round-{round}"));
+        best_of_five(store.name(), AT_ONCE, async || {
+            let id = ids.next().expect("endless");
+            send(&provider, &id, None).await;
+            let started = Instant::now();
+            let item = soon(waiting(&provider)).await;
+            assert_eq!((item.instance.as_str(), item.attempt), (id.as_str(), 1));
+            started.elapsed()
+        })
+        .await;
     }
 }
 
@@ -93,13 +122,16 @@ async fn a_fetch_wakes_by_what_another_node_sends() {
     for store in Store::both().await {
         let (a, b) = (store.node(patient()).await, store.node(patient()).await);
         let (sender, fetcher) = (a.provider(), b.provider());
-        let fetching = waiting(&fetcher);
-        parked(&b, 1).await;
-        send(&sender, "a", None).await;
-        let sent = Instant::now();
-        assert_eq!(soon(fetching).await.instance.as_str(), "a", "{}", store.name());
-        let took = sent.elapsed();
-        assert!(took < Duration::from_secs(2), "{}: {took:?}", store.name());
+        let mut ids = (0..).map(|round| format!("round-{round}"));
+        best_of_five(store.name(), Duration::from_secs(2), async || {
+            let (id, fetching) = (ids.next().expect("endless"), waiting(&fetcher));
+            parked(&b, 1).await;
+            send(&sender, &id, None).await;
+            let sent = Instant::now();
+            assert_eq!(soon(fetching).await.instance.as_str(), id, "{}", store.name());
+            sent.elapsed()
+        })
+        .await;
     }
 }
 
@@ -126,14 +158,19 @@ async fn a_timer_of_two_seconds_wakes_within_half_a_second_of_its_time() {
     let (delay, late) = (Duration::from_secs(2), Duration::from_millis(500));
     for store in Store::both().await {
         let node = store.node(patient()).await;
-        let (provider, fetching) = (node.provider(), waiting(&node.provider()));
-        parked(&node, 1).await;
-        let started = Instant::now();
-        send(&provider, "a", Some(delay)).await;
-        let sent = Instant::now();
-        assert_eq!(soon(fetching).await.instance.as_str(), "a");
-        assert!(started.elapsed() >= delay, "{}: {:?}", store.name(), started.elapsed());
-        assert!(sent.elapsed() <= delay + late, "{}: {:?}", store.name(), sent.elapsed());
+        let mut ids = (0..).map(|round| format!("round-{round}"));
+        best_of_five(store.name(), delay + late, async || {
+            let (provider, fetching) = (node.provider(), waiting(&node.provider()));
+            let id = ids.next().expect("endless");
+            parked(&node, 1).await;
+            let started = Instant::now();
+            send(&provider, &id, Some(delay)).await;
+            let sent = Instant::now();
+            assert_eq!(soon(fetching).await.instance.as_str(), id);
+            assert!(started.elapsed() >= delay, "{}: {:?}", store.name(), started.elapsed());
+            sent.elapsed()
+        })
+        .await;
     }
 }
 

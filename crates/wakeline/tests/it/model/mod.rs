@@ -164,7 +164,7 @@ async fn settle(world: &World, pushes: &Pushes) -> Answered<()> {
         if left.is_none() && missing.is_empty() {
             break;
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > world.patience {
             let left = left.as_deref().unwrap_or("nothing is left");
             return Err(format!("{left}; {missing:?} were not pushed"));
         }
@@ -197,7 +197,7 @@ async fn episodes(store: Arc<dyn WholeStore>, seeds: std::ops::Range<u64>, progr
             1 => Chaos::Kills,
             _ => Chaos::LongOutages,
         };
-        let world = World::new(Arc::clone(&store), chaos, None).await;
+        let world = World::new(Arc::clone(&store), chaos).await;
         match episode(world, seed, programs).await {
             Ok(ran) => instances += ran,
             Err(error) => panic!("{error}"),

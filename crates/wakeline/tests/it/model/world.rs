@@ -46,21 +46,35 @@ pub(super) struct World {
     pub(super) store: Arc<dyn WholeStore>,
     pub(super) chaos: Chaos,
     pub(super) runs: Runs,
+    /// How long it waits for what must come.
+    pub(super) patience: Duration,
     alive: Mutex<Arc<Process>>,
     mutation: Option<fn() -> FlowMutation>,
 }
 
 impl World {
-    pub(super) async fn new(
+    pub(super) async fn new(store: Arc<dyn WholeStore>, chaos: Chaos) -> Arc<Self> {
+        Self::make(store, chaos, (None, PATIENCE)).await
+    }
+
+    pub(super) async fn with_defect(
         store: Arc<dyn WholeStore>,
         chaos: Chaos,
-        mutation: Option<fn() -> FlowMutation>,
+        (mutation, patience): (fn() -> FlowMutation, Duration),
+    ) -> Arc<Self> {
+        Self::make(store, chaos, (Some(mutation), patience)).await
+    }
+
+    async fn make(
+        store: Arc<dyn WholeStore>,
+        chaos: Chaos,
+        (mutation, patience): (Option<fn() -> FlowMutation>, Duration),
     ) -> Arc<Self> {
         let runs = Runs::default();
         let alive = Self::process(&store, chaos, &runs).await;
         mutation.into_iter().for_each(|mutation| alive.store.mutate(mutation()));
         let alive = Mutex::new(Arc::new(alive));
-        Arc::new(Self { store, chaos, runs, alive, mutation })
+        Arc::new(Self { store, chaos, runs, patience, alive, mutation })
     }
 
     async fn process(store: &Arc<dyn WholeStore>, chaos: Chaos, runs: &Runs) -> Process {
@@ -145,7 +159,7 @@ impl World {
                 Ok(Err(ClientError::TimedOut { .. })) | Err(_) => {}
                 Ok(Err(error)) => return Err(error.to_string()),
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > self.patience {
                 return Err("no answer".to_owned());
             }
         }
@@ -218,7 +232,7 @@ impl World {
             if running.is_empty() {
                 return Ok(());
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > self.patience {
                 return Err(format!("{running:?} never ended"));
             }
             sleep(Duration::from_millis(20)).await;

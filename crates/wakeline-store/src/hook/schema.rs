@@ -30,6 +30,9 @@ use visits::VISITS_MAX;
 const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 /// How deeply the objects and arrays of a schema may be nested.
 const SCHEMA_DEPTH_MAX: usize = 64;
+/// Most schemas with an identifier of their own in one: the library that compiles them takes time
+/// that grows with the third power of their number where each refers to the next.
+const IDENTIFIED_MAX: usize = 100;
 /// Most bytes of a compiled pattern: what a match may cost for each byte grows with it.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
@@ -48,6 +51,12 @@ pub enum SchemaError {
     /// The newest one is nested too deeply.
     #[error("has a schema with more than {SCHEMA_DEPTH_MAX} levels: nest it less deeply")]
     TooDeep,
+    /// The newest one has many schemas with an identifier of their own.
+    #[error("has a schema with {count} `$id`: at most {IDENTIFIED_MAX} are allowed")]
+    TooManyIdentified {
+        /// Their number.
+        count: usize,
+    },
     /// The newest one may check one value very often.
     #[error(
         "has a schema that may take more than {VISITS_MAX} checks of one value: refer to \
@@ -77,12 +86,18 @@ impl EventSchema {
     /// Reads it from an event type's schemas; `None` if there is no version.
     pub fn newest(schemas: &[u8]) -> Result<Option<Self>, SchemaError> {
         let Some(schema) = newest_schema(schemas)? else { return Ok(None) };
-        let bytes = schema.to_string().len();
+        let text = schema.to_string();
+        let bytes = text.len();
         if bytes > SCHEMA_BYTES_MAX {
             return Err(SchemaError::TooLarge { bytes });
         }
         if is_deeper(&schema, SCHEMA_DEPTH_MAX) {
             return Err(SchemaError::TooDeep);
+        }
+        let key = if text.contains("draft-04/schema") { "id" } else { "$id" };
+        let count = identified(&schema, key);
+        if count > IDENTIFIED_MAX {
+            return Err(SchemaError::TooManyIdentified { count });
         }
         let nested_max = visits::nested_max(&schema)?;
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
@@ -126,6 +141,19 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
         Value::Array(items) => items.iter().any(|item| is_deeper(item, below)),
         Value::Object(fields) => fields.values().any(|field| is_deeper(field, below)),
         _ => false,
+    }
+}
+
+/// How many objects have an identifier.
+fn identified(value: &Value, key: &str) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(|item| identified(item, key)).sum(),
+        Value::Object(fields) => {
+            let own = fields.get(key).is_some_and(Value::is_string);
+            let below: usize = fields.values().map(|field| identified(field, key)).sum();
+            usize::from(own) + below
+        }
+        _ => 0,
     }
 }
 
@@ -207,6 +235,24 @@ mod tests {
         };
         assert!(nested(SCHEMA_DEPTH_MAX - 1).is_ok());
         assert_eq!(nested(SCHEMA_DEPTH_MAX).err(), Some(SchemaError::TooDeep));
+    }
+
+    #[test]
+    fn schemas_with_very_many_identifiers_are_refused() {
+        for (draft, key) in [
+            ("https://json-schema.org/draft/2020-12/schema", "$id"),
+            ("http://json-schema.org/draft-04/schema#", "id"),
+        ] {
+            let of = |count: usize| {
+                let own = |n: usize| format!(r#""d{n}": {{"{key}": "d{n}"}}"#);
+                let all = (0..count).map(own).collect::<Vec<_>>().join(",");
+                let schema = format!(r#"{{"1": {{"$schema": "{draft}", "$defs": {{{all}}}}}}}"#);
+                EventSchema::newest(schema.as_bytes()).err()
+            };
+            assert_eq!(of(IDENTIFIED_MAX), None, "{draft}");
+            let count = IDENTIFIED_MAX + 1;
+            assert_eq!(of(count), Some(SchemaError::TooManyIdentified { count }), "{draft}");
+        }
     }
 
     /// Thirty definitions that each refer twice to the next.

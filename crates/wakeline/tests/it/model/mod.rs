@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use wakeline::FailureKind;
 use wakeline::core::QueueName;
-use wakeline_store::flow::{FlowAdmin, FlowReader, ListMailboxes};
+use wakeline_store::flow::{FlowReader, ListMailboxes};
 use wakeline_store::{StoreError, WholeStore};
 use wakeline_testkit::conformance::Ask;
 use wakeline_testkit::oracle::MemoryStore;

@@ -219,10 +219,14 @@ async fn a_node_that_cannot_install_triggers_hears_other_nodes() {
     let store = PostgresStore::connect(with(&schema, NotifyMode::Trigger)).await.expect("a store");
     // Takes the triggers away, because the first node does not listen yet.
     let other = Node::start(schema.options()).await;
-    let refuse = "CREATE OR REPLACE FUNCTION @.notify_install(
-            p_wanted boolean, p_lock bigint, p_wanting bigint)
-        RETURNS boolean LANGUAGE plpgsql AS $$
-        BEGIN RAISE insufficient_privilege USING MESSAGE = 'must be owner of table'; END $$";
+    // The function is that of the release, in a schema beside the main one.
+    let refuse = "DO $do$ BEGIN EXECUTE format('
+            CREATE OR REPLACE FUNCTION %s(p_wanted boolean, p_lock bigint, p_wanting bigint)
+            RETURNS boolean LANGUAGE plpgsql AS $$
+            BEGIN RAISE insufficient_privilege USING MESSAGE = ''must be owner of table''; END $$',
+            (SELECT p.oid::regproc FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+             WHERE p.proname LIKE 'notify\\_install%' AND n.nspname LIKE '@%'));
+        END $do$";
     run(&schema, refuse).await;
     let sink = Arc::new(Recorder::default());
     let feeding = tokio::spawn({

@@ -48,6 +48,8 @@ pub(crate) async fn start(registry: Registry) -> Result<Program, BoxError> {
         options.orchestrator_lock_timeout = Duration::from_millis(ms.parse()?);
         options.worker_lock_timeout = options.orchestrator_lock_timeout;
         options.session_lock_timeout = options.orchestrator_lock_timeout;
+        // A busy machine loses so short a lease often: that is not the fault of the instance.
+        options.attempts_max = u32::MAX;
     }
     let runtime = Runtime::start_with_options(provider, registry, options).await?;
     Ok(Program { client: runtime.client(), instance, store, runtime })

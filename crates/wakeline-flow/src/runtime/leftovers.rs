@@ -4,7 +4,7 @@
 //! A task of each runtime, beside its dispatchers: a program may have no server that does this.
 //!
 //! # Invariants
-//! * It ends as soon as nothing is left: an idle runtime asks the store nothing more.
+//! * It ends as soon as nothing is left: an idle runtime makes no statement.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -61,7 +61,7 @@ pub(crate) struct WakeArgs {
     pub(crate) quick: bool,
 }
 
-/// How soon one message was had.
+/// How soon one message was received.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     /// From sending the push to having the message.
@@ -71,7 +71,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// From the moments at which the push was sent and answered, and the message was had.
+    /// From the moments at which the push was sent and answered, and the message was received.
     pub(crate) fn new(sent: Instant, answered: Instant, had: Instant) -> Self {
         let after = had.saturating_duration_since(answered);
         Self { whole: had.saturating_duration_since(sent), after }

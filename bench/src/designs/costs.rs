@@ -290,7 +290,8 @@ fn print_events(plan: &Plan, all: &All) {
         "\nMeans of {} messages to one queue, on which the dispatchers of each node wait, pushed \
          to a node on which nobody waits, and to the first node. A claim that meets a row that \
          another node holds looks a second time, because that claim may come to nothing. \
-         \"compete, aggressive\" also polls by the clock meanwhile, until the message was had. \
+         \"compete, aggressive\" also polls by the clock meanwhile, until the message was \
+         received. \
          Claims of ways that poll depend on how long a message waits, and on nothing else.",
         plan.events
     ));

@@ -54,7 +54,7 @@ pub(super) struct Reading {
 /// What one message set off.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EventCost {
-    /// Claims: until all came to rest, or, of nodes that poll, until the message was had.
+    /// Claims: until all came to rest, or, of nodes that poll, until the message was received.
     pub(super) claims: i64,
     /// Those of them that looked again, because a claim had met a row that another one held.
     pub(super) again: i64,

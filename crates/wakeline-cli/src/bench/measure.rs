@@ -61,7 +61,7 @@ pub(super) struct Measured {
     pub(super) shape: Shape,
     /// If it was left idle.
     pub(super) idle: Option<Idle>,
-    /// Claims of all messages; of ways that go by the clock, those until each was had.
+    /// Claims of all messages; of ways that go by the clock, those until each was received.
     claims: u64,
     /// Statements of a message, with its push; not of ways that go by the clock.
     pub(super) statements_per_event: Option<f64>,
@@ -344,8 +344,8 @@ impl Dispatchers {
         Ok(Self { tasks, had, go_on })
     }
 
-    /// Pushes one message, and waits until it was had and all are parked again. What it took in
-    /// claims, and how soon it was had.
+    /// Pushes one message, and waits until it was received and all are parked again. Returns what
+    /// it took in claims, and how soon it was received.
     async fn one(&mut self, stage: &Stage) -> anyhow::Result<(u64, Duration)> {
         let before = stage.claims();
         stage.pushing.push().await?;

@@ -25,7 +25,7 @@ pub(super) async fn clear(shared: Arc<Shared>) {
             Ok(Some(due)) => due,
             Err(error) => {
                 let error = error_chain(&error);
-                tracing::warn!(error, "interrupted deletions wait; it is tried again");
+                tracing::warn!(error, "could not go on with interrupted deletions; will try again");
                 AGAIN
             }
         };

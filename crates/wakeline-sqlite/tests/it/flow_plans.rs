@@ -244,7 +244,7 @@ async fn mismatched_instances_are_retried_in_pieces() {
         let piece =
             fixture.store.retry_mismatched(Capabilities::Any, place).await.expect("retried");
         retried.push(piece.count);
-        assert_eq!(piece.changes.is_empty(), piece.count == 0, "each piece tells of its own");
+        assert_eq!(piece.changes.is_empty(), piece.count == 0, "each piece reports its own");
         place = piece.next;
         if place.is_none() {
             break;

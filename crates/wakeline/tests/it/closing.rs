@@ -12,6 +12,7 @@ use wakeline::{
     ActivityContext, Client, ClosePolicy, FailureKind, FlowError, LongPollConfig,
     OrchestrationContext, Registry, Runtime, RuntimeOptions,
 };
+use wakeline_store::flow::FlowBackend;
 use wakeline_testkit::faults::{Fault, FaultingStore, FlowWrite};
 
 use crate::support::{Store, eventually};
@@ -119,11 +120,15 @@ async fn terminating_closes_a_tree_without_a_runtime() {
     }
 }
 
+/// One that hears nothing of what others over the same store write.
+fn provider(store: Arc<dyn FlowBackend>) -> Arc<StoreProvider> {
+    Arc::new(StoreProvider::new(store, StoreProviderOptions::default()))
+}
+
 /// Its first turn starts children after the caller has read that it is pending.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
     for store in Store::both().await {
-        let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
         let inner = store.open().await;
         let faulting = Arc::new(FaultingStore::new(inner.clone()));
         let (elsewhere, client) =
@@ -157,7 +162,6 @@ async fn an_instance_that_begins_while_it_is_terminated_leaves_no_child() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_that_is_started_while_nothing_is_terminated_goes_on() {
     for store in Store::both().await {
-        let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
         let inner = store.open().await;
         let faulting = Arc::new(FaultingStore::new(inner.clone()));
         let (elsewhere, client) = (provider(inner), Client::new(provider(faulting.clone())));
@@ -275,7 +279,6 @@ async fn only_own_children_are_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_that_takes_the_id_of_a_child_is_not_asked_to_cancel() {
     for store in Store::both().await {
-        let provider = |store| Arc::new(StoreProvider::new(store, StoreProviderOptions::default()));
         let inner = store.open().await;
         let faulting = Arc::new(FaultingStore::new(inner.clone()));
         let (elsewhere, client) =

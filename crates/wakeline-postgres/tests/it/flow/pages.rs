@@ -41,7 +41,7 @@ async fn mismatched_instances_are_retried_in_pieces() {
     loop {
         let piece = store.retry_mismatched(Capabilities::Any, place).await.expect("retried");
         retried.push(piece.count);
-        assert!(!piece.changes.is_empty(), "each piece tells of its own");
+        assert!(!piece.changes.is_empty(), "each piece reports its own");
         place = piece.next;
         if place.is_none() {
             break;
